@@ -1,7 +1,8 @@
 """Timers and periodic actions, run by the thread that owns them.
 
 Times are seconds of a monotonic clock. `archiver.background` runs periodic actions in a thread of
-their own.
+their own. A daemon thread with one action, which must not delay the end of the process, waits on
+its stop event instead.
 """
 
 import time

@@ -2,27 +2,68 @@
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from archiver.times import Micros, MicrosArray
+
 
 class TimeRange(NamedTuple):
-    """From `start` to before `end`, in microseconds; `start` None: from the first row on."""
+    """Event times from `start` to before `end`. None: no bound."""
 
-    start: int | None
-    end: int
+    start: Micros | None = None
+    end: Micros | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether no time lies in it."""
-        return self.start is not None and self.start >= self.end
+        return self.start is not None and self.end is not None and self.start >= self.end
 
-    def contains(self, ts: int) -> bool:
+    def contains(self, ts: Micros) -> bool:
         """Whether a time lies in the range."""
-        return (self.start is None or self.start <= ts) and ts < self.end
+        return (self.start is None or self.start <= ts) and (self.end is None or ts < self.end)
+
+    def mask(self, times: MicrosArray) -> npt.NDArray[np.bool_]:
+        """By time, whether it lies in the range."""
+        is_inside = np.ones(len(times), dtype=np.bool_)
+        if self.start is not None:
+            is_inside &= times >= self.start
+        if self.end is not None:
+            is_inside &= times < self.end
+        return is_inside
 
     def overlaps(self, other: "TimeRange") -> bool:
         """Whether a time lies in both ranges."""
         return not self.intersect(other).is_empty
 
+    def overlaps_times(self, oldest: Micros, newest: Micros) -> bool:
+        """Whether one of the times from `oldest` to `newest`, both included, lies in the range."""
+        return (self.start is None or self.start <= newest) and (
+            self.end is None or oldest < self.end
+        )
+
     def intersect(self, other: "TimeRange") -> "TimeRange":
         """The times that lie in both ranges; may be empty."""
         starts = [start for start in (self.start, other.start) if start is not None]
-        return TimeRange(max(starts, default=None), min(self.end, other.end))
+        ends = [end for end in (self.end, other.end) if end is not None]
+        return TimeRange(max(starts, default=None), min(ends, default=None))
+
+    def enclose(self, other: "TimeRange") -> "TimeRange":
+        """The range from the first to the last time of both."""
+        start = None
+        if self.start is not None and other.start is not None:
+            start = min(self.start, other.start)
+        end = None
+        if self.end is not None and other.end is not None:
+            end = max(self.end, other.end)
+        return TimeRange(start, end)
+
+    def shift(self, *, start: Micros = 0, end: Micros = 0) -> "TimeRange":
+        """The range with later (negative: earlier) bounds. A bound that is None stays so."""
+        return TimeRange(
+            None if self.start is None else self.start + start,
+            None if self.end is None else self.end + end,
+        )
+
+
+ALL_TIME = TimeRange()

@@ -1,10 +1,14 @@
-"""Event times of the archive: whole microseconds since 1970-01-01T00:00:00Z as `int` or `int64`."""
+"""Event times of the archive: whole microseconds since 1970-01-01T00:00:00Z."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+# Whole microseconds: an event time, since 1970-01-01T00:00:00Z, or a duration of event time.
+Micros: TypeAlias = int
+MicrosArray: TypeAlias = npt.NDArray[np.int64]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -22,17 +26,17 @@ _UNITS = {
 MAX_DURATION = timedelta(days=36_500)
 
 
-def to_micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> Micros:
     """Convert a timezone-aware datetime to microseconds."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def from_micros(micros: int) -> datetime:
+def from_micros(micros: Micros) -> datetime:
     """Convert microseconds to a UTC datetime."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def duration_to_micros(duration: timedelta) -> int:
+def duration_to_micros(duration: timedelta) -> Micros:
     """Convert a duration to microseconds, rounded down."""
     return duration // _MICROSECOND
 
@@ -47,20 +51,20 @@ def format_duration(duration: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
-def optional_micros(moment: datetime | None) -> int | None:
+def optional_micros(moment: datetime | None) -> Micros | None:
     """Like `to_micros`; None stays None."""
     if moment is None:
         return None
     return to_micros(moment)
 
 
-def optional_datetime(micros: int | None) -> datetime | None:
+def optional_datetime(micros: Micros | None) -> datetime | None:
     """Like `from_micros`; None stays None."""
     if micros is None:
         return None
     return from_micros(micros)
 
 
-def micros_column(table: Any, name: str) -> npt.NDArray[np.int64]:
+def micros_column(table: Any, name: str) -> MicrosArray:
     """Return a timestamp column of an Arrow table as microseconds."""
     return np.asarray(table[name].cast("int64").to_numpy())

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from archiver.time_range import TimeRange
 from recall.similarity import MEASURES, CorpusEvent, Index
 from recall.similarity.comparison import Comparison, restore_top
-from recall.similarity.segment import Segment
+from recall.similarity.segment import Segment, SegmentRows
 
 K = 10  # hits of a search
 TERMS_PER_CONTEXT = 40
@@ -33,8 +33,7 @@ def add_contexts(index: Index, chunk: int, bags: TermBags) -> None:
     sizes, terms = bags
     first_sequence = index.last_sequence + 1
     sequences = np.arange(first_sequence, first_sequence + len(sizes))
-    segment = Segment.from_rows(
-        chunk,
+    rows = SegmentRows(
         ts=sequences * MICROS_PER_SECOND,
         eids=np.array([_event_id(sequence).encode() for sequence in sequences.tolist()]),
         sequences=sequences,
@@ -42,7 +41,7 @@ def add_contexts(index: Index, chunk: int, bags: TermBags) -> None:
         terms=terms,
         counts=np.ones(len(terms)),
     )
-    index.add_segment(segment)
+    index.add_segment(Segment.from_rows(chunk, rows))
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from archiver.time_range import TimeRange
 from benchmarks.long_history import (
     CHUNK_COUNT,
     BenchmarkHistory,
@@ -85,14 +86,9 @@ def _run_recalls(history: BenchmarkHistory) -> None:
 
 def _is_covered(times: _Array, coverage: dict[str, Any]) -> _Array:
     """Which event times (microseconds) are in [read_from, read_to) of a coverage."""
-    low = coverage["read_from"]
-    high = coverage["read_to"]
-    if high is None:
+    if coverage["read_to"] is None:
         return np.zeros(len(times), dtype=bool)
-    is_covered: _Array = times < high
-    if low is not None:
-        is_covered &= times >= low
-    return is_covered
+    return TimeRange(coverage["read_from"], coverage["read_to"]).mask(times)
 
 
 def _is_exact(answer: list[dict[str, Any]], values: _Array) -> bool:

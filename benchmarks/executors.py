@@ -39,6 +39,7 @@ from moirae.live import Relations, build_detection
 from moirae.live.sources import files
 from moirae.rules import RuleAdmission
 from moirae.runtime import database
+from recall.engines import EngineChoice
 
 _REPETITIONS = 5
 _NOW = to_micros(START + timedelta(days=300))
@@ -317,7 +318,7 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(spark, settings),
                 guard=Guard(spark, settings, connection),
-                local=engine != "spark",
+                engine_choice=EngineChoice("spark" if engine == "spark" else "auto"),
                 executor_rules=None if jobs is None else ExecutorRules(jobs, _STATEMENT_LIMIT),
             )
             detector.reload(START)

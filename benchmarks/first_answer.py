@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import duckdb
 from pyspark.sql import SparkSession
@@ -87,7 +86,7 @@ def _prepare_queries(history: BenchmarkHistory, session: SparkSession) -> dict[s
     reader = Reader(history.root, [SCHEMA])
     spark = SparkEngine(session.newSession, reader, fail_on_relation)
     local = LocalEngine(reader)
-    files = reader.local_paths("past", None, None)
+    files = reader.local_paths("past")
     connection = duckdb.connect(":memory:")
     connection.execute("SET parquet_metadata_cache = true")
     template = Template(make_question(_CONDITION))
@@ -130,10 +129,11 @@ def _time_first_answer(engine: SparkEngine | LocalEngine, template: Template, ap
     eid = str(event.eid)
     partials = engine.compute_partial(template, [(event, piece)], {})
     merged_partial = merge_partials(template, None, partials.get(eid))
-    merge: Callable[..., dict[str, list[dict[str, Any]]]] = engine.merge
     if isinstance(engine, SparkEngine):
-        merge = partial(engine.merge, event_tables={})
-    answers = compute_answers(template, [(event, merged_partial)], [merge])
+        merge = partial(engine.merge, template, event_tables={})
+    else:
+        merge = partial(engine.merge, template)
+    answers = compute_answers(template, [(event, merged_partial)], merge)
     seconds = time.perf_counter() - started_at
     assert answers[eid][0]["n"] > 0
     return seconds

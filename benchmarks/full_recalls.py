@@ -23,6 +23,7 @@ import pyarrow as pa
 from psycopg import Connection
 
 from archiver.read import Reader
+from archiver.time_range import TimeRange
 from benchmarks.long_history import (
     CHUNK_COUNT,
     CHUNK_MICROS,
@@ -52,7 +53,7 @@ from recall.engines import (
     Template,
 )
 from recall.ledger import Target, commands
-from recall.requests import Piece, plan_pieces
+from recall.requests import ChunkRange, Piece, plan_pieces
 from recall.worker import RecallManager
 
 _REPETITIONS = 5
@@ -181,12 +182,12 @@ def _time_full_scan(engine: LocalEngine) -> float:
 def _time_query_per_chunk(engine: LocalEngine) -> float:
     """Seconds of one query for each chunk, without merging their answers."""
     question = make_question(_CONDITION)
-    chunks: list[tuple[int, int | None, int | None]] = []
+    chunks: list[ChunkRange] = []
     for number in range(CHUNK_COUNT):
-        low = START + number * CHUNK_MICROS
-        chunks.append((number, low, low + CHUNK_MICROS))
-    chunks[0] = (0, None, START + CHUNK_MICROS)
-    chunks[-1] = (CHUNK_COUNT - 1, END - CHUNK_MICROS, None)
+        start = START + number * CHUNK_MICROS
+        chunks.append(ChunkRange(number, TimeRange(start, start + CHUNK_MICROS)))
+    chunks[0] = ChunkRange(0, TimeRange(None, START + CHUNK_MICROS))
+    chunks[-1] = ChunkRange(CHUNK_COUNT - 1, TimeRange(END - CHUNK_MICROS))
     template = Template(question)
     started_at = time.perf_counter()
     for piece in plan_pieces(chunks, END, question):
@@ -270,11 +271,10 @@ class _CountingEngines(EngineRouter):
 
 
 def _chunks_of_piece(piece: Piece) -> range:
-    low, high = piece.range
     first = 0
-    if low is not None:
-        first = round((low - START) / CHUNK_MICROS)
-    return range(first, round((high - START) / CHUNK_MICROS))
+    if piece.low is not None:
+        first = round((piece.low - START) / CHUNK_MICROS)
+    return range(first, round((piece.high - START) / CHUNK_MICROS))
 
 
 def _chunks_read_again(history: BenchmarkHistory, recall_count: int) -> float:

@@ -17,10 +17,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
-from moirae.evaluation import ActiveRule, RuleBatcher, RuleCohort, RuleSlice
+from moirae.evaluation import ActiveRule, RuleBatcher, RuleCohort
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import advance_cohorts, due_slices, input_view
@@ -55,18 +56,22 @@ class InMemoryRows:
             }
         )
 
-    def between(self, low: int | None, high: int) -> pa.Table:
-        """The rows with event times in [low, high), microseconds; low None: from the first on."""
+    def select(self, time_range: TimeRange) -> pa.Table:
+        """The rows with event times in a range."""
+        start, end = time_range
         first = 0
-        if low is not None:
-            first = int(np.searchsorted(self._ts, low))
-        return self._rows.slice(first, int(np.searchsorted(self._ts, high)) - first)
+        if start is not None:
+            first = int(np.searchsorted(self._ts, start))
+        last = len(self._rows)
+        if end is not None:
+            last = int(np.searchsorted(self._ts, end))
+        return self._rows.slice(first, last - first)
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> None:
         """None: panes are cached even if they save few row counts."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        yield self.between(low, high)
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
+        yield self.select(time_range)
 
 
 def run() -> list[BenchmarkResult]:
@@ -111,10 +116,10 @@ def _measure_repetition(rows: InMemoryRows, slides: int) -> dict[str, float]:
         (rule_slice,) = due_slices(cohorts, {"cpu": watermark})
         batches = batcher.batch(rule_slice.rules)
         slide_seconds.append(measure_seconds(partial(panes.evaluate, rule_slice, batches)))
-        assert rule_slice.high is not None
+        assert rule_slice.range.end is not None
         evaluated = {rule.name for rule in rule_slice.rules}
-        cohorts = advance_cohorts(cohorts, evaluated, rule_slice.high)
-    slice_rows = _slice_rows(rows, rule_slice)
+        cohorts = advance_cohorts(cohorts, evaluated, rule_slice.range.end)
+    slice_rows = rows.select(rule_slice.input_range)
     return {
         "build_all_panes_s": slide_seconds[0],
         "merge_panes_s": statistics.median(slide_seconds[1:]),
@@ -137,11 +142,6 @@ def _make_cohort(slides: int) -> RuleCohort:
     definition = Definition(rule, types, key=("host",), id=("host",))
     settled_to = _START + slides * _SLIDE_SECONDS * _MICROS_PER_SECOND
     return RuleCohort(shape, settled_to, (ActiveRule(definition, tables, shape),))
-
-
-def _slice_rows(rows: InMemoryRows, rule_slice: RuleSlice) -> pa.Table:
-    assert rule_slice.input_high is not None
-    return rows.between(rule_slice.input_low, rule_slice.input_high)
 
 
 def _aggregate_one_window(rows: pa.Table, slides: int) -> float:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from archiver.delta import StreamTable
 from archiver.read import Reader
+from archiver.time_range import TimeRange
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA, archived_rows
 from benchmarks.fixtures import spark_session, temporary_folder
 from benchmarks.long_history import fail_on_relation
@@ -170,7 +171,7 @@ def _make_rule(kind: str) -> ActiveRule:
 
 
 def _count_events(finder: PastFinder, rule: ActiveRule) -> int:
-    return len(finder.find_events(rule, None, _END))
+    return len(finder.find_events(rule, TimeRange(None, _END)))
 
 
 def _count_query_rows(session: SparkSession, files: list[str], sql: str) -> int:

@@ -33,6 +33,7 @@ from moirae.live import Relations, build_detection
 from moirae.rules import Definition, Rule, RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
+from recall.engines import EngineChoice
 
 _REPETITIONS = 5
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -334,7 +335,7 @@ def _live_workspace(
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(spark, settings),
                 guard=Guard(spark, settings, connection),
-                local=setup.local_engine,
+                engine_choice=EngineChoice("auto" if setup.local_engine else "spark"),
             )
             detector.reload(START)
 

@@ -5,7 +5,6 @@ MoiraeError
 ├── RequestRejected    an HTTP request that is not served
 ├── RoleLost           another process has taken over the role
 ├── RoleTaken          another process holds the role
-├── StatementTimeout   a statement was cancelled at its time limit
 ├── Stopped            a process was asked to stop
 ├── TemplateFault      a template that is rejected or fails
 ├── Unreachable        a service is unreachable; trying again makes sense
@@ -77,12 +76,6 @@ class RoleTaken(MoiraeError):
 
 class Stopped(MoiraeError):
     """A process was asked to stop. What it had not finished is done again by the next."""
-
-
-class StatementTimeout(MoiraeError):
-    """A statement was cancelled because it exceeded its time limit."""
-
-    exit_code = Unreachable.exit_code  # a new process may succeed
 
 
 class TemplateFault(MoiraeError):

@@ -78,6 +78,6 @@ def _build_config(
 def _has_sql_recalls(connection: sql.Connection) -> bool:
     """Whether any deployed rule has an SQL recall."""
     for definition in RuleRegistry(connection).desired_rules():
-        if any(isinstance(recall, SqlRecall) for recall in definition.rule.spec.recall.values()):
+        if any(isinstance(recall, SqlRecall) for recall in definition.recalls.values()):
             return True
     return False

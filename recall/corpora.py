@@ -4,7 +4,6 @@ An index is loaded from its file, or else built from the archive, and brought up
 rows of the database that are not archived yet.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import sql
 from archiver.chunks import locate
 from archiver.delta import CONTEXTS, SequencedTable
 from archiver.ingest import Catalog
+from archiver.periodic import Timer
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import micros_column
 from recall.ledger import Task, TaskSpec
@@ -77,7 +77,7 @@ class Corpora:
         self._saved_sizes: dict[CorpusKey, int] = {}
         # The sequence number up to which an index is complete. Numbers are shared by all corpora.
         self._updated_to: dict[CorpusKey, int] = {}
-        self._last_cleanup = -math.inf
+        self._cleanup_timer = Timer(_CLEANUP_INTERVAL)
 
     def load_index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
         """The index of a question's corpus, with all events that are settled now."""
@@ -247,8 +247,8 @@ class Corpora:
             if now - last_used > _IDLE_TIMEOUT:
                 del self._indexes[key], self._last_used[key], self._saved_sizes[key]
                 self._updated_to.pop(key, None)
-        if now - self._last_cleanup > _CLEANUP_INTERVAL:
-            self._last_cleanup = now
+        if self._cleanup_timer.is_due(now):
+            self._cleanup_timer.restart(now)
             for key in self._indexes:
                 self._store(key).touch(time.time())
             IndexStore.remove_unused(

@@ -7,6 +7,7 @@ RecallError
 ├── LimitExceeded        an answer is larger than the limit of a recall
 ├── QueryRejected        a query is not allowed
 ├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
+├── StatementTimeout     a statement was cancelled at its time limit
 └── Unsupported          a query cannot be split: see `recall.query.shape`
 """
 
@@ -22,6 +23,10 @@ class SparkRequired(RecallError):
 
     The message is the reason.
     """
+
+
+class StatementTimeout(RecallError):
+    """A statement was cancelled because it exceeded its time limit."""
 
 
 class LimitExceeded(RecallError):

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import reduce
+from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid5
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -21,11 +23,11 @@ DEFAULT_TICKETS = 100
 class RecallEvent:
     """The event that a recall is about.
 
-    `ts` is in microseconds; `key` holds the values that each row of its answers carries.
+    `key` holds the values that each row of its answers carries.
     """
 
     eid: UUID
-    ts: int
+    ts: Micros
     key: Mapping[str, Any]
     attributes: Mapping[str, Any]
 
@@ -46,12 +48,12 @@ class RecallEvent:
 class RecallQuestion:
     """What both kinds of recall have in common.
 
-    `range`: how far before the event history is read, in microseconds; None: to its beginning.
+    `range`: how far before the event history is read; None: to its beginning.
     `every`: the interval between intermediate answers, in seconds. `order`: of reading.
     `feedback`: seconds without feedback after which the recall is suspended; None: never.
     """
 
-    range: int | None
+    range: Micros | None
     every: float
     order: Order
     feedback: float | None = field(default=None, kw_only=True)
@@ -87,14 +89,14 @@ class SqlQuestion(RecallQuestion):
 class SimilarQuestion(RecallQuestion):
     """The `k` past events most similar by some `contexts`, by a `measure`.
 
-    They are older than the event by at least `gap` microseconds. `numeric`: columns that are
+    They are older than the event by at least `gap`. `numeric`: columns that are
     compared as numbers, with their bandwidths; None: by Silverman's rule.
     """
 
     contexts: tuple[str, ...]
     k: int
     measure: str
-    gap: int
+    gap: Micros
     numeric: Mapping[str, float | None] = field(default_factory=dict)
     kind: Literal["similar"] = "similar"
 
@@ -144,12 +146,12 @@ def task_id(rule: str, version: str, recall: str, eid: UUID) -> UUID:
 class Piece:
     """A piece of history: the rows of a chunk in the range [low, high) of event time.
 
-    In microseconds; `low` None: from the first row on.
+    `low` None: from the first row on.
     """
 
     chunk: int
-    low: int | None
-    high: int
+    low: Micros | None
+    high: Micros
 
     @property
     def range(self) -> TimeRange:
@@ -165,22 +167,33 @@ class Piece:
         chunk, low, high = stored
         return cls(chunk, low, high)
 
+    @classmethod
+    def of_range(cls, chunk: int, time_range: TimeRange) -> "Piece":
+        """The rows of a chunk in a range, which has an end."""
+        assert time_range.end is not None
+        return cls(chunk, time_range.start, time_range.end)
+
+
+class ChunkRange(NamedTuple):
+    """A chunk and its range of event time."""
+
+    chunk: int
+    range: TimeRange
+
 
 def plan_pieces(
-    chunks: Iterable[tuple[int, int | None, int | None]], event_ts: int, question: RecallQuestion
+    chunks: Iterable[ChunkRange], event_ts: Micros, question: RecallQuestion
 ) -> list[Piece]:
     """The pieces of history that a recall reads: oldest first for that order, else newest first.
 
-    `chunks`: (id, start, end), oldest first. They are cut to what lies before the event and within
-    the question's range. start None: from the first row on; end None: the chunk is still open.
+    `chunks`: oldest first. They are cut to what lies before the event and within the question's
+    range.
     """
     earliest = None if question.range is None else event_ts - question.range
     question_range = TimeRange(earliest, event_ts)
     pieces: list[Piece] = []
-    for chunk, start, end in chunks:
-        chunk_range = TimeRange(start, event_ts if end is None else end)
-        low, high = chunk_range.intersect(question_range)
-        piece = Piece(chunk, low, high)
+    for chunk, chunk_range in chunks:
+        piece = Piece.of_range(chunk, question_range.intersect(chunk_range))
         if not piece.range.is_empty:
             pieces.append(piece)
     if question.order != "oldest":
@@ -190,20 +203,15 @@ def plan_pieces(
 
 def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
     """The range of time that spans some pieces, of which there is at least one."""
-    ranges = [piece.range for piece in pieces]
-    return TimeRange(
-        _lowest_bound([time_range.start for time_range in ranges]),
-        max(time_range.end for time_range in ranges),
-    )
+    return reduce(TimeRange.enclose, (piece.range for piece in pieces))
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Piece:
     """Some pieces, at least one, as one piece of the first one's chunk."""
-    low, high = enclosing_range(pieces)
-    return Piece(pieces[0].chunk, low, high)
+    return Piece.of_range(pieces[0].chunk, enclosing_range(pieces))
 
 
-def _lowest_bound(lows: Sequence[int | None]) -> int | None:
+def _lowest_bound(lows: Sequence[Micros | None]) -> Micros | None:
     """The lowest of some bounds; None if there are none, or if one of them is open."""
     known_bounds = [low for low in lows if low is not None]
     if len(known_bounds) < len(lows):
@@ -226,9 +234,9 @@ class Coverage:
     `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
 
-    asked_from: int | None
-    read_from: int | None
-    read_to: int | None
+    asked_from: Micros | None
+    read_from: Micros | None
+    read_to: Micros | None
     read: int
     left: int
     failed: int

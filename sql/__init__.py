@@ -22,6 +22,7 @@ from sql.contexts import (
     ContextRow,
     NewContextRow,
     RecallEventRow,
+    RecallOfVersion,
     UnrequestedEventRow,
 )
 from sql.corpora import CorpusGateway
@@ -56,7 +57,14 @@ from sql.rules import RuleGateway
 from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
-from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
+from sql.tasks import (
+    NewTask,
+    Progress,
+    RemainingWorkRow,
+    TaskGateway,
+    TaskRow,
+    TaskSummaryRow,
+)
 from sql.tokens import TokenGateway
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
@@ -124,6 +132,7 @@ __all__ = [
     "CorpusGateway",
     "NewContextRow",
     "RecallEventRow",
+    "RecallOfVersion",
     "UnrequestedEventRow",
     # Feedback
     "CalibrationGateway",
@@ -148,6 +157,7 @@ __all__ = [
     "LastAnswerRow",
     "NewTask",
     "Progress",
+    "RemainingWorkRow",
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",

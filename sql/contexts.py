@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -76,6 +76,14 @@ class UnrequestedEventRow(RecallEventRow):
     background: bool
 
 
+class RecallOfVersion(NamedTuple):
+    """A recall of a version of a rule."""
+
+    rule: str
+    version: str
+    recall: str
+
+
 @dataclass(frozen=True, slots=True)
 class ContextRow:
     """Contexts and surroundings of an event, by name. `ts`: event time."""
@@ -140,9 +148,7 @@ class ContextGateway(Gateway):
 
     def list_unrequested(
         self,
-        rule: str,
-        version: str,
-        recall: str,
+        recall: RecallOfVersion,
         *,
         every_event: bool,
         needs_context: bool,
@@ -158,9 +164,7 @@ class ContextGateway(Gateway):
         return self._records(
             UnrequestedEventRow,
             "list_unrequested",
-            rule=rule,
-            version=version,
-            recall=recall,
+            **recall._asdict(),
             every_event=every_event,
             needs_context=needs_context,
             background_before=background_before,

@@ -33,6 +33,9 @@ class TaskRow:
     partial_answer: bytes | None
     revision: int
     tries: int
+    rows: int
+    results: int
+    seconds: float
     fence: int
     created_at: datetime
 
@@ -75,16 +78,20 @@ class TaskSummaryRow:
     ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWorkRow:
-    """What a task has left to read. `is_active`: it is not suspended."""
+    """What a task has left to read, and what it has cost so far. `is_active`: not suspended."""
 
     id: UUID
     level: int
     tickets: int
     is_active: bool
     pieces_left: int
-    seconds_per_piece: float | None
+    next: int
+    skipped: int
+    rows: int
+    results: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

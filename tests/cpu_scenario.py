@@ -114,16 +114,16 @@ def alerts(
 ) -> list[ExpectedAlert]:
     """The alerts of events that fire, by start: events of a key at most `keep_firing_for` apart are one alert, which
     fires if they have gone on for `wait` (the rule's `for`)."""
-    found = []
+    expected_alerts = []
     for key, times in events.items():
         first = last = times[0]
         for ts in [*times[1:], datetime.max.replace(tzinfo=UTC)]:
             if ts - last > keep_firing_for:
                 if last - first >= wait:
-                    found.append(ExpectedAlert(key, first, last + keep_firing_for))
+                    expected_alerts.append(ExpectedAlert(key, first, last + keep_firing_for))
                 first = ts
             last = ts
-    return sorted(found, key=lambda alert: (alert.starts, alert.key))
+    return sorted(expected_alerts, key=lambda alert: (alert.starts, alert.key))
 
 
 def slices_beside(

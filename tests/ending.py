@@ -64,8 +64,8 @@ def end_one(
             process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(GONE)
-        left = run.left(began + GONE - time.monotonic())
-        assert not left, f"{end} after {after:.2f} s: {left}; {log.read_text()[-3000:]}"
+        remaining = run.left(began + GONE - time.monotonic())
+        assert not remaining, f"{end} after {after:.2f} s: {remaining}; {log.read_text()[-3000:]}"
         return time.monotonic() - began
     finally:
         run.kill()

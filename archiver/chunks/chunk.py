@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros, MicrosArray
+
 ChunkState = Literal["present", "recent", "old", "expired"]
-MicrosArray = npt.NDArray[np.int64]
 
 # Share of `CutPolicy.rows` that a chunk must hold before it is cut by age: else streams with few
 # rows would create many tiny chunks.
@@ -17,38 +19,42 @@ _MIN_FILL_TO_CUT_BY_AGE = 1 / 100
 
 @dataclass(frozen=True)
 class Chunk:
-    """An interval [from_ts, to_ts) of event time, in microseconds, of all streams and views.
+    """An interval [from_ts, to_ts) of event time, of all streams and views.
 
     `from_ts` None: from the beginning of time. `to_ts` None: this is the newest chunk, which has no
     end yet.
     """
 
     id: int
-    from_ts: int | None
-    to_ts: int | None
+    from_ts: Micros | None
+    to_ts: Micros | None
     state: ChunkState = "present"
+
+    @property
+    def time_range(self) -> TimeRange:
+        return TimeRange(self.from_ts, self.to_ts)
 
 
 @dataclass(frozen=True)
 class CutPolicy:
-    """The newest chunk ends at `rows` rows of all streams, or `age` microseconds of event time."""
+    """The newest chunk ends at `rows` rows of all streams, or `age` of event time."""
 
     rows: int
-    age: int
+    age: Micros
 
 
 @dataclass(frozen=True)
 class NewestChunkStats:
-    """Rows of all streams in the newest chunk, their oldest and newest event time (microseconds).
+    """Rows of all streams in the newest chunk, their oldest and newest event time.
 
     `oldest` and `newest` are None as long as the chunk is empty.
     """
 
     rows: int = 0
-    oldest: int | None = None
-    newest: int | None = None
+    oldest: Micros | None = None
+    newest: Micros | None = None
 
-    def add(self, rows: int, oldest: int, newest: int) -> "NewestChunkStats":
+    def add(self, rows: int, oldest: Micros, newest: Micros) -> "NewestChunkStats":
         """The statistics after adding rows with event times from `oldest` to `newest`."""
         if self.oldest is not None:
             oldest = min(oldest, self.oldest)
@@ -70,15 +76,15 @@ def locate(chunks: Sequence[Chunk], ts: MicrosArray) -> npt.NDArray[np.int32]:
 
 def plan_cuts(
     new_times: MicrosArray, newest_chunk: NewestChunkStats, policy: CutPolicy
-) -> list[int]:
+) -> list[Micros]:
     """The ends of the newest chunk and of the chunks after it, once new rows have been added.
 
-    `new_times`: the event times of these rows in microseconds, in any order. Rows are added in time
+    `new_times`: the event times of these rows, in any order. Rows are added in time
     order, so a large batch is cut several times. A chunk that is full ends 1 µs after its newest
     row. Returns the ends in ascending order; an empty list if the newest chunk is not full.
     """
     ts = np.sort(new_times)
-    ends: list[int] = []
+    ends: list[Micros] = []
     stats = newest_chunk
     start = 0  # position in `ts` of the first row of the chunk to be cut
     while start < len(ts):
@@ -126,7 +132,7 @@ def _rows_until_full(ts: MicrosArray, stats: NewestChunkStats, policy: CutPolicy
     return min(by_rows, max(by_age, min_fill))
 
 
-def apply_cuts(chunks: Sequence[Chunk], ends: Sequence[int]) -> list[Chunk]:
+def apply_cuts(chunks: Sequence[Chunk], ends: Sequence[Micros]) -> list[Chunk]:
     """The chunks after ending the newest one at `ends[0]`, and those added after it at the rest."""
     cut_chunks = list(chunks)
     for end in ends:

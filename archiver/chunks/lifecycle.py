@@ -10,6 +10,7 @@ from itertools import takewhile
 from operator import attrgetter
 
 from archiver.chunks.chunk import Chunk, ChunkState
+from archiver.times import Micros
 
 # Names of the tasks of the archive itself, as stored in the catalog.
 CLUSTER = "cluster"  # rewrite files clustered by key and time
@@ -21,14 +22,14 @@ DELETE_CHUNK = "forget"  # delete the files of an expired chunk
 class LifecyclePolicy:
     """When chunks change their state.
 
-    `recent_chunks`: number of closed chunks that are recent. `retention`: microseconds of event
-    time before the newest after which chunks expire; None: never. `deletion_grace`: seconds between
-    the expiry of a chunk and the deletion of its files, so that a recall that was about to read it
-    can still register its use.
+    `recent_chunks`: number of closed chunks that are recent. `retention`: event time before the
+    newest after which chunks expire; None: never. `deletion_grace`: seconds between the expiry of
+    a chunk and the deletion of its files, so that a recall that was about to read it can still
+    register its use.
     """
 
     recent_chunks: int
-    retention: int | None
+    retention: Micros | None
     deletion_grace: float
 
 
@@ -103,14 +104,14 @@ _STATE_ORDER: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
 def plan_steps(
     records: Sequence[ChunkRecord],
     policy: LifecyclePolicy,
-    watermark: int | None,
-    newest: int | None,
+    watermark: Micros | None,
+    newest: Micros | None,
     requirements: Sequence[Requirement],
     chunks_in_use: Collection[int] = (),
 ) -> list[LifecycleStep]:
     """The steps due now: state changes first, then tasks, those of the newest chunk first.
 
-    `watermark`: the lowest of all streams, `newest`: the highest, in microseconds of event time.
+    `watermark`: the lowest of all streams, `newest`: the highest event time.
     `chunks_in_use`: chunks that running recalls may still read. A chunk passes through all states
     in order; one call may return several changes of a chunk.
     """
@@ -143,8 +144,8 @@ def _states_between(before: ChunkState, after: ChunkState) -> tuple[ChunkState, 
 def _target_states(
     records: Sequence[ChunkRecord],
     policy: LifecyclePolicy,
-    watermark: int | None,
-    newest: int | None,
+    watermark: Micros | None,
+    newest: Micros | None,
 ) -> dict[int, ChunkState]:
     """The state that each chunk should have, by chunk id. States never go back."""
     states: dict[int, ChunkState] = {}
@@ -164,11 +165,11 @@ def _target_states(
     return states
 
 
-def _is_closed(chunk: Chunk, watermark: int | None) -> bool:
+def _is_closed(chunk: Chunk, watermark: Micros | None) -> bool:
     return chunk.to_ts is not None and watermark is not None and chunk.to_ts <= watermark
 
 
-def _is_expired(chunk: Chunk, policy: LifecyclePolicy, newest: int | None) -> bool:
+def _is_expired(chunk: Chunk, policy: LifecyclePolicy, newest: Micros | None) -> bool:
     if policy.retention is None or newest is None or chunk.to_ts is None:
         return False
     return chunk.to_ts <= newest - policy.retention

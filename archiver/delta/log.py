@@ -19,7 +19,8 @@ from deltalake import DeltaTable
 from archiver.clock import seconds_since_boot
 from archiver.errors import CommitConflict, LogDamaged, StorageFailed
 from archiver.storage import LOG_FOLDER, Storage
-from archiver.times import from_micros, to_micros
+from archiver.time_range import TimeRange
+from archiver.times import Micros, from_micros, to_micros
 
 # File names of this program begin with one of these. Statistics of such files are exact; other
 # writers of Delta may truncate times to milliseconds.
@@ -43,14 +44,14 @@ def open_or_create_delta_table(storage: Storage, schema: pa.Schema) -> DeltaTabl
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a table. `path` is relative to the table. `oldest`, `newest`: microseconds."""
+    """A file of a table. `path` is relative to the table."""
 
     path: str
     chunk: int
     rows: int
     bytes: int
-    oldest: int
-    newest: int
+    oldest: Micros
+    newest: Micros
 
     @property
     def has_exact_bounds(self) -> bool:
@@ -60,31 +61,31 @@ class DataFile:
         """
         return _is_written_by_moirae(self.path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether the file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether the file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
 
 @dataclass
 class ChunkFiles:
     """The files of one chunk in one table, with their total rows and bytes.
 
-    `oldest` and `newest` bound the event times, in microseconds.
+    `oldest` and `newest` bound the event times.
     """
 
     files_by_path: dict[str, DataFile] = field(default_factory=dict)
     rows: int = 0
     bytes: int = 0
-    oldest: int = 0
-    newest: int = 0
+    oldest: Micros = 0
+    newest: Micros = 0
 
     @property
     def file_count(self) -> int:
         return len(self.files_by_path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether a file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether a file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
     def add(self, file: DataFile) -> None:
         """Add a committed file."""
@@ -363,15 +364,11 @@ def _commit_file(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
-def _overlaps(bounds: DataFile | ChunkFiles, low: int | None, high: int | None) -> bool:
-    return (low is None or bounds.newest >= low) and (high is None or bounds.oldest < high)
-
-
 def _chunk_of(path: str) -> int:
     return int(path.split("/", 1)[0].removeprefix("chunk="))
 
 
-def _upper_bound(path: str, newest: int) -> int:
+def _upper_bound(path: str, newest: Micros) -> Micros:
     return newest if _is_written_by_moirae(path) else newest + _MAX_TRUNCATION
 
 
@@ -379,9 +376,9 @@ def _is_written_by_moirae(path: str) -> bool:
     return path.split("/", 1)[1].startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX))
 
 
-def _parse_time(text: str) -> int:
+def _parse_time(text: str) -> Micros:
     return to_micros(datetime.fromisoformat(text))
 
 
-def _format_time(micros: int) -> str:
+def _format_time(micros: Micros) -> str:
     return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -24,6 +24,7 @@ from archiver.delta.schema import StreamSchema
 from archiver.delta.table_files import TableFiles, append_number
 from archiver.errors import StorageFailed
 from archiver.storage import StorageRoot, as_storage
+from archiver.time_range import ALL_TIME, TimeRange
 
 # The application id under which the log counts appends.
 _APPLICATION_ID = "appends"
@@ -126,11 +127,9 @@ class StreamTable:
         """Read commits of other processes, such as the clustering of closed chunks."""
         self._log.refresh()
 
-    def local_paths(
-        self, low: int | None = None, high: int | None = None, chunk: int | None = None
-    ) -> list[str]:
+    def local_paths(self, time_range: TimeRange = ALL_TIME, chunk: int | None = None) -> list[str]:
         """Like `data_files`, as local paths. They identify files, which need not be present."""
-        return self.to_local_paths(self.data_files(low, high, chunk))
+        return self.to_local_paths(self.data_files(time_range, chunk))
 
     def to_local_paths(self, files: Sequence[DataFile]) -> list[str]:
         """Return the local paths of files, which need not be present."""
@@ -141,19 +140,16 @@ class StreamTable:
         return self.storage.lease_paths([file.path for file in files])
 
     def data_files(
-        self, low: int | None = None, high: int | None = None, chunk: int | None = None
+        self, time_range: TimeRange = ALL_TIME, chunk: int | None = None
     ) -> list[DataFile]:
-        """List files, of one chunk or all, that may hold event times in [low, high).
-
-        Times are microseconds; None: unbounded.
-        """
+        """List files, of one chunk or all, that may hold event times in a range."""
         chunks = list(self._log.files_by_chunk) if chunk is None else [chunk]
         files: list[DataFile] = []
         for chunk_number in chunks:
             chunk_files = self._log.files_by_chunk.get(chunk_number)
-            if chunk_files is not None and chunk_files.overlaps(low, high):
+            if chunk_files is not None and chunk_files.overlaps(time_range):
                 candidates = chunk_files.files_by_path.values()
-                files.extend(file for file in candidates if file.overlaps(low, high))
+                files.extend(file for file in candidates if file.overlaps(time_range))
         return files
 
     def _files_of_chunk(self, chunk: int) -> list[DataFile]:

@@ -48,6 +48,7 @@ from archiver.ingest import (
     TopicRecords,
 )
 from archiver.ingest.classify import latest
+from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros
 
 _MIN_BUCKET_ROWS = 25_000
@@ -338,7 +339,7 @@ def _files_by_bucket(
     oldest, newest = _time_range(segments)
     lows = [oldest, *bounds]
     highs = [*bounds, newest + 1]
-    return [table.data_files(low, high) for low, high in zip(lows, highs, strict=True)]
+    return [table.data_files(TimeRange(*ends)) for ends in zip(lows, highs, strict=True)]
 
 
 def _can_cut(

@@ -1,6 +1,6 @@
 """The archive's metadata in PostgreSQL as values of the archive.
 
-Chunks, read progress and the ingest ledger, with times in microseconds.
+Chunks, read progress and the ingest ledger.
 """
 
 import operator
@@ -12,7 +12,7 @@ from typing import cast
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
-from archiver.times import from_micros, optional_datetime, optional_micros
+from archiver.times import Micros, from_micros, optional_datetime, optional_micros
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Catalog:
             partitions.setdefault(row.stream, {})[row.partition] = progress
         return partitions
 
-    def watermarks(self, lateness: Mapping[str, int]) -> dict[str, int | None]:
-        """The watermark of each stream in `lateness` (microseconds); see `watermarks.watermark`."""
+    def watermarks(self, lateness: Mapping[str, Micros]) -> dict[str, Micros | None]:
+        """The watermark of each stream in `lateness`; see `watermarks.watermark`."""
         progress_by_stream = self.stream_progress()
         partitions = self.partitions()
-        watermarks: dict[str, int | None] = {}
+        watermarks: dict[str, Micros | None] = {}
         for stream, stream_lateness in lateness.items():
             progress = progress_by_stream.get(stream, ReadProgress())
             watermarks[stream] = watermark(progress, partitions.get(stream, {}), stream_lateness)
@@ -125,12 +125,12 @@ class Catalog:
         unit: int,
         stream: str,
         counters: Counters,
-        newest: int | None,
+        newest: Micros | None,
         fields: Sequence[str] | None,
     ) -> None:
         """Mark a source unit as archived, and raise the newest event time of its stream.
 
-        `newest`: its newest event time in microseconds; None without rows. `fields`: the header of
+        `newest`: its newest event time; None without rows. `fields`: the header of
         CSV lines; None for other formats.
         """
         newest_time = optional_datetime(newest)
@@ -138,17 +138,17 @@ class Catalog:
         self._raise_newest(stream, newest)
 
     def record_retried(
-        self, unit: int, stream: str, lines: Sequence[int], change: Counters, newest: int | None
+        self, unit: int, stream: str, lines: Sequence[int], change: Counters, newest: Micros | None
     ) -> None:
         """Delete the retried dead letters of a unit, and add `change` to the counters of the unit.
 
-        `newest`: the newest event time in microseconds of the rows archived by the retry, or None.
+        `newest`: the newest event time of the rows archived by the retry, or None.
         """
         self._dead_letters.delete(unit, lines)
         self._units.add_counters(unit, vars(change))
         self._raise_newest(stream, newest)
 
-    def _raise_newest(self, stream: str, newest: int | None) -> None:
+    def _raise_newest(self, stream: str, newest: Micros | None) -> None:
         if newest is not None:
             self._streams.raise_newest(stream, from_micros(newest))
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from archiver.times import Micros
+
 Array = npt.NDArray[Any]
 RowClass = Literal["new", "replayed", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
@@ -26,15 +28,17 @@ class RowClassification:
     conflict: Mask
 
 
-def flag_late(ts: Array, bound: int | None) -> Mask:
-    """Mask of rows whose event time (microseconds) is before `bound`; none if that is None."""
+def flag_late(ts: Array, bound: Micros | None) -> Mask:
+    """Mask of rows whose event time is before `bound`; none if that is None."""
     if bound is None:
         return np.zeros(len(ts), dtype=bool)
     return np.asarray(ts < bound)
 
 
-def flag_late_in_order(ts: Array, newest: int | None, lateness: int, bound: int | None) -> Mask:
-    """Mask of rows that are late compared with the rows before them; times in microseconds.
+def flag_late_in_order(
+    ts: Array, newest: Micros | None, lateness: Micros, bound: Micros | None
+) -> Mask:
+    """Mask of rows that are late compared with the rows before them.
 
     A row is late before `bound`, or before the newest preceding event time minus `lateness`.
     `newest`: the newest event time before the first row, None if there was none.
@@ -48,13 +52,13 @@ def flag_late_in_order(ts: Array, newest: int | None, lateness: int, bound: int 
     return np.asarray(ts < bounds)
 
 
-def latest(*event_times: int | None) -> int | None:
+def latest(*event_times: Micros | None) -> Micros | None:
     """The latest of the event times that are not None; None if all are."""
     return max((ts for ts in event_times if ts is not None), default=None)
 
 
-def late_bound(newest: int | None, lateness: int, advanced: int | None) -> int | None:
-    """Rows before the returned event time (microseconds) are late; None: no row is.
+def late_bound(newest: Micros | None, lateness: Micros, advanced: Micros | None) -> Micros | None:
+    """Rows before the returned event time are late; None: no row is.
 
     `newest`: the newest event time of all earlier units. `advanced`: where the stream was advanced
     to without data.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import sql
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 
 # Since a unit was archived: its client may still ask for the counters of the unit.
 MIN_UNIT_AGE = timedelta(hours=1)
@@ -31,8 +31,10 @@ class LedgerCompaction:
         # By stream: the ledger id after which the next call continues.
         self._resume_after: dict[str, int] = {}
 
-    def compact(self, stream: str, before: int, is_gone: Callable[[str], bool], limit: int) -> bool:
-        """Merge up to `limit` units whose rows are all before `before` (microseconds).
+    def compact(
+        self, stream: str, before: Micros, is_gone: Callable[[str], bool], limit: int
+    ) -> bool:
+        """Merge up to `limit` units whose rows are all before `before`.
 
         `is_gone` tells by a unit's name whether its source was removed and cannot be read again.
         Returns whether the caller should continue at once.
@@ -60,7 +62,7 @@ class LedgerCompaction:
         """
         return self._dead_letters.delete_old(older_than, limit) == limit
 
-    def delete_chunks_before(self, oldest: int) -> None:
+    def delete_chunks_before(self, oldest: Micros) -> None:
         """Delete the catalog rows of chunks before `oldest`, whose files are deleted already.
 
         Chunk `oldest` starts at the beginning of time from now on.

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import ArchiverError
-from archiver.times import to_micros
+from archiver.times import Micros, to_micros
 
 LineFormat = Literal["jsonl", "csv"]
 RefusalReason = Literal["malformed", "quarantined", "conflict", "expired"]
@@ -327,7 +327,7 @@ def _to_date(value: Any) -> date:
         raise _InvalidValue(f"{_abbreviate(value)} is not a date such as 2026-01-31") from None
 
 
-def _to_micros(value: Any) -> int:
+def _to_micros(value: Any) -> Micros:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value) or not MIN_EVENT_TIME <= value <= MAX_EVENT_TIME:
             raise _InvalidValue(
@@ -350,7 +350,7 @@ def _to_micros(value: Any) -> int:
     return micros
 
 
-def _is_valid_time(micros: int) -> bool:
+def _is_valid_time(micros: Micros) -> bool:
     return MIN_EVENT_TIME * 1_000_000 <= micros <= MAX_EVENT_TIME * 1_000_000
 
 

@@ -23,7 +23,7 @@ from archiver.ingest.classify import (
 from archiver.ingest.line_decoder import DecodedRows, RefusalReason, RefusedLine
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
-from archiver.times import duration_to_micros, format_duration, micros_column
+from archiver.times import Micros, duration_to_micros, format_duration, micros_column
 
 CONFLICT_DETAIL = "same id and timestamp as an archived row, but different content"
 
@@ -37,7 +37,7 @@ COUNTER_BY_REASON = {
 
 @dataclass
 class OpenUnit:
-    """A unit that is being read. Event times are in microseconds.
+    """A unit that is being read.
 
     `id`: its ledger id. `late_before`: rows before this event time are late; None: no row is.
     `newest`: the newest event time read so far. `fields`: the field names of CSV lines.
@@ -46,14 +46,14 @@ class OpenUnit:
 
     unit: SourceUnit
     id: int
-    late_before: int | None
+    late_before: Micros | None
     counters: Counters = field(default_factory=Counters)
     refused_lines: list[RefusedLine] = field(default_factory=list)
-    newest: int | None = None
+    newest: Micros | None = None
     fields: Sequence[str] | None = None
     partition_before: PartitionProgress | None = None
 
-    def flag_late(self, ts: Array, lateness: int) -> Mask:
+    def flag_late(self, ts: Array, lateness: Micros) -> Mask:
         """Mask of the late rows among the next rows of the unit."""
         if self.partition_before is None:
             return flag_late(ts, self.late_before)
@@ -99,11 +99,11 @@ class DecodedSlice:
 
 
 def decode_slices(
-    open_unit: OpenUnit, schema: StreamSchema, now: int, expired_before: int | None
+    open_unit: OpenUnit, schema: StreamSchema, now: Micros, expired_before: Micros | None
 ) -> Iterator[DecodedSlice]:
     """Read and decode a unit. Refused lines are added to the unit, all records read are counted.
 
-    `now`: the current time in microseconds, from which `schema.future` is measured.
+    `now`: the current time, from which `schema.future` is measured.
     `expired_before`: rows before this event time belong to expired chunks; None: no chunk expired.
     """
     lateness = duration_to_micros(schema.lateness)

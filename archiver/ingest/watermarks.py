@@ -1,12 +1,13 @@
 """Read progress of streams and partitions, and the watermarks that follow from it. No I/O.
 
-All times are event times in microseconds.
+All times are event time.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from archiver.ingest.classify import late_bound, latest
+from archiver.times import Micros
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,14 @@ class ReadProgress:
     not yet.
     """
 
-    newest: int | None = None
-    advanced: int | None = None
+    newest: Micros | None = None
+    advanced: Micros | None = None
 
-    def with_newest(self, event_time: int | None) -> "ReadProgress":
+    def with_newest(self, event_time: Micros | None) -> "ReadProgress":
         """The progress after reading rows up to an event time; None: no rows."""
         return replace(self, newest=latest(self.newest, event_time))
 
-    def with_advanced(self, event_time: int) -> "ReadProgress":
+    def with_advanced(self, event_time: Micros) -> "ReadProgress":
         """The progress after advancing to an event time without data."""
         return replace(self, advanced=latest(self.advanced, event_time))
 
@@ -38,8 +39,8 @@ class PartitionProgress:
 
 
 def watermark(
-    progress: ReadProgress, partitions: Mapping[str, PartitionProgress], lateness: int
-) -> int | None:
+    progress: ReadProgress, partitions: Mapping[str, PartitionProgress], lateness: Micros
+) -> Micros | None:
     """The watermark of a stream: rows before it are complete or late. None: nothing was read.
 
     With partitions, it is the lowest watermark of any partition. The caller must read `progress`
@@ -52,7 +53,7 @@ def watermark(
     return latest(min(marks), progress.advanced)
 
 
-def lowest(watermarks: Sequence[int | None]) -> int | None:
+def lowest(watermarks: Sequence[Micros | None]) -> Micros | None:
     """The lowest watermark of several streams; None without any, or if one of them is None."""
     marks = [mark for mark in watermarks if mark is not None]
     if len(marks) < len(watermarks):
@@ -61,10 +62,10 @@ def lowest(watermarks: Sequence[int | None]) -> int | None:
 
 
 def partition_watermarks(
-    partitions: Mapping[str, PartitionProgress], lateness: int
-) -> dict[str, int | None]:
+    partitions: Mapping[str, PartitionProgress], lateness: Micros
+) -> dict[str, Micros | None]:
     """The watermark of each partition, by partition name; None for a partition not yet read."""
-    watermarks: dict[str, int | None] = {}
+    watermarks: dict[str, Micros | None] = {}
     for name, partition in partitions.items():
         progress = partition.progress
         watermarks[name] = late_bound(progress.newest, lateness, progress.advanced)

@@ -57,7 +57,7 @@ from archiver.ingest.watermarks import (
 )
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros, from_micros
+from archiver.times import Micros, duration_to_micros, from_micros
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -141,7 +141,7 @@ class ArchiveWriter:
         """All chunks, oldest first."""
         return self._cutter.chunks
 
-    def watermark(self, stream: str) -> int | None:
+    def watermark(self, stream: str) -> Micros | None:
         """The watermark of a stream in microseconds: rows before it are complete or late.
 
         None: nothing was read.
@@ -150,14 +150,14 @@ class ArchiveWriter:
             self.progress[stream], self.partitions.get(stream, {}), self._lateness(stream)
         )
 
-    def partition_watermarks(self, stream: str) -> dict[str, int | None]:
+    def partition_watermarks(self, stream: str) -> dict[str, Micros | None]:
         """The watermark of each partition of a stream, by name; None: nothing of it was read."""
         return partition_watermarks(self.partitions.get(stream, {}), self._lateness(stream))
 
-    def _lateness(self, stream: str) -> int:
+    def _lateness(self, stream: str) -> Micros:
         return duration_to_micros(self.tables[stream].schema.lateness)
 
-    def ingest(self, units: Iterable[SourceUnit], now: int) -> IngestResult:
+    def ingest(self, units: Iterable[SourceUnit], now: Micros) -> IngestResult:
         """Archive units, those of one stream in the given order. Finished units are skipped.
 
         `now`: the current time in microseconds; rows too far after it are quarantined.
@@ -282,7 +282,7 @@ class ArchiveWriter:
         with self._connection.transaction():
             yield
 
-    def retry(self, now: int) -> IngestResult:
+    def retry(self, now: Micros) -> IngestResult:
         """Decode and archive dead letters marked for retry again, as parts of their units.
 
         Letters of undeclared streams stay marked. The transaction that deletes the dead letters
@@ -325,7 +325,7 @@ class ArchiveWriter:
         """Number of dead letters of the declared streams that `retry` has yet to process."""
         return self._dead_letter_gateway.count_marked(list(self.tables))
 
-    def advance(self, event_times: Mapping[str, int]) -> None:
+    def advance(self, event_times: Mapping[str, Micros]) -> None:
         """Advance streams without data to event times in microseconds, by stream.
 
         For idle streams, and for all streams at the end of input.
@@ -356,7 +356,7 @@ class ArchiveWriter:
         self,
         policy: LifecyclePolicy,
         requirements: Sequence[Requirement],
-        watermarks: Sequence[int | None],
+        watermarks: Sequence[Micros | None],
         chunks_in_use: ChunksInUse,
     ) -> list[MaintenanceTask]:
         """Store the states that chunks have reached; returns the maintenance tasks now due.
@@ -384,7 +384,7 @@ class ArchiveWriter:
             self._cutter.reload()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
-    def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: int) -> None:
+    def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: Micros) -> None:
         """See `LedgerCompaction.delete_chunks_before`."""
         self.fence()
         ledger_compaction.delete_chunks_before(oldest)

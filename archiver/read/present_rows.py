@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from archiver.delta import DataFile, StreamTable
 from archiver.read.row_batch import RowBatch
-from archiver.times import micros_column
+from archiver.time_range import TimeRange
+from archiver.times import Micros, micros_column
 
 _FILES_PER_READ = 64
 # Number of batches of similar size that are merged into one: there are few batches to search, and
@@ -40,7 +41,7 @@ class PresentRows:
         self._budget = budget
         self._batches: list[_PresentBatch] = []
         # Files whose newest event time is not after this one are not loaded; None: all are.
-        self._evicted_until: int | None = None
+        self._evicted_until: Micros | None = None
 
     @property
     def bytes(self) -> int:
@@ -76,9 +77,9 @@ class PresentRows:
             self._evict()
 
     def select(
-        self, table: StreamTable, low: int | None, high: int | None
+        self, table: StreamTable, time_range: TimeRange
     ) -> tuple[list[pa.Table], list[DataFile]]:
-        """The rows in memory and the files on disk that may have event times in [low, high).
+        """The rows in memory and the files on disk that may have event times in a range.
 
         Both belong to the version that `table` has loaded, and no row is in both. The rows have the
         declared columns and `_late`; rows of other event times may be among them.
@@ -88,8 +89,8 @@ class PresentRows:
             if all(map(table.contains, batch.paths)):
                 batches.append(batch)
         paths_in_memory = _paths(batches)
-        files = [file for file in table.data_files(low, high) if file.path not in paths_in_memory]
-        return [batch.rows for batch in batches if batch.overlaps(low, high)], files
+        files = [file for file in table.data_files(time_range) if file.path not in paths_in_memory]
+        return [batch.rows for batch in batches if batch.overlaps(time_range)], files
 
     def _batches_of(self, stream: str) -> list[_PresentBatch]:
         return [batch for batch in self._batches if batch.stream == stream]

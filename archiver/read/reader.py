@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -14,12 +13,11 @@ from pyspark.sql import functions as F
 from archiver.delta import DataFile, StreamSchema, StreamTable
 from archiver.read.present_rows import PresentRows
 from archiver.storage import StorageRoot
+from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import from_micros, micros_column
 
 # Accepted values by column; rows with other values are filtered out.
 ColumnFilter = Mapping[str, Sequence[Any]]
-# Event times in [low, high), microseconds; None: unbounded.
-TimeRange = tuple[int | None, int | None]
 
 
 def read_files(
@@ -46,12 +44,13 @@ def _read_files(
     return rows.select(*[f"`{name}`" for name in schema.columns])
 
 
-def filter_time_range(rows: DataFrame, time: str, low: int | None, high: int | None) -> DataFrame:
-    """The rows whose event time is in [low, high), microseconds. `time`: name of its column."""
-    if low is not None:
-        rows = rows.where(F.col(f"`{time}`") >= F.lit(from_micros(low)))
-    if high is not None:
-        rows = rows.where(F.col(f"`{time}`") < F.lit(from_micros(high)))
+def filter_time_range(rows: DataFrame, time: str, time_range: TimeRange) -> DataFrame:
+    """The rows whose event time is in a range. `time`: name of its column."""
+    start, end = time_range
+    if start is not None:
+        rows = rows.where(F.col(f"`{time}`") >= F.lit(from_micros(start)))
+    if end is not None:
+        rows = rows.where(F.col(f"`{time}`") < F.lit(from_micros(end)))
     return rows
 
 
@@ -116,8 +115,8 @@ class Reader:
                     tables.append(table)
             self._present.refresh(tables, present_chunks)
 
-    def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
-        """The rows that may have event times in [low, high) (microseconds), in the loaded version.
+    def snapshot(self, stream: str, time_range: TimeRange = ALL_TIME) -> StreamSnapshot:
+        """The rows that may have event times in a range, in the loaded version.
 
         Rows of other event times may be among them.
         """
@@ -125,11 +124,11 @@ class Reader:
             table = self._table(stream)
             if table is None:
                 return StreamSnapshot()
-            rows, files = self._present.select(table, low, high)
+            rows, files = self._present.select(table, time_range)
             return StreamSnapshot(
                 rows=rows,
                 files=files,
-                all_files=table.data_files(low, high),
+                all_files=table.data_files(time_range),
                 append_count=table.append_count,
                 table=table,
             )
@@ -138,7 +137,7 @@ class Reader:
         """Refresh the streams, and take snapshots of their ranges at one moment, by stream."""
         with self._lock:
             self.refresh(time_ranges.keys())
-            return {name: self.snapshot(name, *bounds) for name, bounds in time_ranges.items()}
+            return {name: self.snapshot(name, bounds) for name, bounds in time_ranges.items()}
 
     def release(self) -> None:
         """End the use of the acquired snapshots; no effect here, see `SnapshotReader`."""
@@ -147,18 +146,17 @@ class Reader:
         self,
         spark: SparkSession,
         stream: str,
-        low: int | None,
-        high: int | None,
+        time_range: TimeRange,
         include_late: bool,
         column_filter: ColumnFilter,
     ) -> DataFrame:
         """Rows of files and rows in memory; an empty frame without any row."""
         schema = self.schema(stream)
-        snapshot = self.snapshot(stream, low, high)
+        snapshot = self.snapshot(stream, time_range)
         paths = snapshot.lease_paths()
         frame = _read_files(spark, schema, paths, include_late, column_filter)
         parts = [
-            _filter_rows(rows, schema, low, high, include_late, column_filter)
+            _filter_rows(rows, schema, time_range, include_late, column_filter)
             for rows in snapshot.rows
         ]
         if any(map(len, parts)):
@@ -169,15 +167,15 @@ class Reader:
         return frame
 
     def local_paths(
-        self, stream: str, low: int | None, high: int | None, chunk: int | None = None
+        self, stream: str, time_range: TimeRange = ALL_TIME, chunk: int | None = None
     ) -> list[str]:
-        """Local paths of the files that may hold event times in [low, high), and rows of a chunk.
+        """Local paths of the files that may hold event times in a range, and rows of a chunk.
 
         `chunk` None: of any. The files need not exist here: a path serves as the name of a file.
         """
         with self._lock:
             table = self._table(stream)
-            return [] if table is None else table.local_paths(low, high, chunk)
+            return [] if table is None else table.local_paths(time_range, chunk)
 
     def open_data_file(self, stream: str, path: str) -> Any:
         """Open the file of a path that `local_paths` returned, for pyarrow."""
@@ -244,24 +242,24 @@ class SnapshotReader(Reader):
         """Drop the snapshots, so that their rows in memory can be freed."""
         self._snapshots = {}
 
-    def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
+    def snapshot(self, stream: str, time_range: TimeRange = ALL_TIME) -> StreamSnapshot:
         """The acquired snapshot of a stream; without one, see `Reader.snapshot`."""
         snapshot = self._snapshots.get(stream)
         if snapshot is None:
-            return self._reader_of(stream).snapshot(stream, low, high)
+            return self._reader_of(stream).snapshot(stream, time_range)
         return snapshot
 
     def local_paths(
-        self, stream: str, low: int | None, high: int | None, chunk: int | None = None
+        self, stream: str, time_range: TimeRange = ALL_TIME, chunk: int | None = None
     ) -> list[str]:
         """See `Reader.local_paths`."""
         snapshot = self._snapshots.get(stream)
         table = self.table(stream)
         if snapshot is None or table is None:
-            return self._reader_of(stream).local_paths(stream, low, high, chunk)
+            return self._reader_of(stream).local_paths(stream, time_range, chunk)
         files = []
         for file in snapshot.all_files:
-            if file.overlaps(low, high) and chunk in (None, file.chunk):
+            if file.overlaps(time_range) and chunk in (None, file.chunk):
                 files.append(file)
         return table.to_local_paths(files)
 
@@ -277,21 +275,15 @@ class SnapshotReader(Reader):
 def _filter_rows(
     rows: pa.Table,
     schema: StreamSchema,
-    low: int | None,
-    high: int | None,
+    time_range: TimeRange,
     include_late: bool,
     column_filter: ColumnFilter,
 ) -> pa.Table:
-    """The rows in [low, high) that pass the filters, without `_late`."""
+    """The rows in a range that pass the filters, without `_late`."""
     if not include_late:
         rows = rows.filter(pc.invert(rows["_late"]))
     for name, values in column_filter.items():
         accepted = pa.array(values, rows.schema.field(name).type)
         rows = rows.filter(pc.is_in(rows[name], accepted))
-    ts = micros_column(rows, schema.time)
-    is_inside = np.ones(len(ts), dtype=bool)
-    if low is not None:
-        is_inside &= ts >= low
-    if high is not None:
-        is_inside &= ts < high
+    is_inside = time_range.mask(micros_column(rows, schema.time))
     return rows.filter(pa.array(is_inside)).select(list(schema.columns))

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from archiver.delta import StreamSchema
 from archiver.read.row_batch import RowBatch
-from archiver.times import from_micros, micros_column
+from archiver.time_range import TimeRange
+from archiver.times import Micros, from_micros, micros_column
 
 _MICROS = pa.timestamp("us", tz="UTC")
 
@@ -18,11 +19,11 @@ _MICROS = pa.timestamp("us", tz="UTC")
 class RecentRows:
     """Rows archived by this process, up to a budget of Arrow memory.
 
-    `complete_from`: all on-time rows of the stream from this event time on (microseconds) are in
+    `complete_from`: all on-time rows of the stream from this event time on are in
     memory; None: all rows of the stream are.
     """
 
-    def __init__(self, schema: StreamSchema, newest_archived: int | None, budget: int) -> None:
+    def __init__(self, schema: StreamSchema, newest_archived: Micros | None, budget: int) -> None:
         """`newest_archived`: the newest event time in the table so far; None for an empty table.
 
         `budget`: bytes.
@@ -55,7 +56,7 @@ class RecentRows:
     def _bytes(self) -> int:
         return sum(batch.bytes for batch in self._batches)
 
-    def drop_before(self, event_time: int) -> None:
+    def drop_before(self, event_time: Micros) -> None:
         """Drop the batches whose rows are all before an event time."""
         for index in reversed(range(len(self._batches))):
             if self._batches[index].newest < event_time:
@@ -68,36 +69,38 @@ class RecentRows:
         self.complete_from = end
         del self._batches[index]
 
-    def read(self, low: int | None, high: int | None) -> pa.Table | None:
-        """The rows with event times in [low, high); None unless all of them are in memory."""
-        batches = self._overlapping(low, high)
+    def read(self, time_range: TimeRange) -> pa.Table | None:
+        """The rows with event times in a range; None unless all of them are in memory."""
+        batches = self._overlapping(time_range)
         if batches is None:
             return None
         if not batches:
             return self._empty
-        parts = [self._filter(batch, low, high) for batch in batches]
+        parts = [self._filter(batch, time_range) for batch in batches]
         return pa.concat_tables(parts).combine_chunks()
 
-    def estimate_rows(self, low: int | None, high: int | None) -> int | None:
+    def estimate_rows(self, time_range: TimeRange) -> int | None:
         """An upper bound of the rows that `read` returns; None where `read` returns None."""
-        batches = self._overlapping(low, high)
+        batches = self._overlapping(time_range)
         if batches is None:
             return None
         return sum(len(batch.rows) for batch in batches)
 
-    def _overlapping(self, low: int | None, high: int | None) -> list[RowBatch] | None:
-        if self.complete_from is not None and (low is None or low < self.complete_from):
+    def _overlapping(self, time_range: TimeRange) -> list[RowBatch] | None:
+        start = time_range.start
+        if self.complete_from is not None and (start is None or start < self.complete_from):
             return None
-        return [batch for batch in self._batches if batch.overlaps(low, high)]
+        return [batch for batch in self._batches if batch.overlaps(time_range)]
 
-    def _filter(self, batch: RowBatch, low: int | None, high: int | None) -> pa.Table:
+    def _filter(self, batch: RowBatch, time_range: TimeRange) -> pa.Table:
         rows = batch.rows
-        if low is not None and batch.oldest < low:
-            rows = rows.filter(pc.greater_equal(rows[self._time], _timestamp_scalar(low)))
-        if high is not None and batch.newest >= high:
-            rows = rows.filter(pc.less(rows[self._time], _timestamp_scalar(high)))
+        start, end = time_range
+        if start is not None and batch.oldest < start:
+            rows = rows.filter(pc.greater_equal(rows[self._time], _timestamp_scalar(start)))
+        if end is not None and batch.newest >= end:
+            rows = rows.filter(pc.less(rows[self._time], _timestamp_scalar(end)))
         return rows
 
 
-def _timestamp_scalar(micros: int) -> pa.Scalar:
+def _timestamp_scalar(micros: Micros) -> pa.Scalar:
     return pa.scalar(from_micros(micros), _MICROS)

@@ -4,20 +4,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
+
 
 @dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Rows of one stream. `oldest` and `newest`: their bounds of event time in microseconds."""
+    """Rows of one stream. `oldest` and `newest`: their bounds of event time."""
 
     rows: pa.Table
-    oldest: int
-    newest: int
+    oldest: Micros
+    newest: Micros
 
     @property
     def bytes(self) -> int:
         """Size of the rows in Arrow memory."""
         return int(self.rows.nbytes)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether there may be rows in [low, high); None: unbounded."""
-        return (low is None or self.newest >= low) and (high is None or self.oldest < high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether there may be rows in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)

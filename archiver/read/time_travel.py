@@ -12,6 +12,7 @@ from archiver.delta import APPEND_COLUMN, StreamSchema
 from archiver.errors import HistoryUnavailable
 from archiver.read.reader import Reader, StreamSnapshot
 from archiver.storage import StorageRoot
+from archiver.time_range import ALL_TIME, TimeRange
 
 
 class ReaderAt(Reader):
@@ -25,7 +26,7 @@ class ReaderAt(Reader):
         super().__init__(root, schemas)
         self.append_counts: Mapping[str, int] = {}
 
-    def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
+    def snapshot(self, stream: str, time_range: TimeRange = ALL_TIME) -> StreamSnapshot:
         """See `Reader.snapshot`. Raises `HistoryUnavailable`."""
         with self._lock:
             table = self._table(stream)
@@ -35,7 +36,7 @@ class ReaderAt(Reader):
             columns = [*self.schema(stream).columns, "_late"]
             rows = []
             files = []
-            for file in table.data_files(low, high):
+            for file in table.data_files(time_range):
                 appends = table.read_file(file.path, [APPEND_COLUMN])[APPEND_COLUMN]
                 if appends.null_count:
                     raise HistoryUnavailable(

@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from archiver.clock import seconds_since_boot
+from archiver.periodic import Timer
 from archiver.storage.base import fsync_files
 
 # The cache is checked for eviction whenever 1/16 of its limit was added.
@@ -46,7 +47,7 @@ class FileCache:
         self._limit = limit
         self._grace = grace
         self._bytes_since_eviction = limit
-        self._last_failed_eviction = -_EVICTION_PAUSE
+        self._eviction_timer = Timer(_EVICTION_PAUSE, clock=seconds_since_boot)
 
     def lease(self, paths: Sequence[Path]) -> bool:
         """Keep files for a reader. Returns whether all of them exist."""
@@ -128,15 +129,14 @@ class FileCache:
 
         Frees more than required, and pauses after a failed attempt: walking a large cache is slow.
         """
-        now = seconds_since_boot()
-        if self._is_check_due() or now - self._last_failed_eviction >= _EVICTION_PAUSE:
+        if self._is_check_due() or self._eviction_timer.is_due():
             self._bytes_since_eviction = 0
             required = 0
             if self._missing_space(size) > 0:
                 required = size + self._limit // _CHECK_FRACTION
             self.evict(self._limit, required)
             if self._missing_space(size) > 0:
-                self._last_failed_eviction = now
+                self._eviction_timer.restart()
 
     def evict(self, limit: int, required: int = 0) -> None:
         """Remove the least recently used files, except leased ones.

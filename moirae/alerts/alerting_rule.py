@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from archiver.times import duration_to_micros
 from moirae.alerts.annotations import make_renderer
 from moirae.alerts.event import Event
 from moirae.alerts.lifecycle import AlertTiming
@@ -28,10 +27,10 @@ class AlertingRule:
 
 def make_alerting_rule(definition: Definition) -> AlertingRule:
     """The alerting part of a checked rule; the label `alertname` is added."""
-    spec = definition.rule.spec
+    spec = definition.spec
     labels = {"alertname": spec.alert, **spec.labels}
     floats = [name for name, kind in definition.types.items() if kind in _FLOAT_TYPES]
-    timing = AlertTiming(duration_to_micros(spec.for_), duration_to_micros(spec.keep_firing_for))
+    timing = AlertTiming(definition.pending_for, definition.keep_firing_for)
     return AlertingRule(
         definition.name,
         definition.version,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 
 # UUIDv5 namespace of events and alerts. Stored IDs depend on it.
 NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
@@ -14,9 +14,9 @@ NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
 
 @dataclass(frozen=True)
 class EventRow:
-    """A row of a rule's event query: event time in microseconds, attributes in column order."""
+    """A row of a rule's event query: event time, attributes in column order."""
 
-    ts: int
+    ts: Micros
     attributes: Mapping[str, Any]
 
 
@@ -24,12 +24,12 @@ class EventRow:
 class Event:
     """A unique event of a rule.
 
-    `ts`: event time in microseconds. `key`: the values of the rule's key columns.
+    `ts`: event time. `key`: the values of the rule's key columns.
     `fingerprint`: the same values as canonical JSON.
     """
 
     eid: UUID
-    ts: int
+    ts: Micros
     key: Mapping[str, Any]
     fingerprint: str
     attributes: Mapping[str, Any]

@@ -9,46 +9,48 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
+from archiver.times import Micros
+
 AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Time and ID of an event; `ts` in microseconds."""
+    """Time and ID of an event."""
 
-    ts: int
+    ts: Micros
     eid: UUID
 
 
 @dataclass(frozen=True)
 class AlertTiming:
-    """The rule keys `for` and `keep_firing_for`, in microseconds."""
+    """The rule keys `for` and `keep_firing_for`."""
 
-    for_: int
-    keep_firing_for: int
+    for_: Micros
+    keep_firing_for: Micros
 
 
 @dataclass(frozen=True)
 class AlertLifetime:
-    """One alert so far. Times are event time in microseconds.
+    """One alert so far. Times are event time.
 
     `eid`, `starts`: of its first event. `last`: time of its last event. `events`: their number.
     `fired`, `ended`: None until then. Stored as JSON: the field names are a format.
     """
 
     eid: UUID
-    starts: int
-    last: int
+    starts: Micros
+    last: Micros
     events: int = 1
-    fired: int | None = None
-    ended: int | None = None
+    fired: Micros | None = None
+    ended: Micros | None = None
 
 
 def fold_events(
     open_lifetime: AlertLifetime | None,
     events: Sequence[Occurrence],
     timing: AlertTiming,
-    horizon: int | None,
+    horizon: Micros | None,
 ) -> list[AlertLifetime]:
     """The lifetimes after `events`, which are in (ts, eid) order: the open one first.
 
@@ -70,7 +72,7 @@ def fold_events(
     return lifetimes
 
 
-def _end(lifetime: AlertLifetime, timing: AlertTiming) -> int:
+def _end(lifetime: AlertLifetime, timing: AlertTiming) -> Micros:
     """When the alert resolves if no further event follows."""
     return lifetime.last + timing.keep_firing_for
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from archiver.times import from_micros, optional_datetime, to_micros
+from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from moirae.alerts.alerting_rule import AlertingRule
 from moirae.alerts.event import Event, make_alert_id
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
@@ -26,13 +26,13 @@ _changing_columns = attrgetter("state", "fired_at", "last_at", "ends_at", "event
 class _OpenAlert:
     """A stored alert that has not ended, with its lifetime by settled events.
 
-    `starts`, `last`: event time in microseconds.
+    `starts`, `last`: event time.
     """
 
     row: sql.OpenAlertRow
     settled: AlertLifetime | None
-    starts: int
-    last: int
+    starts: Micros
+    last: Micros
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,13 @@ class AlertStore:
         self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
 
     def settle(
-        self, alerting_rule: AlertingRule, events: Sequence[Event], horizon: int, silent_until: int
+        self,
+        alerting_rule: AlertingRule,
+        events: Sequence[Event],
+        horizon: Micros,
+        silent_until: Micros,
     ) -> None:
-        """Settle a rule up to `horizon` (event time in microseconds).
+        """Settle a rule up to `horizon`, an event time.
 
         `events`: all events before the horizon that are not settled yet, in (ts, eid) order.
         `silent_until`: no other event before this time will follow; at least the horizon.
@@ -91,7 +95,7 @@ class AlertStore:
         alerting_rule: AlertingRule,
         settled_events: Mapping[str, list[Event]],
         fingerprints: set[str],
-        silent_until: int | None,
+        silent_until: Micros | None,
     ) -> None:
         """Fold settled and detected events into lifetimes and write the alerts that changed."""
         open_alerts = self._load_open_alerts(alerting_rule.rule)
@@ -163,7 +167,7 @@ def _fold_alerts(
     settled_events: list[Event],
     unsettled_events: list[Event],
     timing: AlertTiming,
-    silent_until: int | None,
+    silent_until: Micros | None,
 ) -> list[_DesiredAlert]:
     """The alerts of one fingerprint after these events."""
     settled_lifetimes = [alert.settled for alert in stored if alert.settled is not None]

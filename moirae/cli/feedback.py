@@ -2,7 +2,7 @@
 
 import getpass
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from moirae.cli.options import (
     OutputOption,
     RuleOption,
     WorkspaceOption,
+    expand_option_groups,
     open_workspace,
     print_json,
     print_table,
@@ -51,22 +52,30 @@ PastEventArgument = Annotated[
 ]
 
 
-def evaluate(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    rule: RuleOption = None,
+@dataclass(frozen=True)
+class EvaluatedEvents:
+    """The options that describe a file of events. By default there is none."""
+
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_EVENTS)
-    ] = None,
+    ] = None
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_LABELS)
-    ] = None,
+    ] = None
     judgements: Annotated[
         Path | None,
         typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_JUDGEMENTS),
-    ] = None,
-    groups: GroupsOption = None,
-    gap: GapOption = "0s",
-    leave_one_out: LeaveOneOutOption = False,
+    ] = None
+    groups: GroupsOption = None
+    gap: GapOption = "0s"
+    leave_one_out: LeaveOneOutOption = False
+
+
+@expand_option_groups
+def evaluate(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    rule: RuleOption = None,
+    source: EvaluatedEvents = EvaluatedEvents(),
     measure: Annotated[str | None, typer.Option(help=_HELP_MEASURE)] = None,
     picture: Annotated[
         Path | None,
@@ -79,20 +88,14 @@ def evaluate(
     Relevance comes from the tags of resolutions (`alerts resolve --tag`) and from judgements
     (`similarity agree|disagree`). Each measure is compared with simple baselines.
     """
-    if events is None:
-        if labels or judgements or groups or leave_one_out or gap != "0s":
+    if source.events is None:
+        if source != EvaluatedEvents():
             raise UsageError(
                 "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
             )
         reports = list(_evaluate_workspace(workspace, rule, measure))
     else:
-        if (labels is None) == (judgements is None):
-            raise UsageError("--events requires either --labels or --judgements")
-        corpus = _read_corpus(events, labels, groups, gap, measure or "tfidf")
-        gains: Callable[[CandidateSet], Gains] = corpus.gains_of
-        if judgements is not None:
-            gains = _read_gains(judgements, events, corpus)
-        reports = [_build_report(corpus, gains, leave_one_out=leave_one_out)]
+        reports = [_evaluate_file(source, source.events, measure or "tfidf")]
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
     if output is OutputFormat.JSON:
@@ -147,7 +150,7 @@ def _evaluate_workspace(
 
     with open_workspace(workspace) as (settings, connection):
         storage = open_storage(settings)
-        corpora = [corpus for _, _, corpus in load_judged_corpora(connection, storage, rule)]
+        corpora = [judged.corpus for judged in load_judged_corpora(connection, storage, rule)]
     if not corpora:
         if rule is not None:
             raise UsageError(f"no applied rule {rule!r} has a similarity recall")
@@ -158,21 +161,25 @@ def _evaluate_workspace(
         yield _build_report(corpus, corpus.gains_of, leave_one_out=False)
 
 
-def _read_corpus(
-    events: Path, labels: Path | None, groups: Path | None, gap: str, measure: str
-) -> "JudgedCorpus":
+def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "EvaluationReport":
     from moirae.feedback import JudgedCorpus, read_labels
 
+    if (source.labels is None) == (source.judgements is None):
+        raise UsageError("--events requires either --labels or --judgements")
     kinds: Mapping[str, str] = {}
-    if labels is not None:
-        kinds = read_labels(labels)
-    return JudgedCorpus(
+    if source.labels is not None:
+        kinds = read_labels(source.labels)
+    corpus = JudgedCorpus(
         events.name,
-        load_alerts(events, groups),
+        load_alerts(events, source.groups),
         kinds,
-        gap=parse_gap(gap),
+        gap=parse_gap(source.gap),
         measure=parse_measure(measure).name,
     )
+    gains: Callable[[CandidateSet], Gains] = corpus.gains_of
+    if source.judgements is not None:
+        gains = _read_gains(source.judgements, events, corpus)
+    return _build_report(corpus, gains, leave_one_out=source.leave_one_out)
 
 
 def _read_gains(

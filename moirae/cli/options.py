@@ -1,16 +1,20 @@
 """Options and arguments that several commands take, access to the workspace, and printed output."""
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
+from rich import filesize
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -72,6 +76,31 @@ def open_workspace(workspace: Path) -> Iterator[tuple[Settings, sql.Connection]]
     settings = load_settings_from_environment(workspace)
     with connect_database(settings, "cli") as connection:
         yield settings, connection
+
+
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the fields of its parameters that are dataclasses as options."""
+    signatures: dict[str, inspect.Signature] = {}  # of the dataclasses, by parameter
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        options = [parameter]
+        group = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
+            groups[parameter.name] = group
+            signatures[parameter.name] = inspect.signature(group)
+            options = list(signatures[parameter.name].parameters.values())
+        parameters.extend(option.replace(kind=option.KEYWORD_ONLY) for option in options)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            fields = {option: values.pop(option) for option in signatures[name].parameters}
+            values[name] = group(**fields)
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def describe_invalid_value(message: str) -> str:
@@ -188,12 +217,7 @@ def format_size(byte_count: int) -> str:
     """A number of bytes with a decimal unit: `512 B`, `1.5 MB`."""
     if byte_count < 1000:
         return f"{byte_count} B"
-    size = float(byte_count)
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 1000:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
+    return filesize.decimal(byte_count)
 
 
 def format_count(count: int, noun: str) -> str:

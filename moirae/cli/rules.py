@@ -347,7 +347,7 @@ def _format_row(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _rule_state(definition: "Definition", deployment: Any) -> str:
-    if not definition.rule.spec.enabled:
+    if not definition.spec.enabled:
         return "disabled"
     if deployment is None or deployment.version != definition.version:
         return "not started yet"

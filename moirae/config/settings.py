@@ -30,7 +30,7 @@ from moirae.config.paths import (
     is_url,
 )
 from moirae.config.streams import Relation, Stream
-from moirae.documents import Document, KeyPath, read_document, sort_problems, validate
+from moirae.documents import Document, read_document, sort_problems, validate
 from moirae.documents.types import (
     ConfigModel,
     Flag,
@@ -42,6 +42,7 @@ from moirae.documents.types import (
     TextNumberOrFlag,
     TextOrNumber,
     Title,
+    ValueProblem,
     raise_problems,
 )
 from moirae.errors import Problem, ProblemsError, UsageError
@@ -370,7 +371,7 @@ class Settings(ConfigModel):
     def _validate_stream_names(cls, streams: Mapping[str, Stream]) -> Mapping[str, Stream]:
         if "event" in streams:
             message = "a stream must not be named event: SQL uses it for the new event"
-            raise_problems([(("event",), message)])
+            raise_problems([ValueProblem(("event",), message)])
         return streams
 
     @field_validator("relations")
@@ -379,11 +380,11 @@ class Settings(ConfigModel):
         cls, relations: Mapping[str, Relation], info: ValidationInfo
     ) -> Mapping[str, Relation]:
         reserved_names = {*info.data.get("streams", {}), "event"}
-        problems: list[tuple[KeyPath, str]] = []
+        problems: list[ValueProblem] = []
         for name in relations:
             if name in reserved_names:
                 message = f"the name {name!r} is in use; streams and relations share one namespace"
-                problems.append(((name,), message))
+                problems.append(ValueProblem((name,), message))
         raise_problems(problems)
         return relations
 
@@ -393,11 +394,11 @@ class Settings(ConfigModel):
         receivers = info.data.get("receivers")
         if receivers is None:
             return routes  # they are invalid and reported
-        problems: list[tuple[KeyPath, str]] = []
+        problems: list[ValueProblem] = []
         for index, route in enumerate(routes):
             if route.receiver not in receivers:
                 message = f"unknown receiver {route.receiver[:80]!r}"
-                problems.append(((index, "receiver"), message))
+                problems.append(ValueProblem((index, "receiver"), message))
         raise_problems(problems)
         return routes
 

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validato
 
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.paths import InterpolatedText, LocalPath, SecretText
-from moirae.documents import KeyPath
 from moirae.documents.types import (
     ConfigModel,
     Text,
+    ValueProblem,
     discriminate_by_key,
     name_pattern,
     raise_problems,
@@ -160,26 +160,28 @@ StreamSource = Annotated[
 
 
 def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapping[str, str]:
-    problems: list[tuple[KeyPath, str]] = []
+    problems: list[ValueProblem] = []
     names_by_lower: dict[str, str] = {}  # SQL names are case-insensitive
     for name in columns:
         if name.lower() in reserved:
-            problems.append(((name,), f"column name {name!r} is reserved"))
+            problems.append(ValueProblem((name,), f"column name {name!r} is reserved"))
         first_name = names_by_lower.setdefault(name.lower(), name)
         if first_name != name:
-            problems.append(((name,), f"column {name!r} differs from {first_name!r} only in case"))
+            problems.append(
+                ValueProblem((name,), f"column {name!r} differs from {first_name!r} only in case")
+            )
     raise_problems(problems)
     return columns
 
 
 def _check_column_names(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     columns = info.data.get("columns")
-    problems: list[tuple[KeyPath, str]] = []
+    problems: list[ValueProblem] = []
     for index, name in enumerate(names):
         if columns is not None and name not in columns:
-            problems.append(((index,), _unknown_column_message(name, columns)))
+            problems.append(ValueProblem((index,), _unknown_column_message(name, columns)))
         if name in names[:index]:
-            problems.append(((index,), f"column {name!r} is listed twice"))
+            problems.append(ValueProblem((index,), f"column {name!r} is listed twice"))
     raise_problems(problems)
     return names
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sql
-from archiver.times import from_micros, optional_datetime
+from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
 from moirae.rules import Definition
@@ -72,11 +72,11 @@ class RuleRegistry:
         return steps
 
     def start_version(
-        self, rule: str, version: str, settled_to: int | None, undecided_for: int
+        self, rule: str, version: str, settled_to: Micros | None, undecided_for: Micros
     ) -> None:
         """Record that a version runs.
 
-        `settled_to`: its first event time, in microseconds. `undecided_for`: microseconds after it
+        `settled_to`: its first event time. `undecided_for`: how long after it
         in which an alert may have started before.
         """
         self._deployments.start(
@@ -93,9 +93,9 @@ class RuleRegistry:
             self._deployments.delete_detected_events(rule, version)
 
     def record_settled(
-        self, versions: Mapping[str, str], settled_to: int, failing: Collection[str]
+        self, versions: Mapping[str, str], settled_to: Micros, failing: Collection[str]
     ) -> None:
-        """Record that events before `settled_to` (microseconds) are settled.
+        """Record that events before `settled_to` are settled.
 
         Part of the caller's transaction. `failing`: rules whose failure count is not reset.
         """

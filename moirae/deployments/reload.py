@@ -7,6 +7,7 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from pyspark.sql import SparkSession
@@ -28,7 +29,13 @@ _POLL_INTERVAL = 0.5
 _MAX_CRASHES = 3  # checks of the same files that never ended, before they are rejected
 _STOP_TIMEOUT = 5.0  # seconds that stopping waits for a running check
 
-_FileStats = tuple[tuple[str, int, int], ...]
+
+class _FileStat(NamedTuple):
+    """Name, modification time in nanoseconds and size in bytes of a file."""
+
+    name: str
+    modified: int
+    size: int
 
 
 def compute_digest(paths: Sequence[Path]) -> str:
@@ -115,15 +122,15 @@ class RuleFileLoader:
             return False
         return state.digest != compute_digest(paths)
 
-    def stat_files(self) -> _FileStats:
+    def stat_files(self) -> tuple[_FileStat, ...]:
         """Name, modification time and size of each file, to detect changes without reading."""
-        stats: list[tuple[str, int, int]] = []
+        stats: list[_FileStat] = []
         for path in self._settings.find_rule_files():
             try:
                 status = path.stat()
             except OSError:
                 continue
-            stats.append((str(path), status.st_mtime_ns, status.st_size))
+            stats.append(_FileStat(str(path), status.st_mtime_ns, status.st_size))
         return tuple(stats)
 
 
@@ -168,8 +175,8 @@ class RuleReloader:
                 _LOG.exception("watching rule files failed", action="rules_watch_failed")
 
     def _watch_files(self, loader: RuleFileLoader) -> None:
-        previous_stats: _FileStats | None = None
-        checked_stats: _FileStats | None = None
+        previous_stats: tuple[_FileStat, ...] | None = None
+        checked_stats: tuple[_FileStat, ...] | None = None
         while not self._stop.wait(_POLL_INTERVAL):
             stats = loader.stat_files()
             is_stable = stats == previous_stats

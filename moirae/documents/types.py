@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -34,11 +34,22 @@ class ConfigModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def raise_problems(problems: Iterable[tuple[KeyPath, str] | tuple[KeyPath, str, int]]) -> None:
+class ValueProblem(NamedTuple):
+    """A problem inside a value.
+
+    `path`: below that value; a path of a single key means the key, not its value. `line`: in a
+    text of several lines; None: not inside a text.
+    """
+
+    path: KeyPath
+    message: str
+    line: int | None = None
+
+
+def raise_problems(problems: Iterable[ValueProblem]) -> None:
     """Reject a value if there are problems: for validators that find several, or one inside it.
 
-    Each problem has a path below that value and, inside a text, a line. A path of a single key
-    means the key, not its value. `moirae.documents.validation` reports each on its own.
+    `moirae.documents.validation` reports each on its own.
     """
     reported = tuple(problems)
     if reported:

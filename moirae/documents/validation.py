@@ -96,7 +96,7 @@ def _model_problems(document: Document, details: ErrorDetails) -> Iterator[_Mode
         return  # its entries exist, but are invalid
     path = tuple(part for part in details["loc"] if not _is_tag(part))
     if kind == "refusal":
-        for deeper, message, *line in details["ctx"]["problems"]:
+        for deeper, message, line in details["ctx"]["problems"]:
             position = _reported_position(document, path, deeper, line)
             yield _ModelProblem(path + deeper, position, kind, details, message)
     elif kind in ("extra_forbidden", "missing"):
@@ -113,10 +113,10 @@ def _is_tag(part: object) -> bool:
 
 
 def _reported_position(
-    document: Document, path: KeyPath, deeper: KeyPath, line: list[int]
+    document: Document, path: KeyPath, deeper: KeyPath, line: int | None
 ) -> Position:
-    if line:
-        return document.text_position(path + deeper, line[0], 1)
+    if line is not None:
+        return document.text_position(path + deeper, line, 1)
     is_key = len(deeper) == 1 and isinstance(deeper[0], str)
     if is_key:
         return document.key_position(path + deeper)

@@ -8,6 +8,7 @@ from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     RuleSlice,
     advance_cohorts,
     build_cohorts,
@@ -27,6 +28,7 @@ __all__ = [
     "LiveStreamRows",
     "RuleBatcher",
     "RuleCohort",
+    "RuleGroup",
     "RuleEvaluator",
     "RuleSlice",
     "advance_cohorts",

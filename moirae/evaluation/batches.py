@@ -14,7 +14,7 @@ from sqlglot import exp
 from archiver.delta import ARROW_TYPES
 from moirae.evaluation.plan import ActiveRule, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
-from moirae.evaluation.statements import build_batch_branch, build_branches
+from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
 from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
@@ -160,10 +160,10 @@ class RuleBatcher:
         for batch in larger_batches:
             if batch.source_sql is not None:
                 sources.add_source(batch.source_sql)
-        bound_queries: list[tuple[int, ActiveRule, exp.Query]] = []
+        bound_queries: list[NumberedQuery] = []
         for index in single_rules:
             query = sources.rewrite(self._event_query(rules[index]))
-            bound_queries.append((index, rules[index], query))
+            bound_queries.append(NumberedQuery(index, rules[index], query))
         batch_branches: list[str] = []
         for batch in larger_batches:
             view = None
@@ -203,7 +203,7 @@ class RuleBatcher:
     def _translate(self, rule: ActiveRule) -> _PlainQueries:
         """Raises `SparkRequired`."""
         query = self._event_query(rule)
-        types = rule.definition.types
+        types = rule.types
         source_sql = None
         source = query.args["from_"].this if isinstance(query, exp.Select) else None
         if isinstance(source, exp.Subquery):

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from moirae.errors import StatementTimeout
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
@@ -26,7 +27,9 @@ from recall.engines import (
     create_pending_frame,
     run_isolated,
     split_in_halves,
+    split_into_items,
 )
+from recall.errors import StatementTimeout
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
 
@@ -55,10 +58,10 @@ class StreamRows(Protocol):
     def rows_near(
         self,
         stream: str,
-        time_ranges: Sequence[tuple[int, int]],
+        time_ranges: Sequence[TimeRange],
         allowed_values: Mapping[str, Sequence[Any]],
     ) -> DataFrame:
-        """Rows with event times in any of some ranges [low, high), in microseconds.
+        """Rows with event times in any of some ranges.
 
         Rows with other than the allowed values of a column are left out.
         """
@@ -105,15 +108,15 @@ class LiftedContextQuery:
         return self.lifted.inputs.streams | self.lifted.inputs.derived
 
     @property
-    def settle_delay(self) -> int:
+    def settle_delay(self) -> Micros:
         """Microseconds after an event until all rows of its context are there."""
         return self.context_query.delay + max(self.lifted.inputs.lag, 0)
 
-    def time_ranges(self, events: Sequence[RecallEvent]) -> list[tuple[int, int]]:
-        """For each event, the event times [low, high) of the rows that it needs (microseconds)."""
+    def time_ranges(self, events: Sequence[RecallEvent]) -> list[TimeRange]:
+        """For each event, the event times of the rows that it needs."""
         before = self.context_query.within + self.lifted.inputs.reach
         after = self.settle_delay + 1
-        return [(event.ts - before, event.ts + after) for event in events]
+        return [TimeRange(event.ts - before, event.ts + after) for event in events]
 
 
 @dataclass(frozen=True)
@@ -150,11 +153,11 @@ class ContextQueries:
         return cls(rule, queries)
 
     @property
-    def settle_delay(self) -> int:
+    def settle_delay(self) -> Micros:
         """Microseconds after an event until its contexts can be settled."""
         return max((query.settle_delay for query in self.queries), default=0)
 
-    def horizon(self, watermarks: Mapping[str, int | None]) -> int | None:
+    def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
 
         None: the rule has no contexts, or a stream has no watermark yet.
@@ -164,7 +167,7 @@ class ContextQueries:
         streams = set(self.rule.shape.streams)
         for query in self.queries:
             streams |= query.streams
-        stream_watermarks: list[int] = []
+        stream_watermarks: list[Micros] = []
         for stream in streams:
             watermark = watermarks.get(stream)
             if watermark is None:
@@ -199,11 +202,13 @@ class ContextEvaluator:
         self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
         self._view_names = map("pending_{}".format, count())
 
-    def settle_delay(self, rule: ActiveRule) -> int:
+    def settle_delay(self, rule: ActiveRule) -> Micros:
         """Microseconds after an event until its contexts can be settled."""
         return self._lift(rule).settle_delay
 
-    def context_horizon(self, rule: ActiveRule, watermarks: Mapping[str, int | None]) -> int | None:
+    def context_horizon(
+        self, rule: ActiveRule, watermarks: Mapping[str, Micros | None]
+    ) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
 
         None: the rule has no contexts, or a stream has no watermark yet.
@@ -323,7 +328,7 @@ class ContextEvaluator:
             for stream in query.streams:
                 readers_by_stream.setdefault(stream, []).append((query, events))
         for stream, readers in readers_by_stream.items():
-            time_ranges: list[tuple[int, int]] = []
+            time_ranges: list[TimeRange] = []
             for query, events in readers:
                 time_ranges += query.time_ranges(events)
             allowed_values = _allowed_values(stream, self._rows.columns(stream), readers)
@@ -366,7 +371,9 @@ class _SharedQuery:
 
     def create_frame(self, spark: SparkSession) -> DataFrame:
         """The table of the events."""
-        pending_events = [PendingEvent(event, event.ts, event.ts) for event in self.events.values()]
+        pending_events: list[PendingEvent] = []
+        for event in self.events.values():
+            pending_events.append(PendingEvent(event, TimeRange(event.ts, event.ts)))
         return create_pending_frame(spark, pending_events, self.types)
 
 
@@ -436,13 +443,13 @@ def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
     )
 
 
-def _split(group: Sequence[_RuleEvents], error: Exception) -> list[list[_RuleEvents]]:
+def _split(group: Sequence[_RuleEvents], error: Exception) -> Sequence[Sequence[_RuleEvents]]:
     """The parts of a failed group: its rules, or halves of the events of its only rule.
 
     A statement of a single rule that exceeded its time limit is not repeated.
     """
     if len(group) > 1:
-        return [[pair] for pair in group]
+        return split_into_items(group)
     if isinstance(error, StatementTimeout):
         return []
     rule, events = group[0]

@@ -16,16 +16,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from moirae.alerts import EventRow
-from moirae.errors import StatementTimeout
 from moirae.evaluation.batches import (
     ColumnsByRelation,
     ColumnsByStream,
     RuleBatch,
     RuleBatcher,
     RuleBatches,
-    SparkStatement,
 )
 from moirae.evaluation.executor_rules import ExecutorRules, FileRows, is_executable
 from moirae.evaluation.guard import Guard
@@ -33,9 +32,17 @@ from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
-from recall.engines import run_isolated, split_in_halves
+from recall.engines import (
+    EngineChoice,
+    SparkStatements,
+    Statement,
+    run_isolated,
+    split_in_halves,
+    split_into_items,
+)
+from recall.errors import StatementTimeout
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
@@ -61,22 +68,21 @@ class RuleEvaluator:
         guard: Guard,
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
-        allow_local: bool,
+        engine_choice: EngineChoice,
         executor_rules: ExecutorRules | None = None,
     ) -> None:
         """`columns`: the declared columns of streams; `relations`: of relations.
 
-        `allow_local`: evaluate plain rules in this process. `executor_rules`: evaluates plain rules
-        over archived files; None: Spark statements do.
+        `executor_rules`: evaluates plain rules over archived files; None: Spark statements do.
         """
-        self._spark = spark
+        self._spark_statements = SparkStatements(lambda: spark)
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
         self._executor_rules = executor_rules
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
-        if allow_local:
+        if engine_choice.allows_duckdb:
             self._local = LocalEvaluator()
             self._panes = PaneCache(self._local, rows)
 
@@ -132,16 +138,15 @@ class RuleEvaluator:
         """The event rows of the rules of a slice in all rows of its input."""
         if not rule_slice.rules:
             return EvaluationResult([])
-        low = rule_slice.input_low
-        high = rule_slice.input_high
+        time_range = rule_slice.input_range
         inputs: dict[str, pa.Table | DataFrame | FileRows] = {}
         row_count = 0
         for stream in rule_slice.streams:
             if self._executor_rules is None:
-                inputs[stream] = self._rows.read_range(stream, low, high)
+                inputs[stream] = self._rows.read_range(stream, time_range)
             else:
-                inputs[stream] = self._rows.find_range(stream, low, high)
-            row_count += self._rows.estimate_count(stream, low, high)
+                inputs[stream] = self._rows.find_range(stream, time_range)
+            row_count += self._rows.estimate_count(stream, time_range)
         return self.evaluate(rule_slice.rules, inputs, row_count)
 
     def evaluate(
@@ -274,32 +279,15 @@ class RuleEvaluator:
         for batch in batches.batches:
             if len(batch.rule_indexes) > 1:
                 constants_by_table[batch.constants_table] = batch.constants
-        for name, constants in constants_by_table.items():
-            self._rows.to_frame(constants).createOrReplaceTempView(name)
-        try:
-            statement = self._batcher.build_statement(selected, batches)
-            return self._run_statement(selected, row_count, statement)
-        finally:
-            for name in constants_by_table:
-                self._spark.catalog.dropTempView(name)
+        statement = self._batcher.build_statement(selected, batches)
+        return self._run_statement(
+            selected, row_count, Statement(statement.text, constants_by_table, statement.views)
+        )
 
     def _run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: SparkStatement
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
     ) -> pa.Table:
-        return self._guard.run(rules, row_count, lambda: self._execute(statement))
-
-    def _execute(self, statement: SparkStatement) -> pa.Table:
-        """The result of a statement. Its views are computed once, by the first branch that reads."""
-        frames: dict[str, DataFrame] = {}
-        try:
-            for name, sql in statement.views.items():
-                frames[name] = self._spark.sql(sql).persist()
-                frames[name].createOrReplaceTempView(name)
-            return self._spark.sql(statement.text).toArrow()
-        finally:
-            for name, frame in frames.items():
-                self._spark.catalog.dropTempView(name)
-                frame.unpersist()
+        return self._guard.run(rules, row_count, lambda: self._spark_statements.run(statement))
 
     def _record_failure(self, rule: ActiveRule, error: Exception, inputs: _Inputs) -> None:
         """Record the failure of a rule, with the row over which it fails if there is one."""
@@ -322,7 +310,9 @@ class RuleEvaluator:
         failing_row: pa.Table | None = rows
         if len(rows) != 1:
             statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
-            has_failure = partial(self._has_failure, rule, stream, statement)
+            has_failure = partial(
+                self._has_failure, rule, stream, Statement(statement.text, views=statement.views)
+            )
             failing_row = find_failing_row(rows, has_failure)
             self._create_input_view(stream, rows)
         if failing_row is None:
@@ -331,7 +321,7 @@ class RuleEvaluator:
         return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
 
     def _has_failure(
-        self, rule: ActiveRule, stream: str, statement: SparkStatement, rows: pa.Table
+        self, rule: ActiveRule, stream: str, statement: Statement, rows: pa.Table
     ) -> bool:
         self._create_input_view(stream, rows)
         try:
@@ -346,28 +336,26 @@ class RuleEvaluator:
 def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:
     """Halves; after a timeout each rule, as the slow one would take the whole limit each time."""
     if isinstance(error, StatementTimeout):
-        return [[index] for index in indexes]
+        return split_into_items(indexes)
     return split_in_halves(indexes, error)
 
 
 def find_archived_event_rows(
-    spark: SparkSession, rows: ArchivedStreamRows, rule: ActiveRule, low: int | None, high: int
+    spark: SparkSession, rows: ArchivedStreamRows, rule: ActiveRule, time_range: TimeRange
 ) -> list[EventRow]:
-    """The event rows of a rule with ts in [low, high), in microseconds, from archived rows.
+    """The event rows of a rule with ts in a range, from archived rows.
 
     Replaces the input views of the session.
     """
     shape = rule.shape
-    input_low = None
-    if low is not None:
-        input_low = low - shape.reach
+    input_range = time_range.shift(start=-shape.reach, end=shape.lag)
     for stream in shape.streams:
-        frame = rows.read_range(stream, input_low, high + shape.lag)
+        frame = rows.read_range(stream, input_range)
         frame.createOrReplaceTempView(input_view(stream))
-    (statement,) = build_branches([(0, rule, rule.bind_event_query())])
+    (statement,) = build_branches([NumberedQuery(0, rule, rule.bind_event_query())])
     event_rows: list[EventRow] = []
     for _, ts, attributes in _read_result(spark.sql(statement).toArrow()):
-        if (low is None or ts >= low) and ts < high:
+        if time_range.contains(ts):
             event_rows.append(EventRow(ts, orjson.loads(attributes)))
     return event_rows
 

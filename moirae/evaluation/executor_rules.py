@@ -10,11 +10,11 @@ from functools import partial
 from itertools import count
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from archiver.delta import DataFile, TableFiles
 from archiver.executors import Jobs
-from archiver.times import from_micros
+from archiver.time_range import TimeRange
+from archiver.times import micros_column
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.plan import ActiveRule
@@ -23,20 +23,14 @@ from moirae.evaluation.plan import ActiveRule
 _MAX_TASK_ROWS = 200_000
 _MIN_TASK_ROWS = 25_000
 
-_MICROS = pa.timestamp("us", tz="UTC")
-
 
 @dataclass(frozen=True)
 class FileRows:
-    """The on-time rows of data files of a stream with event times in [low, high), in microseconds.
-
-    None: unbounded.
-    """
+    """The on-time rows of data files of a stream with event times in a range."""
 
     table: TableFiles
     files: Sequence[DataFile]
-    low: int | None
-    high: int | None
+    time_range: TimeRange
 
     @property
     def row_count(self) -> int:
@@ -49,17 +43,8 @@ class FileRows:
         tables = [self.table.arrow_schema.empty_table().select(columns)]
         tables += [self.table.read_on_time(file.path, columns) for file in files]
         rows = pa.concat_tables(tables)
-        time = rows[self.table.schema.time]
-        if self.low is not None:
-            rows = rows.filter(pc.greater_equal(time, _time_scalar(self.low)))
-            time = rows[self.table.schema.time]
-        if self.high is not None:
-            rows = rows.filter(pc.less(time, _time_scalar(self.high)))
-        return rows.combine_chunks()
-
-
-def _time_scalar(micros: int) -> pa.Scalar:
-    return pa.scalar(from_micros(micros), _MICROS)
+        is_inside = self.time_range.mask(micros_column(rows, self.table.schema.time))
+        return rows.filter(pa.array(is_inside)).combine_chunks()
 
 
 @dataclass(frozen=True)

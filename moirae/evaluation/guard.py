@@ -8,15 +8,11 @@ memory.
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import count
 from typing import Any, TypeVar
 
-import psutil
 import structlog
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -27,34 +23,20 @@ from archiver.times import from_micros
 from moirae.alerts import EventRow
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
-from moirae.errors import StatementTimeout
-from moirae.evaluation.limits import is_over_limit, statement_limit, truncate_event_rows
+from moirae.evaluation.limits import statement_limit, truncate_event_rows
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
+from recall.engines import SparkStatements
+from recall.errors import StatementTimeout
 
 _LOG = structlog.get_logger()
 
-_POLL_INTERVAL = 0.1  # seconds between checks of the running statement
-_CANCEL_GRACE = 5.0  # seconds of processor time for a cancelled statement to end
 _WARM_UP_ALLOWANCE = 20.0  # seconds of processor time that a new JVM needs besides its statements
 _RESPONSE_GRACE = 2.0  # seconds for a JVM that does not respond to exit
 _SUSPECT_DURATION = 600.0  # seconds for which a rule is evaluated alone after a crash
 _EXIT_OUT_OF_MEMORY = 3  # exit code of a JVM with -XX:+ExitOnOutOfMemoryError
-_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 _T = TypeVar("_T")
-_TimeReading = tuple[float, float]  # processor time of the JVM and monotonic clock, in seconds
-
-
-@dataclass
-class _Statement:
-    """A running statement. `limit` in seconds of processor time."""
-
-    job_group: str
-    rules: Sequence[ActiveRule]
-    limit: float
-    started_at: _TimeReading
-    cancelled_at: _TimeReading | None = None
 
 
 class Guard:
@@ -66,21 +48,17 @@ class Guard:
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, connection: sql.Connection) -> None:
-        self._spark = spark
+        self._statements = SparkStatements(
+            lambda: spark, on_stuck=lambda message: self._exit_process("time", message)
+        )
         self._settings = settings
         self._limits = settings.limits
         self._registry = RuleRegistry(connection)
-        self._statement_numbers = count()
         self._is_warm = False
-        self._statement: _Statement | None = None
+        self._running_rules: Sequence[ActiveRule] = ()
         self._suspects: dict[str, float] = {}
         self.rules_over_limit: set[str] = set()
         self.quarantined: set[str] = set()
-        self._jvm: psutil.Process | None = None
-        process = jvm_process()
-        if process is not None:
-            self._jvm = psutil.Process(process.pid)
-        threading.Thread(target=self._watch, daemon=True, name="guard").start()
 
     # Groups of rules
 
@@ -119,32 +97,24 @@ class Guard:
         Raises `StatementTimeout` if it exceeded its time limit; by then its tasks have ended.
         """
         limit = self._time_limit(len(rules), row_count)
-        context = self._spark.sparkContext
-        earlier_properties = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
-        statement = _Statement(
-            job_group=f"rules {next(self._statement_numbers)}",
-            rules=rules,
-            limit=limit,
-            started_at=self._read_time(),
-        )
-        context.setJobGroup(statement.job_group, statement.job_group, interruptOnCancel=True)
-        self._statement = statement
+        self._running_rules = rules
         try:
-            result = execute()
-            self._is_warm = True
-            return result
-        except Exception as error:
-            if statement.cancelled_at is not None:
-                self._wait_for_spark_tasks(statement)
-                raise StatementTimeout(_timeout_message(limit)) from error
+            with self._statements.limit_time(limit):
+                result = execute()
+        except StatementTimeout:
+            rule_names = [rule.name for rule in rules]
+            _LOG.warning(
+                "statement cancelled", action="statement_cancelled", rules=rule_names, limit=limit
+            )
+            raise
+        except Exception:
             if _is_out_of_memory():
-                self._exit_process(statement, "memory", "Spark's JVM ran out of memory")
+                self._exit_process("memory", "Spark's JVM ran out of memory")
             raise
         finally:
-            self._statement = None
-            with suppress(Exception):  # the JVM may have exited
-                for name, value in earlier_properties.items():
-                    context.setLocalProperty(name, value)  # type: ignore[arg-type]
+            self._running_rules = ()
+        self._is_warm = True
+        return result
 
     def _time_limit(self, rule_count: int, row_count: int) -> float:
         """Seconds of processor time for a statement."""
@@ -154,60 +124,10 @@ class Guard:
             limit += _WARM_UP_ALLOWANCE
         return limit
 
-    def _watch(self) -> None:
-        while True:
-            time.sleep(_POLL_INTERVAL)
-            statement = self._statement
-            if statement is None:
-                continue
-            if statement.cancelled_at is not None:
-                if self._is_past_grace(statement) and self._statement is statement:
-                    self._exit_process(statement, "time", _timeout_message(statement.limit))
-            elif is_over_limit(statement.limit, *self._elapsed_since(statement.started_at)):
-                statement.cancelled_at = self._read_time()
-                rule_names = [rule.name for rule in statement.rules]
-                _LOG.warning(
-                    "statement cancelled",
-                    action="statement_cancelled",
-                    rules=rule_names,
-                    limit=statement.limit,
-                )
-                self._spark.sparkContext.cancelJobGroup(statement.job_group)
-
-    def _wait_for_spark_tasks(self, statement: _Statement) -> None:
-        """Wait until the tasks of a cancelled job have ended: until then they occupy cores."""
-        tracker = self._spark.sparkContext._jsc.sc().statusTracker()
-        while sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
-            if self._is_past_grace(statement):
-                self._exit_process(statement, "time", _timeout_message(statement.limit))
-            time.sleep(_POLL_INTERVAL)
-
-    def _is_past_grace(self, statement: _Statement) -> bool:
-        if statement.cancelled_at is None:
-            return False
-        return is_over_limit(_CANCEL_GRACE, *self._elapsed_since(statement.cancelled_at))
-
-    def _read_time(self) -> _TimeReading:
-        return self._cpu_seconds(), time.monotonic()
-
-    def _elapsed_since(self, start: _TimeReading) -> _TimeReading:
-        cpu_start, clock_start = start
-        cpu_seconds, clock = self._read_time()
-        return cpu_seconds - cpu_start, clock - clock_start
-
-    def _cpu_seconds(self) -> float:
-        """Processor time that the JVM has used; 0 if it has exited."""
-        if self._jvm is None:
-            return 0.0
-        try:
-            times = self._jvm.cpu_times()
-        except psutil.Error:
-            return 0.0
-        return float(times.user + times.system)
-
-    def _exit_process(self, statement: _Statement, kind: str, message: str) -> None:
-        """Record a crash for the rules of a statement, then end this process and its JVM."""
-        rule_names = [rule.name for rule in statement.rules]
+    def _exit_process(self, kind: str, message: str) -> None:
+        """Record a crash for the rules that run, then end this process and its JVM."""
+        rules = self._running_rules
+        rule_names = [rule.name for rule in rules]
         if len(rule_names) > 1:
             message += (
                 f" while {len(rule_names)} rules were evaluated together; "
@@ -216,8 +136,8 @@ class Guard:
         try:
             with connect_database(self._settings, "guard") as connection, connection.transaction():
                 registry = RuleRegistry(connection)
-                for rule in statement.rules:
-                    registry.record_crash(rule.name, rule.definition.version, kind, message)
+                for rule in rules:
+                    registry.record_crash(rule.name, rule.version, kind, message)
         except Exception as error:  # without the database the process must exit all the same
             _LOG.error("crash not recorded", action="crash_not_recorded", error=str(error))
         _LOG.error(
@@ -238,7 +158,7 @@ class Guard:
     ) -> None:
         """Record that a rule failed alone. `failing_row`: the row over which it fails, if any."""
         message = str(error).strip().splitlines()[0]
-        version = rule.definition.version
+        version = rule.version
         if isinstance(error, StatementTimeout):
             # A cancelled statement counts as a crash: it delays all other rules as much.
             is_quarantined = self._registry.record_crash(rule.name, version, "time", message)
@@ -258,7 +178,7 @@ class Guard:
         self, rule: ActiveRule, event_rows: Sequence[EventRow]
     ) -> Sequence[EventRow]:
         """The event rows of one evaluation up to the limit; excess rows are a failure."""
-        limit = rule.definition.rule.limit
+        limit = rule.event_limit
         allowed_rows = truncate_event_rows(event_rows, limit, self._limits.matches)
         excess = len(event_rows) - len(allowed_rows)
         if not excess:
@@ -268,7 +188,7 @@ class Guard:
         message = f"more events in one evaluation than the limit of {len(allowed_rows):,}"
         is_quarantined = self._registry.record_failure(
             rule=rule.name,
-            version=rule.definition.version,
+            version=rule.version,
             kind="flood",
             message=message,
             event={"from": from_micros(allowed_rows[0].ts).isoformat()},
@@ -288,10 +208,6 @@ class Guard:
         )
         if is_quarantined:
             self.quarantined.add(rule.name)
-
-
-def _timeout_message(limit: float) -> str:
-    return f"exceeded its time limit of {limit:.0f} s of processor time"
 
 
 def _is_out_of_memory() -> bool:

@@ -14,18 +14,12 @@ from moirae.alerts import EventRow
 # Input after a pause, or for a thousand rules, may take long: a statement's limit grows with both.
 _ROWS_PER_SECOND = 20_000  # rows that add a second of processor time
 _RULES_PER_SECOND = 2  # rules that add a second of processor time
-_WALL_CLOCK_FACTOR = 10  # a statement may hang without computing: its limit in wall-clock time
 _MICROS_PER_MINUTE = 60_000_000
 
 
 def statement_limit(base_limit: float, rows: int, rules: int) -> float:
     """The processor time, in seconds, that a statement of some rules over some rows may take."""
     return base_limit + rows / _ROWS_PER_SECOND + (rules - 1) / _RULES_PER_SECOND
-
-
-def is_over_limit(limit: float, cpu_seconds: float, wall_seconds: float) -> bool:
-    """Whether a statement exceeds its limit of `limit` seconds of processor time."""
-    return cpu_seconds > limit or wall_seconds > limit * _WALL_CLOCK_FACTOR
 
 
 def truncate_event_rows(

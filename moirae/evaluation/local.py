@@ -11,14 +11,14 @@ from itertools import repeat
 from math import isnan
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.plan import input_view, relation_view
-from recall.engines import connect_duckdb, fetch_table
+from recall.engines import DuckDBStatements, Statement, run_each
+from recall.errors import SparkRequired, StatementTimeout
 from recall.query.plain import PlainQuery
 
 RuleEventRows = list[tuple[int, EventRow]]
@@ -27,6 +27,8 @@ RuleEventRows = list[tuple[int, EventRow]]
 # A join may return far more rows than it reads. Spark evaluates what takes longer, with time limits
 # that the rule is charged for.
 _JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a statement
+# Statements of rules read registered tables only: no files, network or extensions.
+_NO_FILE_ACCESS = ("SET enable_external_access = false", "SET lock_configuration = true")
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
@@ -39,7 +41,7 @@ class LocalEvaluator:
         self, join_time_limit: float = _JOIN_TIME_LIMIT, time_limit: float | None = None
     ) -> None:
         """Limits in seconds of processor time. `time_limit`: of other statements; None: no limit."""
-        self._duckdb = connect_duckdb(has_file_access=False)
+        self._duckdb = DuckDBStatements(_NO_FILE_ACCESS)
         self._time_limit = time_limit
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
@@ -64,61 +66,47 @@ class LocalEvaluator:
             if batch.duckdb_query.source_is_query:
                 source_counts[batch.duckdb_query.source] += 1
         table_by_source: dict[str, str] = {}
-        results: list[tuple[RuleBatch, RuleEventRows]] = []
+
+        def evaluate_batch(batch: RuleBatch) -> RuleEventRows:
+            query = batch.duckdb_query
+            source = query.source
+            if source_counts[source] > 1 and source not in table_by_source:
+                source_rows = self._run(query, Statement(f"SELECT * FROM {source}"))
+                table = f"{_SOURCE_PREFIX}{len(table_by_source)}"
+                self._duckdb.register(table, source_rows)
+                table_by_source[source] = table
+            constants = self.register_constants(batch)
+            sql = query.sql(constants, table_by_source.get(source))
+            return parse_event_rows(batch, self._run(query, Statement(sql)))
+
         try:
-            for batch in batches:
-                query = batch.duckdb_query
-                source = query.source
-                if query in self._slow_queries:
-                    continue
-                try:
-                    if source_counts[source] > 1 and source not in table_by_source:
-                        table_by_source[source] = f"{_SOURCE_PREFIX}{len(table_by_source)}"
-                        source_rows = self._fetch(query, f"SELECT * FROM {source}")
-                        self._duckdb.register(table_by_source[source], source_rows)
-                    constants = self.register_constants(batch)
-                    sql = query.sql(constants, table_by_source.get(source))
-                    results.append((batch, parse_event_rows(batch, self._fetch(query, sql))))
-                except (duckdb.Error, pa.ArrowException):
-                    continue  # Spark evaluates the rules of this batch and reports the error
+            # Spark evaluates the rules of the remaining batches and reports their errors.
+            results, _ = run_each(batches, evaluate_batch)
+            return results
         finally:
             for name in table_by_source.values():
                 self._duckdb.unregister(name)
-        return results
 
     def query(
         self,
         query: PlainQuery,
         sql: str,
         tables: Mapping[str, pa.Table],
-        parameters: Mapping[str, int],
     ) -> pa.Table:
-        """The result of a step of a query over some tables. `parameters`: values of its $names.
+        """The result of a step of a query over some tables. Raises `SparkRequired`."""
+        return self._run(query, Statement(sql, tables))
 
-        Raises `duckdb.Error`.
-        """
-        for name, table in tables.items():
-            self._duckdb.register(name, table)
-        try:
-            return self._fetch(query, sql, parameters)
-        finally:
-            for name in tables:
-                self._duckdb.unregister(name)
-
-    def _fetch(
-        self, query: PlainQuery, sql: str, parameters: Mapping[str, int] | None = None
-    ) -> pa.Table:
+    def _run(self, query: PlainQuery, statement: Statement) -> pa.Table:
         """The result of a step of a query, within its time limit."""
-        limit = self._join_time_limit if query.has_relations else self._time_limit
-        if limit is None:
-            return fetch_table(self._duckdb, sql, parameters)
         if query in self._slow_queries:
-            raise duckdb.InterruptException("the query has exceeded its time limit before")
+            raise SparkRequired("join that has exceeded its time limit before")
         try:
-            return fetch_table(self._duckdb, sql, parameters, limit)
-        except duckdb.InterruptException:
+            return self._duckdb.run(
+                statement, self._join_time_limit if query.has_relations else self._time_limit
+            )
+        except StatementTimeout as error:
             self._slow_queries.add(query)
-            raise
+            raise SparkRequired(str(error)) from error
 
     def reset(self) -> None:
         """Unregister all tables of constants; try queries again that exceeded their time limit."""
@@ -140,9 +128,16 @@ class LocalEvaluator:
 
 
 def parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
-    """Event rows from the result of a plain query (see `PlainQuery`)."""
+    """Event rows from the result of a plain query (see `PlainQuery`). Raises `SparkRequired`."""
     if not len(table):
         return []
+    try:
+        return _parse_event_rows(batch, table)
+    except pa.ArrowException as error:
+        raise SparkRequired(str(error)) from error
+
+
+def _parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
     query = batch.duckdb_query
     columns: list[list[Any]] = []
     for number, output_type in enumerate(query.output_types):

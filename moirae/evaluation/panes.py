@@ -10,14 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
+from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import PanedQuery
 
@@ -36,11 +38,11 @@ _PaneKey = tuple[object, ...]
 class PaneInput(Protocol):
     """Source of on-time rows."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterable[pa.Table]:
-        """Rows with event times in [low, high), in microseconds, in any number of tables."""
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterable[pa.Table]:
+        """Rows with event times in a range, in any number of tables."""
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """About how many rows [low, high) has, if memory holds all of them; else None."""
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
+        """About how many rows a range has, if memory holds all of them; else None."""
 
 
 @dataclass
@@ -51,8 +53,8 @@ class _CachedPanes:
     rule that reads the panes, the time from which it reads and the size of its windows.
     """
 
-    since: int | None
-    until: int | None
+    since: Micros | None
+    until: Micros | None
     tables: list[pa.Table] = field(default_factory=list)
     readers: dict[_RuleKey, tuple[int | None, int]] = field(default_factory=dict)
 
@@ -61,7 +63,7 @@ class _CachedPanes:
         """Arrow memory of the panes."""
         return sum(table.nbytes for table in self.tables)
 
-    def covers(self, since: int | None) -> bool:
+    def covers(self, since: Micros | None) -> bool:
         """Whether later rows are all that panes from `since` on still lack."""
         if since is None or self.since is None:
             return self.since is None
@@ -85,7 +87,7 @@ class _CachedPanes:
                 filtered.append(table.filter(pc.greater_equal(table["_w"], since)))
             self.tables = filtered
 
-    def extend_to(self, until: int) -> None:
+    def extend_to(self, until: Micros) -> None:
         """Record that all rows before `until` are aggregated; merge the tables."""
         if self.tables:
             self.tables = [pa.concat_tables(self.tables).combine_chunks()]
@@ -103,8 +105,8 @@ class _WindowRequest:
     paned_query: PanedQuery
     key: _PaneKey
     stream: str
-    since: int | None
-    until: int
+    since: Micros | None
+    until: Micros
 
 
 class PaneCache:
@@ -139,7 +141,7 @@ class PaneCache:
         for request in requests:
             if request.key in self._cached:
                 # As in `LocalEvaluator.evaluate`, Spark evaluates what fails.
-                with suppress(duckdb.Error, pa.ArrowException):
+                with suppress(SparkRequired):
                     results.append((request.batch, self._merge_windows(request)))
         return results
 
@@ -155,13 +157,11 @@ class PaneCache:
         evicted_until = self._evicted_until.get(request.key)
         if evicted_until is not None and (request.since is None or request.since < evicted_until):
             return False
-        row_count = self._rows.count_in_memory(
-            request.stream, rule_slice.input_low, rule_slice.input_high
-        )
+        row_count = self._rows.count_in_memory(request.stream, rule_slice.input_range)
         if row_count is None:
             return True
-        size, slide, _ = request.paned_query.window
-        return row_count * size > _MIN_ROWS * slide
+        window = request.paned_query.window
+        return row_count * window.size > _MIN_ROWS * window.slide
 
     def _register_readers(self, rules: Iterable[ActiveRule], request: _WindowRequest) -> None:
         """Record that rules read the panes of a request, and no others."""
@@ -169,7 +169,7 @@ class PaneCache:
         if panes is None or not panes.covers(request.since):
             panes = _CachedPanes(request.since, request.since)
             self._cached[request.key] = panes
-        window_size, _, _ = request.paned_query.window
+        window_size = request.paned_query.window.size
         for rule in rules:
             if self._key_by_rule.get(rule.key, request.key) != request.key:
                 self._unregister_reader(rule.key)
@@ -189,15 +189,14 @@ class PaneCache:
 
     def _advance(self, requests: Sequence[_WindowRequest]) -> None:
         """Aggregate the rows that panes lack; those that lack the same rows share one read."""
-        groups: dict[tuple[str, int | None, int], dict[_PaneKey, _WindowRequest]] = {}
+        groups: dict[tuple[str, TimeRange], dict[_PaneKey, _WindowRequest]] = {}
         for request in requests:
-            low = self._cached[request.key].until
-            if low is None or low < request.until:
-                time_range = request.stream, low, request.until
-                groups.setdefault(time_range, {})[request.key] = request
-        for (stream, low, high), requests_by_key in groups.items():
+            missing = TimeRange(self._cached[request.key].until, request.until)
+            if not missing.is_empty:
+                groups.setdefault((request.stream, missing), {})[request.key] = request
+        for (stream, missing), requests_by_key in groups.items():
             try:
-                for rows in self._rows.read_tables(stream, low, high):
+                for rows in self._rows.read_tables(stream, missing):
                     for key, request in requests_by_key.items():
                         if key in self._cached:
                             self._aggregate(request, rows)
@@ -205,17 +204,17 @@ class PaneCache:
                 # Spark evaluates the windows then, and reports a file that cannot be read.
                 for key, request in requests_by_key.items():
                     self._evict(key, request.until, str(error))
-            for key in requests_by_key:
+            for key, request in requests_by_key.items():
                 if key in self._cached:
-                    self._cached[key].extend_to(high)
+                    self._cached[key].extend_to(request.until)
 
     def _aggregate(self, request: _WindowRequest, rows: pa.Table) -> None:
         """Add rows to panes. Panes that fail or exceed the memory limit are evicted."""
         query = request.paned_query
         sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows}, {})
-        except (duckdb.Error, pa.ArrowException) as error:
+            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows})
+        except SparkRequired as error:
             self._evict(request.key, request.until, str(error))
             return
         panes = self._cached[request.key]
@@ -229,7 +228,7 @@ class PaneCache:
                 evicted_key = max(self._cached, key=lambda key: self._cached[key].size_bytes)
             self._evict(evicted_key, request.until, "too large")
 
-    def _evict(self, key: _PaneKey, until: int, reason: str) -> None:
+    def _evict(self, key: _PaneKey, until: Micros, reason: str) -> None:
         """Drop panes. Windows that start before `until` are aggregated from all their rows."""
         panes = self._cached.pop(key, None)
         if panes is None:
@@ -247,10 +246,12 @@ class PaneCache:
         first_start = _MIN_TIME
         if request.since is not None:
             first_start = _round_up(request.since, slide, offset)
-        bounds = {"low": first_start, "high": request.until - size}
+        bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
         sql = self._local.register_constants(request.batch).join(query.merge)
         windows = self._local.query(
-            request.batch.duckdb_query, sql, {sql_names.PANES_TABLE: tables[0]}, bounds
+            request.batch.duckdb_query,
+            sql,
+            {sql_names.PANES_TABLE: tables[0], sql_names.WINDOW_BOUNDS_TABLE: pa.table(bounds)},
         )
         return parse_event_rows(request.batch, windows)
 
@@ -258,7 +259,8 @@ class PaneCache:
 def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | None:
     """The windows of a batch in the input of a slice; None: its windows do not slide."""
     paned_query = batch.duckdb_query.paned_query
-    if paned_query is None or rule_slice.input_high is None:
+    start, end = rule_slice.input_range
+    if paned_query is None or end is None:
         return None
     rules = [rule_slice.rules[index] for index in batch.rule_indexes]
     # Panes that depend on constants belong to these rules at these positions.
@@ -267,12 +269,12 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
         keys = (rule.key for rule in rules)
         rule_keys = tuple(zip(batch.rule_indexes, keys, strict=True))
     (stream,) = rules[0].shape.streams
-    _, _, offset = paned_query.window
+    offset = paned_query.window.offset
     pane_length = paned_query.pane_length
-    until = rule_slice.input_high - (rule_slice.input_high - offset) % pane_length
+    until = end - (end - offset) % pane_length
     since = None
-    if rule_slice.input_low is not None:
-        since = _round_up(rule_slice.input_low, pane_length, offset)
+    if start is not None:
+        since = _round_up(start, pane_length, offset)
         until = max(until, since)
     return _WindowRequest(
         batch=batch,
@@ -284,6 +286,6 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
     )
 
 
-def _round_up(time: int, step: int, offset: int) -> int:
+def _round_up(time: Micros, step: Micros, offset: Micros) -> Micros:
     """The first of the times `offset` plus multiples of `step` that is not before `time`."""
     return time + (offset - time) % step

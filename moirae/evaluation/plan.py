@@ -9,17 +9,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from sqlglot import exp
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.alerts import EventRow
-from moirae.rules import Definition, build_event_sql
+from moirae.rules import AlertSpec, Definition, build_event_sql
 from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveRule:
-    """A rule in use: its definition, the tables it may name, its shape. Compared by identity."""
+    """A rule in use: its definition, the tables it may name, its shape. Compared by identity.
+
+    Properties without a text are those of the definition.
+    """
 
     definition: Definition
     tables: Tables
@@ -30,9 +36,49 @@ class ActiveRule:
         return self.definition.name
 
     @property
+    def version(self) -> str:
+        return self.definition.version
+
+    @property
     def key(self) -> tuple[str, str]:
         """Name and version."""
-        return self.name, self.definition.version
+        return self.name, self.version
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return self.definition.types
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.definition.columns
+
+    @property
+    def spec(self) -> AlertSpec:
+        return self.definition.spec
+
+    @property
+    def is_absence(self) -> bool:
+        return self.definition.is_absence
+
+    @property
+    def keep_firing_for(self) -> Micros:
+        return self.definition.keep_firing_for
+
+    @property
+    def delay(self) -> Micros:
+        return self.definition.delay
+
+    @property
+    def recalls_every_event(self) -> bool:
+        return self.definition.recalls_every_event
+
+    @property
+    def has_questions(self) -> bool:
+        return self.definition.has_questions
+
+    @property
+    def event_limit(self) -> int | None:
+        return self.definition.event_limit
 
     def bind_event_query(self) -> exp.Query:
         """The event query over the views of the evaluation, see `input_view`."""
@@ -53,8 +99,11 @@ def relation_view(relation: str) -> str:
     return f"relation_{relation}"
 
 
-RuleGroup = tuple[Sequence[ActiveRule], int | None]
-"""Rules of one shape, and the event time (microseconds) up to which they are settled."""
+class RuleGroup(NamedTuple):
+    """Rules of one shape, and the event time up to which they are settled; None: not at all."""
+
+    rules: Sequence[ActiveRule]
+    settled_to: Micros | None
 
 
 @dataclass(frozen=True)
@@ -66,7 +115,7 @@ class RuleCohort:
     """
 
     shape: Shape
-    settled_to: int | None
+    settled_to: Micros | None
     rules: tuple[ActiveRule, ...]
 
     def select(self, predicate: Callable[[ActiveRule], bool]) -> "RuleCohort":
@@ -90,16 +139,16 @@ def build_cohorts(groups: Iterable[RuleGroup]) -> list[RuleCohort]:
 
 
 def advance_cohorts(
-    cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: int
+    cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: Micros
 ) -> list[RuleCohort]:
     """The cohorts after some of their rules have been settled up to `settled_to`."""
     groups: list[RuleGroup] = []
     for cohort in cohorts:
         settled = cohort.select(lambda rule: rule.name in rule_names).rules
-        groups.append((settled, settled_to))
+        groups.append(RuleGroup(settled, settled_to))
         if len(settled) < len(cohort.rules):
             unsettled = cohort.select(lambda rule: rule.name not in rule_names).rules
-            groups.append((unsettled, cohort.settled_to))
+            groups.append(RuleGroup(unsettled, cohort.settled_to))
     return build_cohorts(groups)
 
 
@@ -111,17 +160,14 @@ def _concatenate(rule_groups: Sequence[Sequence[ActiveRule]]) -> tuple[ActiveRul
 
 @dataclass(frozen=True)
 class RuleSlice:
-    """Rules that are evaluated together for events with ts in [low, high).
+    """Rules that are evaluated together for events with ts in `range`.
 
-    Their input are rows with event times in [input_low, input_high). Microseconds of event time;
-    None: unbounded.
+    Their input are rows with event times in `input_range`.
     """
 
     rules: tuple[ActiveRule, ...]
-    low: int | None
-    high: int | None
-    input_low: int | None
-    input_high: int | None
+    range: TimeRange
+    input_range: TimeRange
 
     @property
     def streams(self) -> frozenset[str]:
@@ -129,44 +175,31 @@ class RuleSlice:
         return frozenset(chain.from_iterable(rule.shape.streams for rule in self.rules))
 
     def select_event_rows(self, event_rows: Sequence[EventRow]) -> list[EventRow]:
-        """The event rows with ts in [low, high)."""
-        low = self.low
-        high = self.high
-        selected: Sequence[EventRow] = event_rows
-        if low is not None:
-            selected = [row for row in selected if row.ts >= low]
-        if high is not None:
-            selected = [row for row in selected if row.ts < high]
-        return list(selected)
+        """The event rows with ts in `range`."""
+        return [row for row in event_rows if self.range.contains(row.ts)]
 
 
 def due_slices(
-    cohorts: Iterable[RuleCohort], watermarks: Mapping[str, int | None]
+    cohorts: Iterable[RuleCohort], watermarks: Mapping[str, Micros | None]
 ) -> list[RuleSlice]:
-    """The slices that can be settled at these watermarks (microseconds, by stream).
+    """The slices that can be settled at these watermarks, by stream.
 
     Cohorts with the same bounds, reach and lag share a slice, and thus a statement.
     """
-    groups: dict[tuple[int | None, int, int, int], list[Sequence[ActiveRule]]] = {}
+    groups: dict[tuple[TimeRange, Micros, Micros], list[Sequence[ActiveRule]]] = {}
     for cohort in cohorts:
-        low = cohort.settled_to
         shape = cohort.shape
-        high = shape.horizon(watermarks)
-        if high is None:
+        horizon = shape.horizon(watermarks)
+        time_range = TimeRange(cohort.settled_to, horizon)
+        if horizon is None or time_range.is_empty:
             continue
         earlier_watermark = None
-        if low is not None:
-            if high <= low:
-                continue
-            earlier_watermark = low + shape.lag
-        if shape.closes_window(earlier_watermark, high + shape.lag):
-            key = low, high, shape.reach, shape.lag
-            groups.setdefault(key, []).append(cohort.rules)
+        if cohort.settled_to is not None:
+            earlier_watermark = cohort.settled_to + shape.lag
+        if shape.closes_window(earlier_watermark, horizon + shape.lag):
+            groups.setdefault((time_range, shape.reach, shape.lag), []).append(cohort.rules)
     slices: list[RuleSlice] = []
-    for (low, high, reach, lag), rule_groups in groups.items():
-        input_low = None
-        if low is not None:
-            input_low = low - reach
-        rules = _concatenate(rule_groups)
-        slices.append(RuleSlice(rules, low, high, input_low, high + lag))
+    for (time_range, reach, lag), rule_groups in groups.items():
+        input_range = time_range.shift(start=-reach, end=lag)
+        slices.append(RuleSlice(_concatenate(rule_groups), time_range, input_range))
     return slices

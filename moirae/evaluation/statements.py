@@ -5,6 +5,7 @@ object).
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -13,18 +14,26 @@ from moirae.evaluation.plan import ActiveRule
 _FILTER_CLAUSES = {"expressions", "from_", "where"}  # of a query that is no more than a filter
 
 
-def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[str]:
-    """Branches for rules with their numbers and bound event queries.
+class NumberedQuery(NamedTuple):
+    """A rule with its number in a statement and its bound event query."""
+
+    number: int
+    rule: ActiveRule
+    query: exp.Query
+
+
+def build_branches(queries: Sequence[NumberedQuery]) -> list[str]:
+    """Branches for the queries of rules.
 
     Filters over the same stream become one branch that scans the stream once. Each other query is a
     branch of its own.
     """
     arms_by_source: dict[str, list[str]] = {}
     branches: list[str] = []
-    for number, rule, query in rules:
+    for number, rule, query in queries:
         arm = _build_filter_arm(number, rule, query)
         if arm is None:
-            branches.append(_build_branch(number, rule.definition.columns, query))
+            branches.append(_build_branch(number, rule.columns, query))
         else:
             source = query.args["from_"].this.sql(dialect="spark")
             arms_by_source.setdefault(source, []).append(arm)
@@ -67,14 +76,14 @@ def _build_filter_arm(number: int, rule: ActiveRule, query: exp.Query) -> str | 
             outputs[name] = projection.this
         else:
             outputs[name] = projection
-    if outputs.keys() != {column.lower() for column in (*rule.definition.columns, "ts")}:
+    if outputs.keys() != {column.lower() for column in (*rule.columns, "ts")}:
         return None  # a star, or names that only Spark resolves
     for expression in outputs.values():
         columns = {column.name.lower() for column in expression.find_all(exp.Column)}
         if columns & aliases and not isinstance(expression, exp.Column):
             return None  # a name may refer to an alias in the same SELECT
     fields: list[str] = []
-    for column in rule.definition.columns:
+    for column in rule.columns:
         fields.append(f"'{column}', {outputs[column.lower()].sql(dialect='spark')}")
     condition = "true"
     where = query.args.get("where")

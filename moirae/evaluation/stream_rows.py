@@ -11,13 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
 from archiver.read import Reader, filter_time_range, read_files
-from archiver.times import micros_column
+from archiver.time_range import TimeRange
+from archiver.times import Micros, micros_column
 from moirae.evaluation.executor_rules import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
-_MIN_TIME = -(1 << 62)  # microseconds, before every event time
+_MIN_TIME: Micros = -(1 << 62)  # before every event time
+_MAX_TIME: Micros = 1 << 62  # after every event time
 
-_TimeRange = tuple[int, int]  # event time in microseconds, without the end
 _AllowedValues = Mapping[str, Sequence[Any]]  # by column; rows with other values are dropped
 
 
@@ -39,33 +40,35 @@ class LiveStreamRows:
             rows = schema.arrow_schema().empty_table()
         return rows.select(list(schema.columns))
 
-    def read_range(self, stream: str, low: int | None, high: int | None) -> pa.Table | DataFrame:
-        """Rows with event times in [low, high), in microseconds.
+    def read_range(self, stream: str, time_range: TimeRange) -> pa.Table | DataFrame:
+        """Rows with event times in a range.
 
         A table if memory holds all of them, else a data frame.
         """
-        recent = self._archive.recent_rows[stream].read(low, high)
+        recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             return recent
-        rows = self.find_range(stream, low, high)
+        rows = self.find_range(stream, time_range)
         if isinstance(rows, FileRows):
             return self.read_files(stream, rows)
         return rows
 
-    def find_range(self, stream: str, low: int | None, high: int | None) -> pa.Table | FileRows:
+    def find_range(self, stream: str, time_range: TimeRange) -> pa.Table | FileRows:
         """Like `read_range`, but archived files instead of a data frame."""
-        recent = self._archive.recent_rows[stream].read(low, high)
+        recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             return recent
         table = self._archive.tables[stream]
-        files = table.data_files(low, high)
+        files = table.data_files(time_range)
         if not files:
             return self.select_columns(stream, None)
-        return FileRows(table.files, files, low, high)
+        return FileRows(table.files, files, time_range)
 
-    def select_files(self, stream: str, files: Sequence[DataFile], low: int | None) -> FileRows:
-        """The rows of some files from an event time on."""
-        return FileRows(self._archive.tables[stream].files, files, low, None)
+    def select_files(
+        self, stream: str, files: Sequence[DataFile], time_range: TimeRange
+    ) -> FileRows:
+        """The rows of some files with event times in a range."""
+        return FileRows(self._archive.tables[stream].files, files, time_range)
 
     def read_files(self, stream: str, rows: FileRows) -> DataFrame:
         """Rows of files as a data frame."""
@@ -73,24 +76,22 @@ class LiveStreamRows:
         frame = read_files(self._spark, table, rows.files)
         if frame is None:
             return self.to_frame(self.select_columns(stream, None))
-        return filter_time_range(frame, table.schema.time, rows.low, rows.high)
+        return filter_time_range(frame, table.schema.time, rows.time_range)
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """Rows with event times in [low, high), in microseconds, without Spark.
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
+        """Rows with event times in a range, without Spark.
 
         One table if memory holds all of them, else tables of about `_MAX_TABLE_ROWS` rows.
         """
-        recent = self._archive.recent_rows[stream].read(low, high)
+        recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             yield recent
             return
         table = self._archive.tables[stream]
-        time_ranges = [(_MIN_TIME, high)]
-        if low is not None:
-            time_ranges = [(low, high)]
+        time_ranges = [time_range]
         paths: list[str] = []
         row_count = 0
-        for file in table.data_files(low, high):
+        for file in table.data_files(time_range):
             paths.append(file.path)
             row_count += file.rows
             if row_count >= _MAX_TABLE_ROWS:
@@ -99,26 +100,26 @@ class LiveStreamRows:
                 row_count = 0
         yield _read_files(table, paths, time_ranges, {})
 
-    def estimate_count(self, stream: str, low: int | None, high: int | None) -> int:
-        """An upper bound of the number of rows: the rows of all files that overlap [low, high)."""
-        count = self.count_in_memory(stream, low, high)
+    def estimate_count(self, stream: str, time_range: TimeRange) -> int:
+        """An upper bound of the number of rows: the rows of all files that overlap a range."""
+        count = self.count_in_memory(stream, time_range)
         if count is not None:
             return count
-        return sum(file.rows for file in self._archive.tables[stream].data_files(low, high))
+        return sum(file.rows for file in self._archive.tables[stream].data_files(time_range))
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """About how many rows [low, high) has, if memory holds all of them; else None."""
-        return self._archive.recent_rows[stream].estimate_rows(low, high)
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
+        """About how many rows a range has, if memory holds all of them; else None."""
+        return self._archive.recent_rows[stream].estimate_rows(time_range)
 
     def rows_near(
-        self, stream: str, time_ranges: Sequence[_TimeRange], allowed_values: _AllowedValues
+        self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
         """Rows with event times in any of some ranges and allowed values.
 
         They are read in this process, as they are few.
         """
         merged = _merge_ranges(time_ranges)
-        recent = self._archive.recent_rows[stream].read(merged[0][0], merged[-1][1])
+        recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         table = self._archive.tables[stream]
         if recent is not None:
             rows = _filter_rows(recent, table.schema.time, merged, allowed_values)
@@ -142,13 +143,13 @@ class ArchivedStreamRows:
         """The declared columns of a stream, with their types."""
         return self._reader.schema(stream).columns
 
-    def read_range(self, stream: str, low: int | None, high: int | None) -> DataFrame:
-        """Rows with event times in [low, high), in microseconds."""
-        frame = self._reader.read_dataframe(self._spark, stream, low, high, False, {})
-        return filter_time_range(frame, self._reader.schema(stream).time, low, high)
+    def read_range(self, stream: str, time_range: TimeRange) -> DataFrame:
+        """Rows with event times in a range."""
+        frame = self._reader.read_dataframe(self._spark, stream, time_range, False, {})
+        return filter_time_range(frame, self._reader.schema(stream).time, time_range)
 
     def rows_near(
-        self, stream: str, time_ranges: Sequence[_TimeRange], allowed_values: _AllowedValues
+        self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
         """Rows with event times in any of some ranges and allowed values.
 
@@ -162,11 +163,11 @@ class ArchivedStreamRows:
         return self._spark.createDataFrame(rows)
 
 
-def _paths(table: StreamTable, time_ranges: Sequence[_TimeRange]) -> list[str]:
+def _paths(table: StreamTable, time_ranges: Sequence[TimeRange]) -> list[str]:
     """The files that overlap any of some ranges, each once."""
     paths: dict[str, None] = {}
-    for low, high in time_ranges:
-        for file in table.data_files(low, high):
+    for time_range in time_ranges:
+        for file in table.data_files(time_range):
             paths[file.path] = None
     return list(paths)
 
@@ -174,7 +175,7 @@ def _paths(table: StreamTable, time_ranges: Sequence[_TimeRange]) -> list[str]:
 def _read_files(
     table: StreamTable,
     paths: Sequence[str],
-    time_ranges: Sequence[_TimeRange],
+    time_ranges: Sequence[TimeRange],
     allowed_values: _AllowedValues,
 ) -> pa.Table:
     columns = list(table.schema.columns)
@@ -185,21 +186,27 @@ def _read_files(
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _merge_ranges(time_ranges: Sequence[_TimeRange]) -> list[_TimeRange]:
+def _merge_ranges(time_ranges: Sequence[TimeRange]) -> list[TimeRange]:
     """Disjoint ranges that cover the same time, ascending. Ranges that touch become one."""
-    merged: list[_TimeRange] = []
-    for low, high in sorted(time_ranges):
-        if merged and low <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
+    merged: list[TimeRange] = []
+    for start, end in sorted(map(_bounds, time_ranges)):
+        time_range = TimeRange(start, end)
+        if merged and start <= _bounds(merged[-1])[1]:
+            time_range = merged.pop().enclose(time_range)
+        merged.append(time_range)
     return merged
+
+
+def _bounds(time_range: TimeRange) -> tuple[Micros, Micros]:
+    """The bounds of a range as numbers."""
+    start, end = time_range
+    return _MIN_TIME if start is None else start, _MAX_TIME if end is None else end
 
 
 def _filter_rows(
     rows: pa.Table,
     time_column: str,
-    time_ranges: Sequence[_TimeRange],
+    time_ranges: Sequence[TimeRange],
     allowed_values: _AllowedValues,
 ) -> pa.Table:
     """Rows within disjoint, ascending ranges and with allowed values."""
@@ -207,7 +214,7 @@ def _filter_rows(
         value_set = pa.array(values, rows.schema.field(column).type)
         rows = rows.filter(pc.is_in(rows[column], value_set))
     times = micros_column(rows, time_column)
-    lows, highs = np.array(time_ranges).T
+    starts, ends = np.array(list(map(_bounds, time_ranges))).T
     # The last range that starts at or before each row; -1 if there is none.
-    indexes = np.searchsorted(lows, times, side="right") - 1
-    return rows.filter(pa.array((indexes >= 0) & (times < highs[indexes])))
+    indexes = np.searchsorted(starts, times, side="right") - 1
+    return rows.filter(pa.array((indexes >= 0) & (times < ends[indexes])))

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from archiver.times import from_micros
+from moirae.errors import MoiraeError
 from recall.relevance import METRICS, Evaluation, MetricEstimate, Reliability
 
 METRIC_TITLES = dict(zip(METRICS, ("P@1", "P@5", "P@10", "nDCG@10", "MRR@10"), strict=True))
@@ -96,9 +97,15 @@ def _format_estimate(estimate: MetricEstimate) -> str:
 def draw_reports(reports: Sequence[EvaluationReport], path: Path) -> None:
     """Draw P@10 of each report, with confidence intervals and over time.
 
-    The suffix of `path` determines the format. Raises `OSError`.
+    The suffix of `path` determines the format. Raises `OSError`, and `MoiraeError` if matplotlib
+    is not installed.
     """
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MoiraeError(
+            "a chart needs matplotlib, which is not installed: pip install matplotlib"
+        ) from error
 
     figure = Figure(figsize=(12, _REPORT_HEIGHT * len(reports)), layout="constrained")
     grid = figure.subplots(len(reports), 2, squeeze=False)

@@ -1,6 +1,7 @@
 """The feedback of a workspace: judgements in the database, and judged corpora."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -33,20 +34,28 @@ def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
     gateway.put(judgement.eid, judgement.past_eid, helps=judgement.helps, author=judgement.author)
 
 
+class JudgedRecall(NamedTuple):
+    """A similarity recall of a rule and its judged corpus."""
+
+    definition: Definition
+    recall: str
+    corpus: JudgedCorpus
+
+
 def load_judged_corpora(
     connection: sql.Connection, storage: StorageRoot, rule: str | None = None
-) -> Iterator[tuple[Definition, str, JudgedCorpus]]:
-    """For each similarity recall of the applied rules: definition, recall name, judged corpus.
+) -> Iterator[JudgedRecall]:
+    """The judged corpus of each similarity recall of the applied rules.
 
     `rule`: only of the rules with this name, with or without its group; None: of all.
     """
     for definition in RuleRegistry(connection).desired_rules():
         if rule is not None and not _matches_name(definition, rule):
             continue
-        for name, recall in definition.rule.spec.recall.items():
+        for name, recall in definition.recalls.items():
             if isinstance(recall, SimilarRecall):
                 corpus = _load_judged_corpus(connection, storage, definition, name, recall)
-                yield definition, name, corpus
+                yield JudgedRecall(definition, name, corpus)
 
 
 def _matches_name(definition: Definition, rule: str) -> bool:
@@ -61,7 +70,7 @@ def _load_judged_corpus(
     recall: SimilarRecall,
 ) -> JudgedCorpus:
     question = recall.similar
-    contexts = question.contexts or tuple(definition.rule.spec.context)
+    contexts = question.contexts or tuple(definition.spec.context)
     alerts = []
     kinds = {}
     gateway = sql.JudgementGateway(connection)

@@ -7,7 +7,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -20,19 +19,17 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamSchema
 from archiver.ingest import Catalog
+from archiver.periodic import Periodic, Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
-from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule, ContextQueries
+from moirae.evaluation import ActiveRule
 from moirae.history.attempts import Attempts
-from moirae.history.corpus_indexes import IndexBuilder, IndexTask, corpora_of_rules
+from moirae.history.corpus_indexes import IndexBuilder, IndexTask
 from moirae.history.derived_streams import (
     DerivedStreamBuilder,
     DerivedStreamTask,
-    DerivedStreamVersion,
-    select_archived_streams,
 )
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.history.lock import try_lock
@@ -46,35 +43,12 @@ from moirae.history.plan import (
     view_end,
 )
 from moirae.history.store import ViewStore
-from moirae.rules import Definition, build_rule_tables, infer_event_shape
-from recall.corpora import CorpusKey
-from recall.query import Unsupported
+from moirae.history.versions import DeployedVersions, VersionWithPast
 
 _LOG = structlog.get_logger()
 
-_POLL_INTERVAL = 1.0  # seconds between two checks for tasks and for deployed rules
-
-
-@dataclass(frozen=True)
-class _VersionWithPast:
-    """A running version of a rule with a past. Event times in microseconds."""
-
-    rule: ActiveRule
-    context_queries: ContextQueries
-    live_from: int
-    corpus_from: int
-
-    def findable_until(self, watermarks: Mapping[str, int | None]) -> int | None:
-        """The time up to which all input of events and contexts is archived, or None."""
-        until = self.rule.shape.horizon(watermarks)
-        if self.context_queries.queries and until is not None:
-            contexts_until = self.context_queries.horizon(watermarks)
-            if contexts_until is None:
-                return None
-            until = min(until, contexts_until)
-        if until is None:
-            return None
-        return until - event_overlap(self.rule.definition).after
+_POLL_INTERVAL = 1.0  # seconds between two checks for tasks
+_VACUUM_INTERVAL = 60.0  # seconds
 
 
 class HistoryBuilder:
@@ -92,32 +66,26 @@ class HistoryBuilder:
         relations: RelationVersions,
     ) -> None:
         self._planning = ViewStore(planning_connection)
-        self._registry = RuleRegistry(planning_connection)
-        self._rules = sql.RuleGateway(planning_connection)
-        self._deployments = sql.DeploymentGateway(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
         self._execution_catalog = Catalog(execution_connection)
         self._lock_connection = execution_connection
-        self._schemas = {schema.name: schema for schema in schemas}
+        declared_streams = list(schemas)
         self._lateness = {
-            name: duration_to_micros(schema.lateness) for name, schema in self._schemas.items()
+            schema.name: duration_to_micros(schema.lateness) for schema in declared_streams
         }
         self._relations = relations
-        self._reader = Reader(root, self._schemas.values())
+        self._reader = Reader(root, declared_streams)
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()
         self._stream_builder = DerivedStreamBuilder(
             planning_connection, execution_connection, root, self._reader, relations, self._attempts
         )
-        self._derived_streams: list[DerivedStreamVersion] = []
         self._index_builder = IndexBuilder(planning_connection, execution_connection, root)
-        self._corpus_keys: list[CorpusKey] = []
-        self._versions: dict[tuple[str, str], _VersionWithPast] = {}
-        self._last_deployed: tuple[Mapping[tuple[str, str], tuple[int, int]], int] | None = None
-        self._refreshed_for: set[tuple[str, str]] = set()
-        self._complete_views: set[tuple[str, str, int, int]] = set()
-        self._last_refresh = self._idle_since = -_POLL_INTERVAL
+        times = {schema.name: schema.time for schema in declared_streams}
+        self._deployed = DeployedVersions(planning_connection, times, relations.names)
+        self._idle_timer = Timer(_POLL_INTERVAL)
+        self._vacuum_task = Periodic("vacuum", _VACUUM_INTERVAL, self._vacuum)
 
     # Planning
 
@@ -127,32 +95,36 @@ class HistoryBuilder:
         First views of present and recent chunks, newest first, then derived streams, then indexes.
         """
         now = time.monotonic()
-        if now - self._idle_since < _POLL_INTERVAL:
+        if not self._idle_timer.is_due(now):
             return None
-        self._refresh_versions(now)
-        if self._versions or self._derived_streams or self._corpus_keys:
+        deployed = self._deployed
+        deployed.refresh()
+        if deployed.versions or deployed.derived_streams or deployed.corpus_keys:
             watermarks = self._catalog.watermarks(self._lateness)
             chunks = self._catalog.chunks()
             task = (
                 self._next_view_task(chunks, watermarks)
-                or self._stream_builder.next_task(self._derived_streams, chunks, watermarks)
-                or self._index_builder.next_task(self._corpus_keys, chunks)
+                or self._stream_builder.next_task(deployed.derived_streams, chunks, watermarks)
+                or self._index_builder.next_task(deployed.corpus_keys, chunks)
             )
             if task is not None:
                 return task
-        self._stream_builder.remove_unneeded(self._derived_streams, time.time())
-        self._stream_builder.vacuum(self._derived_streams, time.monotonic())
-        self._idle_since = now
+        self._stream_builder.remove_unneeded(deployed.derived_streams, time.time())
+        self._vacuum_task.run_if_due()
+        self._idle_timer.restart(now)
         return None
 
+    def _vacuum(self) -> None:
+        self._stream_builder.vacuum(self._deployed.derived_streams, time.monotonic())
+
     def _next_view_task(
-        self, chunks: Sequence[Chunk], watermarks: Mapping[str, int | None]
+        self, chunks: Sequence[Chunk], watermarks: Mapping[str, Micros | None]
     ) -> ViewTask | None:
-        views = {key: self._planning.views(*key) for key in self._versions}
+        views = {key: self._planning.views(*key) for key in self._deployed.versions}
         for chunk in reversed(chunks):
             if chunk.state not in ("present", "recent"):
                 continue
-            for key, version in self._versions.items():
+            for key, version in self._deployed.versions.items():
                 view = views[key].get(chunk.id)
                 task = self._plan_view(version, chunk, watermarks, view, is_requested=False)
                 if task is not None:
@@ -161,28 +133,23 @@ class HistoryBuilder:
 
     def required_task(self, rule: str, version: str, chunk: int) -> ViewTask | None:
         """The view that a recall needs before it reads a chunk, or None if the view is complete."""
-        key = (rule, version)
-        now = time.monotonic()
-        if key not in self._refreshed_for or now - self._last_refresh >= _POLL_INTERVAL:
-            self._refresh_versions(now)
-            self._refreshed_for.add(key)
-        deployed = self._versions.get(key)
-        if deployed is None or (*key, chunk, deployed.corpus_from) in self._complete_views:
+        deployed = self._deployed.find((rule, version))
+        if deployed is None or chunk in deployed.complete_chunks:
             return None
         chunks = {record.id: record for record in self._catalog.chunks()}
         record = chunks.get(chunk)
         if record is None or record.state == "expired":
             return None
-        view = self._planning.views(*key).get(chunk)
+        view = self._planning.views(rule, version).get(chunk)
         if _is_complete(view, view_end(record, deployed.corpus_from)):
-            self._complete_views.add((*key, chunk, deployed.corpus_from))
+            deployed.complete_chunks.add(chunk)
             return None
         watermarks = self._catalog.watermarks(self._lateness)
         return self._plan_view(deployed, record, watermarks, view, is_requested=True)
 
     def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         """The chunks without a complete view of a rule version."""
-        deployed = self._versions.get((rule, version))
+        deployed = self._deployed.versions.get((rule, version))
         if deployed is None:
             return set()
         views = self._planning.views(rule, version)
@@ -202,49 +169,11 @@ class HistoryBuilder:
             return abandoned
         return abandoned & self.incomplete_chunks(rule, version)
 
-    def _refresh_versions(self, now: float) -> None:
-        self._last_refresh = now
-        deployed: dict[tuple[str, str], tuple[int, int]] = {}
-        for row in self._deployments.list_with_past():
-            deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
-        revision = self._rules.revision()
-        if (deployed, revision) == self._last_deployed:
-            return
-        self._last_deployed, self._versions = (deployed, revision), {}
-        # Versions that stopped and return later are checked again.
-        self._refreshed_for.clear()
-        self._complete_views.clear()
-        times = {name: schema.time for name, schema in self._schemas.items()}
-        desired = self._registry.desired_rules()
-        definitions = [definition for definition in desired if definition.rule.spec.enabled]
-        self._derived_streams = select_archived_streams(definitions, times, self._relations.names)
-        self._corpus_keys = corpora_of_rules(definitions)
-        for definition in definitions:
-            key = (definition.name, definition.version)
-            if key not in deployed:
-                continue
-            try:
-                self._versions[key] = self._make_version(definition, times, *deployed[key])
-            except Unsupported as error:
-                _LOG.error(
-                    "past of a rule cannot be computed",
-                    action="view_refused",
-                    rule=definition.name,
-                    error=str(error),
-                )
-
-    def _make_version(
-        self, definition: Definition, times: Mapping[str, str], live_from: int, corpus_from: int
-    ) -> _VersionWithPast:
-        tables = build_rule_tables(definition.rule, times, self._relations.names)
-        rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
-        return _VersionWithPast(rule, ContextQueries.lift(rule), live_from, corpus_from)
-
     def _plan_view(
         self,
-        deployed: _VersionWithPast,
+        deployed: VersionWithPast,
         chunk: Chunk,
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
         view: View | None,
         is_requested: bool,
     ) -> ViewTask | None:
@@ -254,13 +183,11 @@ class HistoryBuilder:
         )
         if time_range is None:
             return None
-        low, high = time_range
         return ViewTask(
-            rule=deployed.rule.definition.name,
-            version=deployed.rule.definition.version,
+            rule=deployed.rule.name,
+            version=deployed.rule.version,
             chunk=chunk.id,
-            low=low,
-            high=high,
+            range=time_range,
             live_from=deployed.live_from,
             is_requested=is_requested,
         )
@@ -287,9 +214,11 @@ class HistoryBuilder:
 
     def _execute_view(self, task: ViewTask, spark: SparkSession) -> None:
         """Compute a view. Errors are stored with the view."""
-        deployed = self._versions.get((task.rule, task.version))
+        deployed = self._deployed.versions.get((task.rule, task.version))
         view = self._execution.views(task.rule, task.version).get(task.chunk)
-        if deployed is None or (view is not None and view.complete_until not in (None, task.low)):
+        if deployed is None or (
+            view is not None and view.complete_until not in (None, task.range.start)
+        ):
             return  # the version was stopped, or another process computed the view
         is_started = self._attempts.begin(
             partial(self._execution.count_attempt, task), partial(self._planning.undo_attempt, task)
@@ -333,15 +262,13 @@ class HistoryBuilder:
         newest = self._newest_event_time()
         finder = PastFinder(spark, self._reader, self._relations)
         overlap = event_overlap(definition)
-        low = None
-        if task.low is not None:
-            low = task.low - overlap.before
-        events = finder.find_events(rule, low, task.high + overlap.after)
-        if definition.rule.spec.absent is not None:
+        search_range = task.range.shift(start=-overlap.before, end=overlap.after)
+        events = finder.find_events(rule, search_range)
+        if definition.is_absence:
             # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]
         alerting_rule = make_alerting_rule(definition)
-        include_every_event = definition.rule.spec.recall_on == "every"
+        include_every_event = definition.recalls_every_event
         past = decide(events, task, alerting_rule.timing, include_every_event)
         missing = store.events_without_context(task, past.corpus)
         store.put_events(alerting_rule, past)
@@ -356,13 +283,13 @@ class HistoryBuilder:
         )
         return len(past.events)
 
-    def _newest_event_time(self) -> int:
+    def _newest_event_time(self) -> Micros:
         progress = self._execution_catalog.stream_progress().values()
         times = [stream.newest for stream in progress if stream.newest is not None]
         return max(times, default=0)
 
 
-def _is_complete(view: View | None, end: int | None) -> bool:
+def _is_complete(view: View | None, end: Micros | None) -> bool:
     """Whether a view reaches its end. `end` None: the chunk has no past."""
     if end is None:
         return True

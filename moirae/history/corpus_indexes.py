@@ -13,8 +13,9 @@ import structlog
 
 import sql
 from archiver.chunks import Chunk
+from archiver.periodic import Clock, Timer
 from archiver.storage import StorageRoot
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
 
@@ -36,14 +37,14 @@ def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
     """The corpora of the similarity recalls of rules, without duplicates."""
     keys: dict[CorpusKey, None] = {}
     for definition in definitions:
-        for recall in definition.rule.spec.recall.values():
+        for recall in definition.recalls.values():
             if isinstance(recall, SimilarRecall):
                 question = definition.build_similar_question(recall)
                 keys[build_corpus_key(definition.name, definition.version, question)] = None
     return list(keys)
 
 
-def closed_until(chunks: Iterable[Chunk]) -> int | None:
+def closed_until(chunks: Iterable[Chunk]) -> Micros | None:
     """The end of the newest closed chunk, in microseconds; None if no chunk is closed."""
     ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
     return max(ends, default=None)
@@ -57,29 +58,32 @@ class IndexBuilder:
         planning_connection: sql.Connection,
         execution_connection: sql.Connection,
         root: StorageRoot,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._planning = planning_connection
         self._corpus_gateway = sql.CorpusGateway(planning_connection)
         self._execution = execution_connection
         self._root = root
+        self._clock = clock
         # When each corpus may be written again. Corpora not listed have not been checked yet.
-        self._next_writes: dict[CorpusKey, float] = {}
+        self._write_timers: dict[CorpusKey, Timer] = {}
         # The end of closed chunks for which all indexes are complete, and the next check.
-        self._complete_until: int | None = None
-        self._next_check = 0.0
+        self._complete_until: Micros | None = None
+        self._check_timer = Timer(_POLL_INTERVAL, clock=clock)
 
     def next_task(self, keys: Collection[CorpusKey], chunks: Iterable[Chunk]) -> IndexTask | None:
         """The next corpus to write: one that lacks events of closed chunks.
 
         Each corpus is also written once per process, to verify that it can be read.
         """
-        end, now = closed_until(chunks), time.monotonic()
-        if end is None or self._is_complete(keys, end, now):
+        end = closed_until(chunks)
+        if end is None or self._is_complete(keys, end):
             return None
         corpora = Corpora(self._planning, self._root)
         all_checked = True
         for key in keys:
-            if now < self._next_writes.get(key, now):
+            write_timer = self._write_timers.get(key)
+            if write_timer is not None and not write_timer.is_due():
                 all_checked = False
                 continue
             is_outdated = self._corpus_gateway.has_later(
@@ -88,19 +92,20 @@ class IndexBuilder:
                 number=corpora.saved_number(key) or 0,
                 before=from_micros(end),
             )
-            if is_outdated or key not in self._next_writes:
+            if is_outdated or write_timer is None:
                 return IndexTask(key)
         if all_checked:
-            self._complete_until, self._next_check = end, now + _POLL_INTERVAL
+            self._complete_until = end
+            self._check_timer.restart()
         return None
 
-    def _is_complete(self, keys: Collection[CorpusKey], end: int, now: float) -> bool:
-        all_known = self._next_writes.keys() >= set(keys)
-        return all_known and self._complete_until == end and now < self._next_check
+    def _is_complete(self, keys: Collection[CorpusKey], end: Micros) -> bool:
+        all_known = self._write_timers.keys() >= set(keys)
+        return all_known and self._complete_until == end and not self._check_timer.is_due()
 
     def execute(self, task: IndexTask) -> None:
         """Write the index of a corpus with all events settled by now."""
-        started_at = time.monotonic()
+        started_at = self._clock()
         try:
             events = Corpora(self._execution, self._root).save_current(task.key)
         except OSError as error:  # such as a full disk: recalls read the archive instead
@@ -112,6 +117,6 @@ class IndexBuilder:
             )
         else:
             _LOG.info("corpus written", action="corpus_written", rule=task.key.rule, events=events)
-        now = time.monotonic()
-        interval = max(_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * (now - started_at))
-        self._next_writes[task.key] = now + interval
+        seconds = self._clock() - started_at
+        interval = max(_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * seconds)
+        self._write_timers[task.key] = Timer(interval, first_after=interval, clock=self._clock)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -21,9 +20,11 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
+from archiver.periodic import Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
-from archiver.times import from_micros
+from archiver.time_range import TimeRange
+from archiver.times import Micros, micros_column
 from moirae.evaluation import ArchivedStreamRows
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
@@ -44,7 +45,7 @@ _LOG = structlog.get_logger()
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
-_CLEANUP_INTERVAL = 60.0  # seconds between two clean-ups
+_DELETION_INTERVAL = 60.0  # seconds between two checks for folders to delete
 _MAX_ERROR_LENGTH = 2000  # characters
 
 
@@ -61,12 +62,11 @@ class DerivedStreamVersion:
 
 @dataclass(frozen=True)
 class DerivedStreamTask:
-    """A range [low, high) of a chunk of a derived stream, in microseconds; low None: no bound."""
+    """A complete chunk of a derived stream that is to be archived."""
 
     stream: DerivedStreamVersion
     chunk: int
-    low: int | None
-    high: int
+    range: TimeRange
 
 
 def select_archived_streams(
@@ -101,7 +101,7 @@ def select_archived_streams(
 def next_stream_task(
     stream: DerivedStreamVersion,
     chunks: Collection[Chunk],
-    watermarks: Mapping[str, int | None],
+    watermarks: Mapping[str, Micros | None],
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
     """The newest closed chunk that is present or recent, complete, and not archived yet."""
@@ -112,7 +112,7 @@ def next_stream_task(
         if chunk.state not in ("present", "recent") or chunk.id in archived_chunks:
             continue
         if chunk.to_ts is not None and chunk.to_ts <= complete_until:
-            return DerivedStreamTask(stream, chunk.id, chunk.from_ts, chunk.to_ts)
+            return DerivedStreamTask(stream, chunk.id, chunk.time_range)
     return None
 
 
@@ -135,14 +135,13 @@ class DerivedStreamBuilder:
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
         self._vacuum = Vacuum(_DELETION_GRACE)
-        self._last_vacuum = -_CLEANUP_INTERVAL
-        self._last_cleanup = -_CLEANUP_INTERVAL
+        self._deletion_timer = Timer(_DELETION_INTERVAL)
 
     def next_task(
         self,
         streams: Collection[DerivedStreamVersion],
         chunks: Collection[Chunk],
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
     ) -> DerivedStreamTask | None:
         """The next chunk to archive."""
         for stream in streams:
@@ -179,9 +178,9 @@ class DerivedStreamBuilder:
                 ).touch()
                 self._planning.delete_version(row.stream, row.version)
                 _LOG.info("derived stream removed", action="derived_removed", stream=row.stream)
-        if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
+        if not self._deletion_timer.is_due():
             return
-        self._last_cleanup = time.monotonic()
+        self._deletion_timer.restart()
         versions = {version for _, version in needed}
         for version, used_at in (
             as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
@@ -191,9 +190,6 @@ class DerivedStreamBuilder:
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
-        if now - self._last_vacuum < _CLEANUP_INTERVAL:
-            return
-        self._last_vacuum = now
         retained = self._planning.list_retained_chunks(_DELETION_GRACE)
         self._planning.delete_except(retained)
         tables: list[StreamTable] = []
@@ -271,23 +267,16 @@ class DerivedStreamBuilder:
     def _compute_rows(self, task: DerivedStreamTask, spark: SparkSession) -> pa.Table:
         stream, stream_rows = task.stream, ArchivedStreamRows(spark, self._reader)
         self._reader.refresh()
-        low = None
-        if task.low is not None:
-            low = task.low - stream.shape.reach
-        high = task.high + max(stream.shape.lag, 0) + 1
+        input_range = task.range.shift(start=-stream.shape.reach, end=max(stream.shape.lag, 0) + 1)
         views: dict[str, str] = {}
         for name in stream.shape.streams:
             views[name] = f"in_{name}"
-            stream_rows.read_range(name, low, high).createOrReplaceTempView(views[name])
+            stream_rows.read_range(name, input_range).createOrReplaceTempView(views[name])
         for name in stream.shape.relations:
             views[name] = f"relation_{name}"
             versions = spark.createDataFrame(self._relations.read(name))
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
         rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
-        times = rows[derived_tables.TIME_COLUMN]
-        mask = pc.less(times, pa.scalar(from_micros(task.high), times.type))
-        if task.low is not None:
-            is_after = pc.greater_equal(times, pa.scalar(from_micros(task.low), times.type))
-            mask = pc.and_(mask, is_after)
-        return rows.filter(mask)
+        is_inside = task.range.mask(micros_column(rows, derived_tables.TIME_COLUMN))
+        return rows.filter(pa.array(is_inside))

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from archiver.read import Reader
+from archiver.time_range import TimeRange
 from moirae.alerts import Event, deduplicate
 from moirae.evaluation import (
     ActiveRule,
@@ -40,9 +41,9 @@ class PastFinder:
         for name in relations.names:
             spark.createDataFrame(relations.read(name)).createOrReplaceTempView(f"relation_{name}")
 
-    def find_events(self, rule: ActiveRule, low: int | None, high: int) -> list[Event]:
-        """All events with ts in [low, high), in microseconds. Their input must be archived."""
-        event_rows = find_archived_event_rows(self._spark, self._rows, rule, low, high)
+    def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
+        """All events with ts in a range. Their input must be archived."""
+        event_rows = find_archived_event_rows(self._spark, self._rows, rule, time_range)
         return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
 
     def compute_contexts(

@@ -4,7 +4,7 @@ The live process evaluates a version of a rule from an event time on (`live_from
 are its past. A *view* is the past in one chunk: the events, alerts and contexts that the live
 process would have produced.
 
-A range [low, high) depends on events outside it (`Overlap`): on events up to `keep_firing_for`
+A range depends on events outside it (`Overlap`): on events up to `keep_firing_for`
 before it, which may have started an alert, and on events up to `for` and `keep_firing_for` after
 it, which may make an alert fire. Chunk borders therefore do not change any result.
 
@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from archiver.chunks import Chunk
-from archiver.times import duration_to_micros
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.alerts import AlertLifetime, AlertTiming, Event, Occurrence, fold_events
 from moirae.rules import Definition
 
@@ -29,39 +30,37 @@ MAX_ATTEMPTS = 3  # attempts to compute a view, including those that ended the p
 class Overlap:
     """Microseconds before and after a range in which events affect its result."""
 
-    before: int
-    after: int
+    before: Micros
+    after: Micros
 
 
 @dataclass(frozen=True)
 class View:
-    """Progress of a view: events before `complete_until` (microseconds) are stored; None: none."""
+    """Progress of a view: events before `complete_until` are stored; None: none."""
 
-    complete_until: int | None
+    complete_until: Micros | None
     attempts: int
 
 
 @dataclass(frozen=True)
 class ViewTask:
-    """A range [low, high) of a chunk for which to compute the past of a rule version.
+    """A range of a chunk, with an end, for which to compute the past of a rule version.
 
-    Times are in microseconds; `low` is None for the beginning of history. `live_from`: later events
-    come from the live process. `is_requested`: a recall waits for the view.
+    `live_from`: later events come from the live process. `is_requested`: a recall waits for the
+    view.
     """
 
     rule: str
     version: str
     chunk: int
-    low: int | None
-    high: int
-    live_from: int
+    range: TimeRange
+    live_from: Micros
     is_requested: bool
 
 
-def undecided_duration(definition: Definition) -> int:
+def undecided_duration(definition: Definition) -> Micros:
     """Microseconds after the start of a rule in which an alert may have started before."""
-    spec = definition.rule.spec
-    return duration_to_micros(spec.for_) + duration_to_micros(spec.keep_firing_for)
+    return definition.pending_for + definition.keep_firing_for
 
 
 def event_overlap(definition: Definition) -> Overlap:
@@ -70,19 +69,16 @@ def event_overlap(definition: Definition) -> Overlap:
     With `recall_on: every` an event is in the corpus if its alert fired at any time, so that the
     overlap before includes `for`.
     """
-    spec = definition.rule.spec
-    pending = duration_to_micros(spec.for_)
-    keep_firing = duration_to_micros(spec.keep_firing_for)
-    before = keep_firing
-    if spec.recall_on == "every":
-        before += pending
+    before = definition.keep_firing_for
+    if definition.recalls_every_event:
+        before += definition.pending_for
     after = 0
-    if pending:
-        after = pending + keep_firing
+    if definition.pending_for:
+        after = undecided_duration(definition)
     return Overlap(before, after)
 
 
-def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
+def view_end(chunk: Chunk, corpus_from: Micros | None) -> Micros | None:
     """The end of the view of a chunk; None if the whole chunk belongs to the live process."""
     if corpus_from is None or (chunk.from_ts is not None and chunk.from_ts >= corpus_from):
         return None
@@ -92,8 +88,8 @@ def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
 
 
 def range_to_find(
-    chunk: Chunk, corpus_from: int | None, findable_until: int | None, view: View
-) -> tuple[int | None, int] | None:
+    chunk: Chunk, corpus_from: Micros | None, findable_until: Micros | None, view: View
+) -> TimeRange | None:
     """The range of a chunk to compute now, or None.
 
     `findable_until`: the past can be computed up to this time. An incomplete chunk is computed once
@@ -102,15 +98,13 @@ def range_to_find(
     end = view_end(chunk, corpus_from)
     if end is None or findable_until is None or view.attempts >= MAX_ATTEMPTS:
         return None
-    high = min(end, findable_until)
-    low = chunk.from_ts
+    start = chunk.from_ts
     if view.complete_until is not None:
-        low = view.complete_until
-        if high < end:
+        start = view.complete_until
+        if findable_until < end:
             return None
-    if low is not None and low >= high:
-        return None
-    return low, high
+    time_range = TimeRange(start, min(end, findable_until))
+    return None if time_range.is_empty else time_range
 
 
 @dataclass(frozen=True)
@@ -148,7 +142,7 @@ def decide(
     alerts: list[PastAlert] = []
     for events in events_by_fingerprint.values():
         for event in events:
-            if _is_inside(event.ts, task) and event.ts < task.live_from:
+            if task.range.contains(event.ts) and event.ts < task.live_from:
                 past_events.append(event)
         for lifetime, members in _split_lifetimes(events, timing):
             if lifetime.fired is None:
@@ -156,18 +150,14 @@ def decide(
             corpus_members = members
             if not include_every_event:
                 corpus_members = members[:1]
-            corpus += [event for event in corpus_members if _is_inside(event.ts, task)]
+            corpus += [event for event in corpus_members if task.range.contains(event.ts)]
             past_members = [event for event in members if event.ts < task.live_from]
-            if past_members and _is_inside(lifetime.starts, task):
+            if past_members and task.range.contains(lifetime.starts):
                 past_lifetime = _end_with(lifetime, past_members, timing)
                 alerts.append(PastAlert(members[0], past_lifetime))
     past_events.sort(key=_sort_key)
     corpus.sort(key=_sort_key)
     return DecidedPast(past_events, corpus, alerts)
-
-
-def _is_inside(ts: int, task: ViewTask) -> bool:
-    return (task.low is None or ts >= task.low) and ts < task.high
 
 
 def _split_lifetimes(

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import sql
-from archiver.times import from_micros, optional_datetime
+from archiver.times import Micros, from_micros, optional_datetime
 from moirae.alerts import (
     AlertingRule,
     Event,
@@ -105,25 +105,26 @@ class ViewStore:
                 self._corpora.add_past(task.rule, task.version, eids)
 
     def mark_complete(
-        self, task: ViewTask, chunk_from: int | None, keep: int, seconds: float
+        self, task: ViewTask, chunk_from: Micros | None, keep: Micros, seconds: float
     ) -> None:
         """Mark a range complete.
 
-        `keep`: `keep_firing_for` in microseconds; `seconds`: the time the computation took.
+        `keep`: `keep_firing_for`; `seconds`: the time the computation took.
         """
+        assert task.range.end is not None
         with self._connection.transaction():
             self._views.extend_alerts(
                 task.rule,
                 task.version,
-                low=optional_datetime(task.low),
-                high=from_micros(min(task.high, task.live_from)),
+                low=optional_datetime(task.range.start),
+                high=from_micros(min(task.range.end, task.live_from)),
                 live_from=from_micros(task.live_from),
                 keep_seconds=keep / 1e6,
             )
             self._views.complete(
                 *_view_key(task),
                 chunk_from=optional_datetime(chunk_from),
-                complete_until=from_micros(task.high),
+                complete_until=from_micros(task.range.end),
                 seconds=seconds,
             )
 

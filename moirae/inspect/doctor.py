@@ -7,8 +7,6 @@ from itertools import compress, pairwise
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
@@ -144,13 +142,8 @@ def _check_rows(
 
 
 def _outside(chunk: Chunk, ts: Any) -> Any:
-    """Of an array of times (microseconds), those that are not in the chunk's range."""
-    outside = np.zeros(len(ts), dtype=bool)
-    if chunk.from_ts is not None:
-        outside |= ts < chunk.from_ts
-    if chunk.to_ts is not None:
-        outside |= ts >= chunk.to_ts
-    return ts[outside]
+    """Of an array of times, those that are not in the chunk's range."""
+    return ts[~chunk.time_range.mask(ts)]
 
 
 def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -> Iterator[str]:

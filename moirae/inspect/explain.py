@@ -34,25 +34,26 @@ def explain_rule(
     """The execution of one of the applied rules, as plain data; durations in seconds."""
     rules: dict[str, ActiveRule] = {}
     for definition in definitions:
-        if definition.rule.spec.enabled:
+        if definition.spec.enabled:
             rules[definition.name] = _make_active_rule(settings, definition)
     if name not in rules:
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
-    questions = build_questions(rule.definition, rule.tables)
+    definition = rule.definition
+    questions = build_questions(definition, rule.tables)
     recalls: dict[str, Any] = {}
     for recall, question in questions.items():
         recalls[recall] = _explain_recall(settings, question)
     explanation = {
         "rule": name,
-        "version": rule.definition.version,
+        "version": rule.version,
         "reads": {"streams": sorted(rule.shape.streams), "relations": sorted(rule.shape.relations)},
         "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
         "contexts": _explain_contexts(rule),
         "recalls": recalls,
     }
-    unused_keys = rule.definition.rule.keys_without_effect()
+    unused_keys = definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation
@@ -151,7 +152,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
     `local_query`: the query of the live process, None where Spark evaluates the rule.
     """
     windows = window_specs(rule.bind_event_query())
-    if not any(size > slide for size, slide, _ in windows):
+    if not any(window.size > window.slide for window in windows):
         return {}
     if local_query is None:
         return {"windows": "each aggregated from all its rows: evaluated by spark"}
@@ -162,7 +163,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
             reason = "it joins a relation"
         return {"windows": f"each aggregated from all its rows: {reason}"}
     length = paned_query.pane_length
-    size, _, _ = paned_query.window
+    size = paned_query.window.size
     return {
         "windows": f"each merged from {size // length} panes of {length / _MICROS_PER_SECOND:g} s; "
         "aggregated from all its rows while these are few",
@@ -177,7 +178,7 @@ def _list_archived(rule: ActiveRule) -> list[str]:
     names = list(map("stream {}".format, sorted(rule.shape.streams)))
     names.append("events")
     names += map("derived stream {}".format, derived_names)
-    spec = rule.definition.rule.spec
+    spec = rule.spec
     if spec.context or spec.surroundings:
         names.append("contexts of alerts")
     return names

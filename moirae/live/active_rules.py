@@ -14,11 +14,13 @@ import structlog
 
 import sql
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
 from moirae.evaluation import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     advance_cohorts,
     build_cohorts,
 )
@@ -116,7 +118,7 @@ class ActiveRules:
         A new version continues where its predecessor was settled. A refused rule has a deployment
         too, so that it continues from there once it is admitted. Returns the rules that started.
         """
-        enabled = [definition for definition in desired if definition.rule.spec.enabled]
+        enabled = [definition for definition in desired if definition.spec.enabled]
         admitted, refusals = self._admission.admit(enabled)
         definitions: dict[str, Definition] = {}
         versions: dict[str, str] = {}
@@ -162,8 +164,8 @@ class ActiveRules:
         self._load_deployments(definitions)
         return [rule for rule in self.rules if rule.name in started]
 
-    def _initial_settled_to(self, definition: Definition | None) -> int | None:
-        """The event time (microseconds) from which a new rule is evaluated; None: from the start.
+    def _initial_settled_to(self, definition: Definition | None) -> Micros | None:
+        """The event time from which a new rule is evaluated; None: from the start.
 
         A rule that cannot be read starts at the lowest watermark of all streams.
         """
@@ -176,7 +178,7 @@ class ActiveRules:
 
     def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
         active_rules: list[ActiveRule] = []
-        groups: list[tuple[Sequence[ActiveRule], int | None]] = []
+        groups: list[RuleGroup] = []
         deployments = self._deployments.list_active()
         self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
@@ -185,7 +187,7 @@ class ActiveRules:
             if deployment.state == "running" and deployment.rule in definitions:
                 rule = self._get_or_make_rule(definitions[deployment.rule])
                 active_rules.append(rule)
-                groups.append(([rule], deployment.settled_to))
+                groups.append(RuleGroup([rule], deployment.settled_to))
         self._rules_by_name = dict(
             zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
         )
@@ -212,8 +214,8 @@ class ActiveRules:
 
     # Progress
 
-    def mark_settled(self, rule_names: Set[str], settled_to: int, stored: Set[str]) -> None:
-        """Record that rules are settled up to an event time (microseconds).
+    def mark_settled(self, rule_names: Set[str], settled_to: Micros, stored: Set[str]) -> None:
+        """Record that rules are settled up to an event time.
 
         `stored`: names of the rules whose progress is in the database already.
         """
@@ -232,7 +234,7 @@ class ActiveRules:
             for rule in cohort.rules:
                 if rule.name in self._unsaved:
                     versions = versions_by_time.setdefault(cohort.settled_to, {})
-                    versions[rule.name] = rule.definition.version
+                    versions[rule.name] = rule.version
         self._unsaved = set()
         if not versions_by_time:
             return

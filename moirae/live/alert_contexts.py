@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
@@ -38,7 +38,7 @@ class AlertContexts:
     def compute_missing(
         self,
         active_rules: Sequence[ActiveRule],
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
         since: datetime | None,
     ) -> bool:
         """Compute the contexts of events that have none, of alerts changed since a moment.
@@ -54,8 +54,8 @@ class AlertContexts:
                 continue
             rows = self._gateway.list_missing(
                 rule.name,
-                rule.definition.version,
-                every_event=_recalls_every_event(rule),
+                rule.version,
+                every_event=rule.recalls_every_event,
                 since=since,
                 limit=_BATCH_EVENTS,
             )
@@ -96,7 +96,7 @@ class AlertContexts:
             self._enter_corpus(active_rules)
 
     def settle(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
+        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
     ) -> bool:
         """Settle the contexts of settled events that every stream of their rule has passed.
 
@@ -111,7 +111,7 @@ class AlertContexts:
                 continue
             rows = self._gateway.list_unsettled(
                 rule.name,
-                rule.definition.version,
+                rule.version,
                 before=from_micros(horizon),
                 limit=_BATCH_EVENTS,
             )
@@ -130,7 +130,7 @@ class AlertContexts:
             for event in ready:
                 key = rule.name, event.eid
                 if sql.replace_nul(contexts[key].contexts) != stored_contexts[key]:
-                    changed.append((event.eid, rule.definition.version))
+                    changed.append((event.eid, rule.version))
         retry_on_deadlock(
             lambda: self._store_settled(active_rules, settled_events, contexts, changed)
         )
@@ -148,7 +148,7 @@ class AlertContexts:
                 event_ids = [event.eid for event in events]
                 self._upsert_contexts(rule, events, contexts, event_ids)
                 # Recalls that need a context are requested for changed alerts only.
-                self._gateway.touch_alerts(rule.name, rule.definition.version, event_ids)
+                self._gateway.touch_alerts(rule.name, rule.version, event_ids)
             if changed:
                 self._ledger.restart_comparisons(changed)
             self._gateway.delete_unneeded(_rules_recalling_every_event(active_rules))
@@ -172,8 +172,8 @@ class AlertContexts:
         contexts[key] = self._context_queries.parse_contexts(rule, {})
         return True
 
-    def reach(self, rule: ActiveRule) -> int:
-        """Event time (microseconds) from an event until its context can be settled."""
+    def reach(self, rule: ActiveRule) -> Micros:
+        """Event time from an event until its context can be settled."""
         return self._context_queries.settle_delay(rule)
 
     def _enter_corpus(self, active_rules: Sequence[ActiveRule]) -> None:
@@ -187,9 +187,9 @@ class AlertContexts:
             self._ledger.restart_incomplete_comparisons(rule, version, oldest)
 
     def oldest_needed(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
-    ) -> dict[str, int]:
-        """By stream, the event time (microseconds) of the oldest row that future contexts read."""
+        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
+    ) -> dict[str, Micros]:
+        """By stream, the event time of the oldest row that future contexts read."""
         oldest_by_stream: dict[str, int] = {}
         for rule in active_rules:
             for lifted_query in self._context_queries.queries_of(rule):
@@ -216,7 +216,7 @@ class AlertContexts:
             event_contexts = contexts[rule.name, event.eid]
             row = sql.NewContextRow(
                 rule=rule.name,
-                version=rule.definition.version,
+                version=rule.version,
                 eid=event.eid,
                 ts=from_micros(event.ts),
                 contexts=event_contexts.contexts,
@@ -228,12 +228,8 @@ class AlertContexts:
         self._gateway.put(rows)
 
 
-def _recalls_every_event(rule: ActiveRule) -> bool:
-    return rule.definition.rule.spec.recall_on == "every"
-
-
 def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
-    return [rule.name for rule in filter(_recalls_every_event, active_rules)]
+    return [rule.name for rule in active_rules if rule.recalls_every_event]
 
 
 def _to_event(row: sql.RecallEventRow) -> RecallEvent:

@@ -38,6 +38,7 @@ from moirae.live.source_queries import SourceQueries
 from moirae.live.sources.landing import LandingFolders
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
+from recall.engines import EngineChoice
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -110,7 +111,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=Guard(spark, settings, connection),
-        local="spark" not in (settings.engine, settings.recall.engine),
+        engine_choice=_choose_engine(settings),
         executor_rules=None
         if jobs is None
         else ExecutorRules(jobs, settings.limits.statement.total_seconds()),
@@ -181,6 +182,11 @@ def build_live_process(
     )
 
 
+def _choose_engine(settings: Settings) -> EngineChoice:
+    """Whether plain rules over rows in memory are evaluated in this process."""
+    return EngineChoice("spark" if settings.engine == "spark" else settings.recall.engine)
+
+
 def build_detection(
     *,
     spark: SparkSession,
@@ -189,20 +195,19 @@ def build_detection(
     relations: Relations,
     admission: RuleAdmission,
     guard: Guard,
-    local: bool = True,
+    engine_choice: EngineChoice = EngineChoice(),
     executor_rules: ExecutorRules | None = None,
 ) -> tuple[Detector, AlertFollowUp]:
     """Build the evaluation of rules and the follow-up of their alerts.
 
-    `local`: evaluate portable rules in this process instead of in Spark. `executor_rules`:
-    evaluates plain rules over archived files.
+    `executor_rules`: evaluates plain rules over archived files.
     """
     evaluators = build_evaluators(
         spark,
         archive,
         guard,
         relations=relations.columns,
-        local=local,
+        engine_choice=engine_choice,
         executor_rules=executor_rules,
     )
     contexts = AlertContexts(evaluators.contexts, connection)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import sql
 from archiver.ingest import ArchiveWriter, IngestResult
 from archiver.periodic import Periodic, Timer
-from archiver.times import duration_to_micros, from_micros, micros_column
+from archiver.time_range import TimeRange
+from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
@@ -101,7 +102,9 @@ class Detector:
                 unsettled_files = [file for file in files if file.newest >= earliest]
                 has_settleable = has_settleable or any(file.oldest < earliest for file in files)
             if unsettled_files:
-                new_rows[stream] = self._rows.select_files(stream, unsettled_files, earliest)
+                new_rows[stream] = self._rows.select_files(
+                    stream, unsettled_files, TimeRange(earliest)
+                )
         reading = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
         if reading:
             event_rows = self._evaluate_rows(reading, new_rows)
@@ -111,7 +114,7 @@ class Detector:
             self._record_detected(detected)
         return has_settleable
 
-    def _select_rows(self, stream: str, rows: pa.Table, earliest: int | None) -> pa.Table:
+    def _select_rows(self, stream: str, rows: pa.Table, earliest: Micros | None) -> pa.Table:
         """The rows from an event time on; None: all."""
         if earliest is None:
             return rows
@@ -154,10 +157,8 @@ class Detector:
         for settled_to, rule_groups in groups.items():
             rule_slice = RuleSlice(
                 rules=tuple(chain.from_iterable(rule_groups)),
-                low=settled_to,
-                high=None,
-                input_low=settled_to,
-                input_high=None,
+                range=TimeRange(settled_to),
+                input_range=TimeRange(settled_to),
             )
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
 
@@ -187,22 +188,23 @@ class Detector:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
         slices = due_slices(cohorts, get_watermarks(self._archive))
         for rule_slice in slices:
-            assert rule_slice.high is not None
-            self._settle_slice(rule_slice, rule_slice.high, silent_until=rule_slice.high)
+            horizon = rule_slice.range.end
+            assert horizon is not None
+            self._settle_slice(rule_slice, horizon, silent_until=horizon)
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
 
     def _evict_rows(self) -> None:
         """Drop the rows in memory that neither a rule nor a context will read again."""
-        recalling = [rule for rule in self.active_rules if rule.definition.has_questions]
+        recalling = [rule for rule in self.active_rules if rule.has_questions]
         context_needs = self._contexts.oldest_needed(recalling, get_watermarks(self._archive))
         for stream, recent_rows in self._archive.recent_rows.items():
             oldest = self._oldest_needed(stream)
             if oldest is not None:
                 recent_rows.drop_before(min(oldest, context_needs.get(stream, oldest)))
 
-    def _oldest_needed(self, stream: str) -> int | None:
+    def _oldest_needed(self, stream: str) -> Micros | None:
         """Event time of the oldest row of a stream that rules read; None: no row may be dropped."""
         needs: list[int] = []
         for cohort in self._active_rules.cohorts:
@@ -215,46 +217,42 @@ class Detector:
 
     # The end of the input
 
-    def reach(self) -> int:
-        """Event time (microseconds) from the newest row until all windows and alerts have ended."""
+    def reach(self) -> Micros:
+        """Event time from the newest row until all windows and alerts have ended."""
         return max(map(self._reach_of, self.active_rules), default=0)
 
-    def _reach_of(self, rule: ActiveRule) -> int:
+    def _reach_of(self, rule: ActiveRule) -> Micros:
         return _rule_reach(rule) + self._contexts.reach(rule)
 
-    def settle_to_end(self, after_newest: int, end: int) -> None:
+    def settle_to_end(self, after_newest: Micros, end: Micros) -> None:
         """Settle everything: no row at or after `after_newest` will come; time advances to `end`.
 
         Rules of absence are settled up to the newest row only: silence after the end of the input
-        is no absence. Times are microseconds of event time.
+        is no absence. Times are event time.
         """
-        end_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, end)
-        row_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, after_newest)
+        end_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, end)
+        row_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, after_newest)
         for cohort in self._active_rules.cohorts:
-            low = cohort.settled_to
+            settled_to = cohort.settled_to
             for rule in cohort.rules:
                 shape = rule.shape
-                is_absence = rule.definition.rule.spec.absent
-                high = shape.horizon(row_marks if is_absence else end_marks)
-                assert high is not None
-                input_low = None
-                if low is not None:
-                    high = max(high, low)
-                    input_low = low - shape.reach
+                horizon = shape.horizon(row_marks if rule.is_absence else end_marks)
+                assert horizon is not None
+                if settled_to is not None:
+                    horizon = max(horizon, settled_to)
+                time_range = TimeRange(settled_to, horizon)
                 rule_slice = RuleSlice(
                     rules=(rule,),
-                    low=low,
-                    high=high,
-                    input_low=input_low,
-                    input_high=high + shape.lag,
+                    range=time_range,
+                    input_range=time_range.shift(start=-shape.reach, end=shape.lag),
                 )
-                self._settle_slice(rule_slice, high, silent_until=max(high, end))
+                self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
         self._active_rules.save_progress()
 
-    def _settle_slice(self, rule_slice: RuleSlice, high: int, silent_until: int) -> None:
-        """Settle the rules of a slice up to `high`, in one transaction.
+    def _settle_slice(self, rule_slice: RuleSlice, horizon: Micros, silent_until: Micros) -> None:
+        """Settle the rules of a slice up to `horizon`, its end, in one transaction.
 
-        `silent_until`: the event time before which no further event will come; at least `high`.
+        `silent_until`: the event time before which no further event will come; at least `horizon`.
         Only rules with events or with alerts that end are written to the database; the progress of
         the others is stored at intervals.
         """
@@ -263,7 +261,7 @@ class Detector:
         self._archive.fence()
         versions: dict[str, str] = {}
         with self._connection.transaction():
-            open_since = self._alerts.list_unsettled_rules(from_micros(high))
+            open_since = self._alerts.list_unsettled_rules(from_micros(horizon))
             for rule in rule_slice.rules:
                 name = rule.name
                 if name not in rows_by_rule:
@@ -272,12 +270,12 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
-                self._store.settle(_alerting_rule(rule), events, high, silent_until)
-                versions[name] = rule.definition.version
+                self._store.settle(_alerting_rule(rule), events, horizon, silent_until)
+                versions[name] = rule.version
             if versions:
-                self._registry.record_settled(versions, high, self._guard.rules_over_limit)
+                self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
         settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
-        self._active_rules.mark_settled(settled_names, high, stored=versions.keys())
+        self._active_rules.mark_settled(settled_names, horizon, stored=versions.keys())
 
     def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:
         definition = rule.definition
@@ -285,13 +283,13 @@ class Detector:
         return deduplicate(rule.name, definition.id, definition.key, limited_rows)
 
 
-def _present(times: Iterable[int | None]) -> Iterator[int]:
+def _present(times: Iterable[Micros | None]) -> Iterator[Micros]:
     """The times without None."""
     return (time for time in times if time is not None)
 
 
-def _rows_since(rows: Sequence[EventRow], low: int | None) -> Sequence[EventRow]:
-    """The rows at or after a time (microseconds); None: all."""
+def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventRow]:
+    """The rows at or after a time; None: all."""
     if low is None:
         return rows
     return [row for row in rows if row.ts >= low]
@@ -301,20 +299,18 @@ def _alerting_rule(rule: ActiveRule) -> AlertingRule:
     return make_alerting_rule(rule.definition)
 
 
-def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: int) -> bool:
+def _has_ending_alert(rule: ActiveRule, last_event: Micros | None, silent_until: Micros) -> bool:
     """Whether an alert ends before `silent_until` unless another event comes.
 
     `last_event`: as returned by `AlertGateway.list_unsettled_rules`.
     """
     if last_event is None:
         return True
-    return (
-        last_event + duration_to_micros(rule.definition.rule.spec.keep_firing_for) <= silent_until
-    )
+    return last_event + rule.keep_firing_for <= silent_until
 
 
-def _rule_reach(rule: ActiveRule) -> int:
-    """Event time (microseconds) from the newest row until the rule has ended.
+def _rule_reach(rule: ActiveRule) -> Micros:
+    """Event time from the newest row until the rule has ended.
 
     Includes the time to decide what began before the rule did (see `moirae.history.plan`).
     """
@@ -322,5 +318,5 @@ def _rule_reach(rule: ActiveRule) -> int:
         rule.shape.reach
         + abs(rule.shape.lag)
         + 2 * undecided_duration(rule.definition)
-        + duration_to_micros(rule.definition.rule.spec.delay)
+        + rule.delay
     )

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
 from moirae.evaluation import ContextEvaluator, ExecutorRules, Guard, LiveStreamRows, RuleEvaluator
+from recall.engines import EngineChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,13 @@ def build_evaluators(
     guard: Guard,
     *,
     relations: Mapping[str, Mapping[str, str]],
-    local: bool,
+    engine_choice: EngineChoice,
     executor_rules: ExecutorRules | None,
 ) -> Evaluators:
     """Build them.
 
-    `relations`: the types of their columns, by name. `local`: evaluate portable rules in this
-    process instead of in Spark. `executor_rules`: evaluates plain rules over archived files.
+    `relations`: the types of their columns, by name. `executor_rules`: evaluates plain rules over
+    archived files.
     """
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
@@ -44,7 +45,7 @@ def build_evaluators(
             guard=guard,
             columns=columns,
             relations=relations,
-            allow_local=local,
+            engine_choice=engine_choice,
             executor_rules=executor_rules,
         ),
         contexts=ContextEvaluator(spark, rows, guard),

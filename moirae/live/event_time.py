@@ -1,19 +1,19 @@
-"""Event time of the archive: how far the streams are, in microseconds."""
+"""Event time of the archive: how far the streams are."""
 
 from datetime import UTC, datetime
 from operator import attrgetter
 
 from archiver.ingest import ArchiveWriter
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 
 
-def get_watermarks(archive: ArchiveWriter) -> dict[str, int | None]:
+def get_watermarks(archive: ArchiveWriter) -> dict[str, Micros | None]:
     """The watermark of each stream; None for a stream without rows."""
     streams = archive.tables.keys()
     return dict(zip(streams, map(archive.watermark, streams), strict=True))
 
 
-def newest_event_time(archive: ArchiveWriter) -> int | None:
+def newest_event_time(archive: ArchiveWriter) -> Micros | None:
     """The newest event time in the archive; None: the archive is empty."""
     newest = map(attrgetter("newest"), archive.progress.values())
     return max((time for time in newest if time is not None), default=None)

@@ -6,6 +6,7 @@ from datetime import datetime
 import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Timer
+from archiver.times import Micros
 from moirae.evaluation import ActiveRule
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
@@ -65,7 +66,7 @@ class AlertFollowUp:
                 break
 
     def _process_changed(
-        self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
+        self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
     ) -> bool:
         """Run contexts and recalls of changed alerts; return whether there may be more of them."""
         last_change = self._alerts.last_change([rule.name for rule in recalling])
@@ -86,4 +87,4 @@ class AlertFollowUp:
         return False
 
     def _recalling_rules(self) -> list[ActiveRule]:
-        return [rule for rule in self._active_rules.rules if rule.definition.has_questions]
+        return [rule for rule in self._active_rules.rules if rule.has_questions]

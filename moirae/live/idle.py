@@ -5,9 +5,17 @@ No I/O; the clock is an argument.
 
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
+from typing import NamedTuple
 
-SourceKey = tuple[str, str | None]
-"""A stream and its partition; None for a stream without partitions."""
+from archiver.times import Micros
+
+
+class SourceKey(NamedTuple):
+    """A stream and its partition; None for a stream without partitions."""
+
+    stream: str
+    partition: str | None = None
+
 
 _CHECK_INTERVAL = 1.0  # seconds between look-ups of the unread files of a stream
 
@@ -28,7 +36,7 @@ class IdleTracker:
 
     def compute_advances(
         self,
-        watermarks: Mapping[SourceKey, int | None],
+        watermarks: Mapping[SourceKey, Micros | None],
         now: float,
         has_unread: Callable[[SourceKey], bool],
     ) -> dict[SourceKey, int]:
@@ -40,7 +48,7 @@ class IdleTracker:
         advances: dict[SourceKey, int] = {}
         for source, watermark in watermarks.items():
             last_active = self._last_active.setdefault(source, now)
-            if now - last_active < self._timeouts[source[0]] or highest is None:
+            if now - last_active < self._timeouts[source.stream] or highest is None:
                 continue
             is_behind = watermark is None or watermark < highest
             if is_behind and not has_unread(source):

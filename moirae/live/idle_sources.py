@@ -3,6 +3,7 @@
 import time
 
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
@@ -33,13 +34,13 @@ class IdleSources:
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
-        watermarks: dict[SourceKey, int | None] = {}
+        watermarks: dict[SourceKey, Micros | None] = {}
         for name, watermark in get_watermarks(self._archive).items():
             partitions = self._archive.partition_watermarks(name)
             for partition, partition_watermark in partitions.items():
-                watermarks[name, partition] = partition_watermark
+                watermarks[SourceKey(name, partition)] = partition_watermark
             if not partitions:
-                watermarks[name, None] = watermark
+                watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
         stream_advances: dict[str, int] = {}
         partition_advances: dict[tuple[str, str], int] = {}

@@ -11,7 +11,7 @@ from archiver.times import to_micros
 from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker
+from moirae.live.idle import IdleTracker, SourceKey
 from moirae.live.live_role import LiveRole
 from moirae.live.sources import landing
 from moirae.live.sources.landing import LandingFolders, select_batches
@@ -48,14 +48,14 @@ class Ingest:
         except SourceUnreachable as error:
             raise Unreachable(str(error)) from error
         self._detect_and_settle(ingested)
-        sources = {(unit.stream, unit.partition) for unit in units}
+        sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_records(self, records: TopicRecords) -> None:
         """Archive and evaluate a micro-batch of a topic on executors."""
         ingested = self._archive.ingest_records(records, to_micros(datetime.now(UTC)))
         self._detect_and_settle(ingested)
-        sources = {(records.stream, name) for name in ingested.partitions}
+        sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_landed(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import sql
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule
 from moirae.rules import Definition, SqlRecall, build_questions
 from recall.ledger import Ledger
@@ -33,20 +33,20 @@ class RecallRequests:
         self,
         active_rules: Sequence[ActiveRule],
         since: datetime | None,
-        newest: int | None,
+        newest: Micros | None,
         with_context: bool,
     ) -> bool:
         """Add the missing tasks of alerts changed since a moment; None: of all alerts.
 
         `with_context`: of the recalls that need a context, else of those that do not. `newest`: the
-        newest event time of the archive (microseconds). Returns whether there may be more.
+        newest event time of the archive. Returns whether there may be more.
         """
         background_before = datetime.min.replace(tzinfo=UTC)
         if newest is not None:
             background_before = from_micros(newest - _BACKGROUND_AGE)
         has_more = False
         for rule in active_rules:
-            spec = rule.definition.rule.spec
+            spec = rule.spec
             for name, question in self._rule_questions(rule).items():
                 recall = spec.recall[name]
                 context_names = frozenset({*spec.context, *spec.surroundings})
@@ -56,10 +56,8 @@ class RecallRequests:
                 if needs_context != with_context:
                     continue
                 events = self._contexts.list_unrequested(
-                    rule.name,
-                    rule.definition.version,
-                    name,
-                    every_event=spec.recall_on == "every",
+                    sql.RecallOfVersion(rule.name, rule.version, name),
+                    every_event=rule.recalls_every_event,
                     needs_context=with_context,
                     background_before=background_before,
                     since=since,
@@ -79,7 +77,7 @@ class RecallRequests:
         if not rows:
             return
         requests: list[RecallRequest] = []
-        version = rule.definition.version
+        version = rule.version
         for row in rows:
             event = RecallEvent(row.eid, row.ts, row.key, row.attributes)
             level = int(row.background)

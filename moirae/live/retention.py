@@ -16,7 +16,7 @@ import sql
 from archiver.chunks import Chunk, last_deleted_chunk
 from archiver.ingest import MIN_UNIT_AGE, ArchiveWriter, LedgerCompaction
 from archiver.periodic import Periodic
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
 from moirae.live.streaming_queries import glob_base
@@ -133,8 +133,8 @@ class Retention:
         min_age = max(keep, _MIN_VERSION_AGE)
         return _delete_batch(lambda: self._gateway.delete_commands(min_age, _BATCH_ROWS))
 
-    def _delete_event_rows(self, before: int) -> bool:
-        """Delete rows about events before a time (microseconds); return whether there are more."""
+    def _delete_event_rows(self, before: Micros) -> bool:
+        """Delete rows about events before a time; return whether there are more."""
         gateway = self._gateway
         time = from_micros(before)
         min_age = self._min_age

@@ -7,7 +7,7 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
-from moirae.rules.model import RuleFile
+from moirae.rules.model import AlertSpec, RuleFile
 from moirae.rules.parse import read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
@@ -22,6 +22,7 @@ from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
 
 __all__ = [
+    "AlertSpec",
     "ContextQuery",
     "Definition",
     "Rule",

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from archiver.times import duration_to_micros
-from moirae.rules.questions import SimilarRecall
+from archiver.times import Micros, duration_to_micros
+from moirae.rules.model import AlertSpec
+from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
@@ -45,7 +46,7 @@ class Definition:
         The values of a context are terms, so all its columns are strings.
         """
         columns = self.result_columns.get(name, {})
-        if name in self.rule.spec.context:
+        if name in self.spec.context:
             return dict.fromkeys(columns, "string")
         return columns
 
@@ -54,11 +55,48 @@ class Definition:
         """`<group>/<alert>`."""
         return self.rule.id
 
+    @property
+    def spec(self) -> AlertSpec:
+        """The keys of the rule, defaults filled in."""
+        return self.rule.spec
+
+    @property
+    def recalls(self) -> Mapping[str, AnyRecall]:
+        """The recalls by name."""
+        return self.spec.recall
+
+    @property
+    def event_limit(self) -> int | None:
+        """Maximum number of events per evaluation."""
+        return self.rule.limit
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether the rule looks for absent rows, see `AlertSpec.absent`."""
+        return self.spec.absent is not None
+
+    @property
+    def pending_for(self) -> Micros:
+        """The key `for`."""
+        return duration_to_micros(self.spec.for_)
+
+    @property
+    def keep_firing_for(self) -> Micros:
+        return duration_to_micros(self.spec.keep_firing_for)
+
+    @property
+    def delay(self) -> Micros:
+        return duration_to_micros(self.spec.delay)
+
+    @property
+    def recalls_every_event(self) -> bool:
+        """Whether recalls are about every event of an alert, not only the one that fires it."""
+        return self.spec.recall_on == "every"
+
     @cached_property
     def has_questions(self) -> bool:
         """Whether the rule has contexts, surroundings or recalls."""
-        spec = self.rule.spec
-        return bool(spec.context or spec.surroundings or spec.recall)
+        return bool(self.spec.context or self.spec.surroundings or self.spec.recall)
 
     @cached_property
     def version(self) -> str:
@@ -96,7 +134,7 @@ class Definition:
     def build_similar_question(self, recall: SimilarRecall) -> SimilarQuestion:
         """The question of one of the rule's similarity recalls."""
         similar = recall.similar
-        spec = self.rule.spec
+        spec = self.spec
         contexts = similar.contexts or tuple(spec.context)
         bandwidths: dict[str, float | None] = {}
         for context in contexts:

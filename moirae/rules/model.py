@@ -24,6 +24,7 @@ from moirae.documents.types import (
     Text,
     TextOrNumber,
     Title,
+    ValueProblem,
     raise_problems,
 )
 from moirae.errors import TemplateFault
@@ -185,11 +186,11 @@ class AlertSpec(ConfigModel):
             raise ValueError("absent requires key: the columns whose values are watched")
         names = key or ()
         check_attributes(names)
-        problems: list[tuple[KeyPath, str]] = []
+        problems: list[ValueProblem] = []
         for index, name in enumerate(names):
             if name == "ts":
                 message = "ts is not allowed in key: every event would form an alert of its own"
-                problems.append(((index,), message))
+                problems.append(ValueProblem((index,), message))
         raise_problems(problems)
         return key
 
@@ -202,27 +203,27 @@ class AlertSpec(ConfigModel):
     @field_validator("labels")
     @classmethod
     def _reject_reserved_labels(cls, labels: Mapping[str, str]) -> Mapping[str, str]:
-        problems: list[tuple[KeyPath, str]] = []
+        problems: list[ValueProblem] = []
         for name in labels:
             if name in RESERVED_LABELS or name.startswith("__"):
-                problems.append(((name,), f"label name {name!r} is reserved"))
+                problems.append(ValueProblem((name,), f"label name {name!r} is reserved"))
         raise_problems(problems)
         return labels
 
     @field_validator("annotations")
     @classmethod
     def _validate_templates(cls, annotations: Mapping[str, str]) -> Mapping[str, str]:
-        problems: list[tuple[KeyPath, str] | tuple[KeyPath, str, int]] = []
+        problems: list[ValueProblem] = []
         for name, template in annotations.items():
             try:
                 unknown = sorted(find_variables(template) - TEMPLATE_VARIABLES)
             except TemplateFault as fault:
-                problems.append(((name,), fault.message, fault.line))
+                problems.append(ValueProblem((name,), fault.message, fault.line))
                 continue
             if unknown:
                 available = ", ".join(sorted(TEMPLATE_VARIABLES))
                 message = f"unknown variable {format_value(unknown[0])}; available: {available}"
-                problems.append(((name,), message, 1))
+                problems.append(ValueProblem((name,), message, 1))
         raise_problems(problems)
         return annotations
 
@@ -244,14 +245,14 @@ class AlertSpec(ConfigModel):
         contexts = info.data.get("context")
         if contexts is None:  # invalid, and reported as such
             return recalls
-        problems: list[tuple[KeyPath, str]] = []
+        problems: list[ValueProblem] = []
         for name, recall in recalls.items():
             if not isinstance(recall, SimilarRecall):
                 continue
             for index, context in enumerate(recall.similar.contexts or ()):
                 if context not in contexts:
                     path = (name, "similar", "contexts", index)
-                    problems.append((path, f"unknown context {context!r}"))
+                    problems.append(ValueProblem(path, f"unknown context {context!r}"))
         raise_problems(problems)
         return recalls
 
@@ -280,7 +281,8 @@ def _event_table_names(info: ValidationInfo, fields: Iterable[str]) -> set[str]:
 
 def _reject_used_names(clashes: Iterable[tuple[KeyPath, str]]) -> None:
     raise_problems(
-        (path, f"the name {name!r} is already used in this rule") for path, name in clashes
+        ValueProblem(path, f"the name {name!r} is already used in this rule")
+        for path, name in clashes
     )
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Tag
 
 from moirae.config import Duration, PositiveDuration
-from moirae.documents import KeyPath
 from moirae.documents.types import (
     ConfigModel,
     Number,
@@ -20,6 +19,7 @@ from moirae.documents.types import (
     Sql,
     TableName,
     Text,
+    ValueProblem,
     discriminate_by_key,
     raise_problems,
 )
@@ -30,13 +30,13 @@ RESERVED_ATTRIBUTES = frozenset({"eid", "chunk"})
 
 def check_attributes(names: Iterable[str]) -> None:
     """Raise an error for each attribute name that is reserved or a duplicate."""
-    problems: list[tuple[KeyPath, str]] = []
+    problems: list[ValueProblem] = []
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name.lower() in RESERVED_ATTRIBUTES or name.startswith("_"):
-            problems.append(((index,), f"attribute name {name[:80]!r} is reserved"))
+            problems.append(ValueProblem((index,), f"attribute name {name[:80]!r} is reserved"))
         if name in seen:
-            problems.append(((index,), f"duplicate attribute {name[:80]!r}"))
+            problems.append(ValueProblem((index,), f"duplicate attribute {name[:80]!r}"))
         seen.add(name)
     raise_problems(problems)
 

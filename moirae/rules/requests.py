@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall
 from recall.query import (
@@ -25,19 +25,19 @@ from recall.requests import AnyQuestion, SqlQuestion
 class ContextQuery:
     """A context (`is_compared`) or surrounding of a rule.
 
-    It reads rows from `within` before to `delay` after the event, both in microseconds.
+    It reads rows from `within` before to `delay` after the event.
     """
 
     name: str
     query: QuerySpec
     is_compared: bool
-    within: int
-    delay: int
+    within: Micros
+    delay: Micros
 
 
 def build_context_queries(definition: Definition) -> list[ContextQuery]:
     """The contexts of a rule, then its surroundings."""
-    spec = definition.rule.spec
+    spec = definition.spec
     context_queries: list[ContextQuery] = []
     sections: list[tuple[Mapping[str, QuerySpec], bool]] = [
         (spec.context, True),
@@ -75,14 +75,14 @@ def lift_context_query(
 def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:
     """The questions of a rule's recalls, by recall name."""
     questions: dict[str, AnyQuestion] = {}
-    for name, recall in definition.rule.spec.recall.items():
+    for name, recall in definition.recalls.items():
         questions[name] = _build_question(name, recall, definition, tables)
     return questions
 
 
 def find_recalls_in_where(definition: Definition) -> frozenset[str]:
     """The names of the recalls that `where` refers to. Raises `Unsupported`."""
-    spec = definition.rule.spec
+    spec = definition.spec
     if spec.where is None:
         return frozenset()
     tables = {column.table.lower() for column in parse(f"SELECT {spec.where}").find_all(exp.Column)}
@@ -100,7 +100,7 @@ def _build_question(
 def _build_sql_question(
     name: str, recall: SqlRecall, definition: Definition, tables: Tables
 ) -> SqlQuestion:
-    spec = definition.rule.spec
+    spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     condition_recalls = find_recalls_in_where(definition)
     is_in_condition = name in condition_recalls

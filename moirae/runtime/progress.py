@@ -1,8 +1,8 @@
 """Progress of long operations: a bar on a terminal, or lines on standard error."""
 
+import math
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 import sql
+from archiver.periodic import Timer
 from moirae.runtime.logs import print_logs_with, prints_plain_messages
 from moirae.runtime.roles import list_processes
 
@@ -70,7 +71,7 @@ class ProgressReporter:
         self._drain = drain
         self._baseline: tuple[int, int] | None = None  # records and events at the first report
         self._interval = _FIRST_INTERVAL
-        self._next_report_at = time.monotonic() + _FIRST_INTERVAL
+        self._timer = Timer(_FIRST_INTERVAL, first_after=_FIRST_INTERVAL)
         self._last_line = ""
 
     def report(self, connection: sql.Connection) -> None:
@@ -78,10 +79,9 @@ class ProgressReporter:
 
         Skipped if the database fails.
         """
-        now = time.monotonic()
-        if now < self._next_report_at:
+        if not self._timer.is_due():
             return
-        self._next_report_at = now + self._interval
+        self._timer.restart(after=self._interval)
         try:
             line = self._drain_line(connection) if self._drain else self._startup_line(connection)
         except sql.DatabaseError:
@@ -110,7 +110,7 @@ class ProgressReporter:
             return ""
         if live["started_at"] < supervisor["started_at"]:
             return ""
-        self._next_report_at = float("inf")
+        self._timer.restart(after=math.inf)
         return "running; `moirae status` shows the state of the workspace"
 
     def _drain_line(self, connection: sql.Connection) -> str:

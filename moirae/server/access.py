@@ -1,10 +1,17 @@
-"""Access control in front of all routes: Host and Origin headers, request bodies, tokens."""
+"""Access control in front of all routes: Host and Origin headers, request bodies, tokens.
+
+It is not a dependency of routes: a request without a token must not learn which routes exist. Hosts
+are not checked by Starlette's `TrustedHostMiddleware`: it takes names, but not all IP addresses.
+"""
 
 import ipaddress
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import structlog
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moirae.errors import MoiraeError, RequestRejected
@@ -21,13 +28,14 @@ _INGEST_PREFIX = "/api/v1/ingest/"
 # some clients send a small body with every POST.
 _MAX_LENGTH_DIGITS = 4
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
-_UNIQUE_HEADERS = frozenset({b"host", b"authorization", b"origin"})
+_UNIQUE_HEADERS = ("host", "authorization", "origin")
 _SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
 )
 _MAX_LOGGED_PATH = 200  # characters
+_BEARER = HTTPBearer(auto_error=False)
 
 
 class AccessMiddleware:
@@ -68,21 +76,24 @@ class AccessMiddleware:
     async def _authorize(self, scope: Scope) -> None:
         """Raise `RequestRejected` unless the request is allowed."""
         path, method = scope["path"], scope["method"]
-        headers = _read_headers(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
+        headers = Headers(scope=scope)
+        for name in _UNIQUE_HEADERS:
+            if len(headers.getlist(name)) > 1:
+                raise RequestRejected(400, f"repeated header: {name}")
+        host = headers.get("host", "")
         if not self._is_valid_host(host):
             raise RequestRejected(
                 400, "invalid Host header: use an IP address, localhost or a name of server.hosts"
             )
         if path in _PUBLIC_PATHS and method in _SAFE_METHODS:
             return
-        origin = headers.get(b"origin", b"").decode("latin-1")
+        origin = headers.get("origin", "")
         if origin and origin.partition("://")[2].lower() != host.lower():
             raise RequestRejected(403, "cross-origin request refused")
         if not path.startswith(_INGEST_PREFIX) and _has_large_body(headers):
             raise RequestRejected(413, "this route accepts no body")
-        authorization = headers.get(b"authorization", b"")
-        await run_in_threadpool(self._check_token, authorization, _required_role(path, method))
+        credentials = await _BEARER(Request(scope))
+        await run_in_threadpool(self._check_token, credentials, _required_role(path, method))
 
     def _is_valid_host(self, host: str) -> bool:
         """Whether the Host header is an IP address or one of our names.
@@ -100,14 +111,16 @@ class AccessMiddleware:
             return name.lower() in self._hosts
         return True
 
-    def _check_token(self, authorization: bytes, required_role: TokenRole) -> None:
+    def _check_token(
+        self, credentials: HTTPAuthorizationCredentials | None, required_role: TokenRole
+    ) -> None:
         """Raise `RequestRejected` unless the token has the role. Uses a database connection."""
-        scheme, _, token = authorization.partition(b" ")
         role = None
         try:
             with self._pool.connection() as connection:
-                if scheme.lower() == b"bearer":
-                    role = tokens.authenticate(connection, token.strip())
+                if credentials is not None:
+                    token = credentials.credentials.encode("latin-1")  # as the header was decoded
+                    role = tokens.authenticate(connection, token)
         except RequestRejected:
             raise
         except MoiraeError as error:
@@ -118,19 +131,9 @@ class AccessMiddleware:
             raise RequestRejected(403, f"permission denied: role {required_role} required")
 
 
-def _read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers by name. Raises `RequestRejected` if one that decides on access is repeated."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in pairs:
-        if name in _UNIQUE_HEADERS and name in headers:
-            raise RequestRejected(400, f"repeated header: {name.decode()}")
-        headers[name] = value
-    return headers
-
-
-def _has_large_body(headers: dict[bytes, bytes]) -> bool:
-    length = headers.get(b"content-length", b"0")
-    return b"transfer-encoding" in headers or len(length) > _MAX_LENGTH_DIGITS
+def _has_large_body(headers: Headers) -> bool:
+    length = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or len(length) > _MAX_LENGTH_DIGITS
 
 
 def _required_role(path: str, method: str) -> TokenRole:

@@ -3,7 +3,6 @@
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import itemgetter
@@ -13,7 +12,6 @@ import orjson
 import pyarrow as pa
 
 from recall.engines.template import Template
-from recall.errors import SparkRequired
 from recall.operators import aggregate_values
 from recall.query import sql_names
 from recall.requests import RecallEvent
@@ -23,17 +21,16 @@ AnswerRows = list[dict[str, Any]]
 # Events with their merged partial answers.
 MergedPartials = Sequence[tuple[RecallEvent, pa.Table | None]]
 # An engine's final step: from the merged values of some events to their answers, by event ID, rows
-# in order. Raises `SparkRequired`.
-MergeFunction = Callable[[Template, Sequence[RecallEvent], pa.Table], dict[str, AnswerRows]]
+# in order.
+MergeFunction = Callable[[Sequence[RecallEvent], pa.Table], dict[str, AnswerRows]]
 
 
 def compute_answers(
-    template: Template, partials: MergedPartials, merge_functions: Iterable[MergeFunction]
+    template: Template, partials: MergedPartials, merge: MergeFunction
 ) -> dict[str, AnswerRows]:
     """The answers of some events, by event ID, rows in order.
 
-    An engine runs only if the outputs are not merged values themselves: the first of
-    `merge_functions` that can. Raises `SparkRequired` if none can.
+    `merge` runs only if the outputs are not merged values themselves.
     """
     tables = []
     for event, partial in partials:
@@ -46,11 +43,7 @@ def compute_answers(
     if direct_columns is not None and not template.split.has_sketches:
         return _direct_rows(tables, direct_columns)
     events = list(map(itemgetter(0), partials))
-    merged_values = _concat_tables(tables)
-    for merge in merge_functions:
-        with suppress(SparkRequired):
-            return merge(template, events, merged_values)
-    raise SparkRequired("the merge needs Spark")
+    return merge(events, _concat_tables(tables))
 
 
 def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, AnswerRows]:

@@ -1,7 +1,6 @@
 """Derived streams in the archive: read them if they cover a whole piece, else compute them."""
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,8 +10,10 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import derived_tables
 from archiver.ingest import Catalog
+from archiver.periodic import Periodic
 from archiver.read import Reader, SnapshotReader
 from archiver.storage import StorageRoot
+from archiver.time_range import TimeRange
 from recall.engines.lru_cache import LruCache
 from recall.engines.template import Template
 from recall.query import tables_used
@@ -45,17 +46,17 @@ class DerivedStreamReader:
         self._connection = connection
         self._root = root
         self.reader = SnapshotReader(streams)
-        self._last_refresh = -_REFRESH_INTERVAL
+        self._refresh_task = Periodic("refresh", _REFRESH_INTERVAL, self._refresh)
         self._chunks: list[Chunk] = []
         # Both by (stream, version).
         self._archived_chunks: dict[tuple[str, str], set[int]] = {}
         self._readers: dict[tuple[str, str], Reader] = {}
         self._rewritten: LruCache[str, tuple[Template, Mapping[str, str]]] = LruCache()
 
-    def read_archived(self, template: Template, low: int | None, high: int) -> Template:
+    def read_archived(self, template: Template, time_range: TimeRange) -> Template:
         """The query with its derived streams read as streams.
 
-        Only if all of them are archived for all of [low, high), in microseconds; else unchanged.
+        Only if all of them are archived for all of the range; else unchanged.
         """
         self.reader.readers_by_stream.clear()
         if not template.question.derived:
@@ -65,7 +66,7 @@ class DerivedStreamReader:
         )
         if not versions:
             return template
-        if not all(self._is_archived(version, low, high) for version in versions.items()):
+        if not all(self._is_archived(version, time_range) for version in versions.items()):
             return template
         for stream, version in versions.items():
             reader = self._reader_for(stream, version)
@@ -80,20 +81,16 @@ class DerivedStreamReader:
             self._readers[key] = Reader(derived_tables.version_root(self._root, version), [schema])
         return self._readers[key]
 
-    def _is_archived(self, key: tuple[str, str], low: int | None, high: int) -> bool:
-        """Whether a derived stream, as (stream, version), is archived for all of [low, high)."""
-        if time.monotonic() - self._last_refresh >= _REFRESH_INTERVAL:
-            self._refresh()
+    def _is_archived(self, key: tuple[str, str], time_range: TimeRange) -> bool:
+        """Whether a derived stream, as (stream, version), is archived for all of a range."""
+        self._refresh_task.run_if_due()
         chunks = set()
         for chunk in self._chunks:
-            ends_after = low is None or chunk.to_ts is None or chunk.to_ts > low
-            starts_before = chunk.from_ts is None or chunk.from_ts < high
-            if ends_after and starts_before:
+            if chunk.time_range.overlaps(time_range):
                 chunks.add(chunk.id)
         return bool(chunks) and chunks <= self._archived_chunks.get(key, set())
 
     def _refresh(self) -> None:
-        self._last_refresh = time.monotonic()
         self._chunks = Catalog(self._connection).chunks()
         self._archived_chunks = {}
         for row in sql.DerivedChunkGateway(self._connection).list_readable():

@@ -8,9 +8,18 @@ _Result = TypeVar("_Result")
 
 
 def split_in_halves(items: Sequence[_Item], _error: Exception) -> list[Sequence[_Item]]:
-    """Two halves; one part if there is a single item."""
+    """Two halves; nothing if there is a single item."""
+    if len(items) < 2:
+        return []
     middle = len(items) // 2
-    return [half for half in (items[:middle], items[middle:]) if half]
+    return [items[:middle], items[middle:]]
+
+
+def split_into_items(items: Sequence[_Item]) -> list[Sequence[_Item]]:
+    """Each item as a part of its own; nothing if there is a single item."""
+    if len(items) < 2:
+        return []
+    return [items[number : number + 1] for number in range(len(items))]
 
 
 def run_isolated(
@@ -21,8 +30,9 @@ def run_isolated(
 ) -> Iterator[tuple[Sequence[_Item], _Result | Exception]]:
     """Run an action for all items; if it fails, for each of the parts that `split` returns.
 
-    Yields each part with its result, in order. A part that fails and is not split into at least two
-    is yielded with its error. Errors other than `errors` are raised.
+    Yields each part with its result, in order and before the next part is run. A part that fails
+    and is not split is yielded with its error. What `split` leaves out is not run. Errors other
+    than `errors`, and those of `split`, are raised.
     """
     pending: list[Sequence[_Item]] = [items]
     while pending:
@@ -32,7 +42,7 @@ def run_isolated(
             outcome = run(part)
         except errors as error:
             smaller_parts = split(part, error)
-            if len(smaller_parts) > 1:
+            if smaller_parts:
                 pending.extend(reversed(smaller_parts))
                 continue
             outcome = error

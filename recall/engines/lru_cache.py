@@ -27,10 +27,8 @@ class LruCache(Generic[Key, Value]):
                 return self._values[key]
         value = create()  # may take long: without the lock
         with self._lock:
-            if key in self._values:
-                return self._values[key]  # another thread was faster: all get the same object
-            self._values[key] = value
-            return value
+            # If another thread was faster, all get its object.
+            return self._values.setdefault(key, value)
 
     def __contains__(self, key: Key) -> bool:
         with self._lock:

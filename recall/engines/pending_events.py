@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -11,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from recall.query import sql_names
 from recall.requests import RecallEvent
 
@@ -33,11 +34,10 @@ JSON_WRITE_OPTIONS = {**JSON_OPTIONS, "ignoreNullFields": "false"}
 
 @dataclass(frozen=True)
 class PendingEvent:
-    """An event, and the range [low, high) of its rows in microseconds; low None: unbounded."""
+    """An event, and the range of event time of its rows, with an end."""
 
     event: RecallEvent
-    low: int | None
-    high: int
+    range: TimeRange
 
 
 def create_pending_frame(
@@ -67,12 +67,14 @@ def create_pending_table(events: Sequence[PendingEvent], attributes: Mapping[str
     """The table of some events as an Arrow table; all attributes are of `PLAIN_TYPES`."""
     eids: list[str] = []
     times: list[int] = []
-    lows: list[int] = []
+    lows: list[Micros] = []
+    highs: list[Micros | None] = []
     for pending in events:
         eids.append(str(pending.event.eid))
         times.append(pending.event.ts)
-        lows.append(_MIN_TIMESTAMP if pending.low is None else pending.low)
-    highs = list(map(attrgetter("high"), events))
+        start, end = pending.range
+        lows.append(_MIN_TIMESTAMP if start is None else start)
+        highs.append(end)
     columns = {
         sql_names.EID: pa.array(eids),
         sql_names.EVENT_TS: pa.array(times, _TIMESTAMP_TYPE),

@@ -14,7 +14,7 @@ import structlog
 import sql
 from recall.confidence import match_probability
 from recall.errors import CommandKeyConflict
-from recall.ledger.records import Revision
+from recall.ledger.records import Revision, parse_statistics
 from recall.ledger.tasks import put_revision, retry_on_deadlock
 from recall.requests import Coverage
 from recall.scheduling import RemainingWork, forecast_finishes
@@ -128,7 +128,7 @@ class CommandExecutor:
             after = self._forecast(tasks) if verb in ("accelerate", "refine") else {}
             effect = Effect(
                 recalls=len(tasks),
-                chunks_left=sum(remaining.pieces_left or 0 for remaining, _ in before.values()),
+                chunks_left=sum(remaining.pieces_left for remaining, _ in before.values()),
                 seconds_before=_last_finish([seconds for _, seconds in before.values()]),
                 seconds_after=_last_finish([seconds for _, seconds in after.values()]),
                 unanswered=unanswered,
@@ -201,7 +201,7 @@ class CommandExecutor:
         active: list[RemainingWork[UUID]] = []
         for row in self._tasks.list_remaining_work(tasks):
             remaining = RemainingWork(
-                row.id, row.level, row.tickets, row.pieces_left, row.seconds_per_piece
+                row.id, row.level, row.tickets, row.pieces_left, parse_statistics(row)
             )
             remaining_by_task[row.id] = remaining
             if row.is_active:

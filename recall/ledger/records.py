@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from recall.requests import AnyQuestion, Coverage, Piece, RecallEvent, parse_question
-from recall.scheduling import TurnStatistics
-from sql import TaskRow
+from recall.scheduling import TaskStatistics, TurnStatistics
+from sql import RemainingWorkRow, TaskRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,7 @@ class TaskProgress:
     partial_answer: bytes | None
     revision: int
     tries: int
+    statistics: TaskStatistics
 
 
 @dataclass(frozen=True)
@@ -160,5 +161,13 @@ def parse_task(row: TaskRow) -> Task:
         partial_answer=None if row.partial_answer is None else bytes(row.partial_answer),
         revision=row.revision,
         tries=row.tries,
+        statistics=parse_statistics(row),
     )
     return Task(spec, progress)
+
+
+def parse_statistics(row: TaskRow | RemainingWorkRow) -> TaskStatistics:
+    """The statistics of a task as stored. How long its last query took is not stored."""
+    return TaskStatistics(
+        pieces=row.next - row.skipped, rows=row.rows, results=row.results, seconds=row.seconds
+    )

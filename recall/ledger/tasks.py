@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 import sql
+from archiver.times import Micros
 from recall.confidence import match_probability
 from recall.ledger.records import (
     ClaimState,
@@ -92,7 +93,7 @@ class Ledger:
         self._tasks.restart_comparisons(eids, versions)
         self._signals.notify_recall_processes()
 
-    def restart_incomplete_comparisons(self, rule: str, version: str, oldest: int) -> None:
+    def restart_incomplete_comparisons(self, rule: str, version: str, oldest: Micros) -> None:
         """Restart the comparisons that missed events added to a corpus.
 
         `oldest`: the earliest time of the added events, in microseconds.
@@ -210,6 +211,7 @@ class Ledger:
             revision=number,
             tries=0,
             tickets=tickets,
+            statistics=task.progress.statistics.add(result.statistics),
         )
         return state, progress
 

@@ -8,13 +8,14 @@ queries reserve.
 
 from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
-from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
+from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, infer_shape
 from recall.query.windows import window_specs
 
 __all__ = [
+    "AttributeFilter",
     "EventScope",
     "LiftedQuery",
     "PhysicalTables",

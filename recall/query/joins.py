@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from recall.query.intervals import parse_interval
 from recall.query.parts import joins_of
 
@@ -142,7 +142,7 @@ def _time_with_offset(value: exp.Expr) -> tuple[TimeColumn, int] | None:
     return base[0], base[1] + offset
 
 
-def _interval_micros(interval: exp.Interval) -> int | None:
+def _interval_micros(interval: exp.Interval) -> Micros | None:
     if not isinstance(interval.this, exp.Literal):
         return None
     unit = interval.args.get("unit")

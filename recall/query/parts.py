@@ -90,11 +90,6 @@ def resolve_output(entry: exp.Expr, outputs: Sequence[exp.Expr]) -> exp.Expr:
     return entry
 
 
-def has_star(select: exp.Select) -> bool:
-    """Whether the SELECT list has `*` or `alias.*`."""
-    return any(output.is_star for output in select.expressions)
-
-
 # Nodes
 
 

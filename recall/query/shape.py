@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from archiver.times import Micros
 from recall.query.joins import find_anchor, time_bounds
 from recall.query.parsing import Unsupported, parse
 from recall.query.parts import (
@@ -71,19 +72,19 @@ class Shape:
 
     streams: frozenset[str] = frozenset()
     relations: frozenset[str] = frozenset()
-    reach: int = 0
-    lag: int = 0
-    period: int | None = None
-    offset: int = 0
+    reach: Micros = 0
+    lag: Micros = 0
+    period: Micros | None = None
+    offset: Micros = 0
 
     @property
     def is_stateless(self) -> bool:
         """Each input row is evaluated alone, so that events can be detected at once."""
         return self.period is None
 
-    def horizon(self, watermarks: Mapping[str, int | None]) -> int | None:
+    def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time before which results are complete; None: a stream has no watermark yet."""
-        stream_watermarks: list[int] = []
+        stream_watermarks: list[Micros] = []
         for stream in self.streams:
             watermark = watermarks.get(stream)
             if watermark is None:
@@ -93,7 +94,7 @@ class Shape:
             return None
         return min(stream_watermarks) - self.lag
 
-    def closes_window(self, before: int | None, now: int) -> bool:
+    def closes_window(self, before: Micros | None, now: Micros) -> bool:
         """Whether a watermark that moves from `before` to `now` closes a window.
 
         True without windows, and where no earlier watermark is known.
@@ -190,7 +191,7 @@ def _infer_rows(
     """The shape of a query that filters and projects rows."""
     time_column = source.time_column
     assert time_column is not None
-    if any(output.is_star for output in select.expressions):
+    if select.is_star:
         if time_column.lower() != "ts":
             raise Unsupported(f"select the event time as ts: {time_column} AS ts", select)
         return _SourceShape(source.shape, "ts")
@@ -221,7 +222,7 @@ def _infer_windows(select: exp.Select, source: _SourceShape, window: exp.Expr) -
     return _SourceShape(windowed_shape, "ts")
 
 
-def _window_lag(output_time: exp.Expr, time_column: str, size: int) -> int:
+def _window_lag(output_time: exp.Expr, time_column: str, size: Micros) -> Micros:
     """How far after a windowed row's `ts` its last input row may be, in microseconds."""
     text = output_time.sql(dialect="spark").lower().replace("`", "")
     if text == "window.end":

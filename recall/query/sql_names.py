@@ -18,8 +18,10 @@ VALID_TO = "_valid_to"
 # The table of merged partial answers that `merge` of a split query reads.
 MERGED_TABLE = "_merged"
 
-# The table of panes that `merge` of a paned query reads.
+# The tables that `merge` of a paned query reads: panes, and one row with the first and the last
+# start of a window, [_low, _high], in microseconds.
 PANES_TABLE = "_panes"
+WINDOW_BOUNDS_TABLE = "_window_bounds"
 
 
 def attribute_column(name: str) -> str:

@@ -1,10 +1,20 @@
 """Calls of the grouping function `window(time, size[, slide[, start]])`. No I/O."""
 
+from typing import NamedTuple
+
 from sqlglot import exp
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from recall.query.intervals import parse_interval
 from recall.query.parsing import Unsupported
+
+
+class Window(NamedTuple):
+    """The windows of a call: each is `size` long, and they start at `offset` + n * `slide`."""
+
+    size: Micros
+    slide: Micros
+    offset: Micros
 
 
 def is_window(node: exp.Expr) -> bool:
@@ -30,10 +40,10 @@ def grouping_windows(select: exp.Select) -> list[exp.Expr]:
     return windows
 
 
-def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> tuple[int, int, int]:
-    """Size, slide and start of a window, in microseconds. Raises `Unsupported`.
+def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> Window:
+    """Parse the call of a window. Raises `Unsupported`.
 
-    `intervals`: the arguments after the time. The slide defaults to the size, the start to 0.
+    `intervals`: the arguments after the time. The slide defaults to the size, the offset to 0.
     """
     lengths = []
     for interval in intervals:
@@ -46,20 +56,17 @@ def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> tuple[int, int,
     if not lengths or len(lengths) != len(intervals) or lengths[0] <= 0:
         raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
     size = slide = lengths[0]
-    start = 0
+    offset = 0
     if len(lengths) > 1:
         slide = lengths[1]
     if len(lengths) > 2:
-        start = lengths[2]
+        offset = lengths[2]
     if not 0 < slide <= size:
         raise Unsupported("the slide of a window must be positive and at most its size", window)
-    return size, slide, start
+    return Window(size, slide, offset)
 
 
-def window_specs(query: exp.Expr) -> list[tuple[int, int, int]]:
-    """Size, slide and start, in microseconds, of all windows in a query and in queries inside it.
-
-    Raises `Unsupported`.
-    """
+def window_specs(query: exp.Expr) -> list[Window]:
+    """All windows in a query and in queries inside it. Raises `Unsupported`."""
     windows = filter(is_window, query.find_all(exp.Func))
     return [parse_window(window, window_arguments(window)[1:]) for window in windows]

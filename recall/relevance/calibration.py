@@ -11,6 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from archiver.times import Micros
 from recall.relevance.ready_contexts import CandidateSet, Floats, Ranker
 from recall.similarity.calibration_model import Calibration, answer_features
 
@@ -31,11 +32,11 @@ SameKind = Callable[[str, str], bool | None]
 class CalibrationCase:
     """An answer of known outcome.
 
-    `ts`: event time, microseconds. `features`: see `calibration_model.answer_features`.
+    `ts`: event time. `features`: see `calibration_model.answer_features`.
     `best_hit_correct`: whether the best hit is of the same kind as the event.
     """
 
-    ts: int
+    ts: Micros
     features: tuple[float, ...]
     best_hit_correct: bool
 

@@ -13,7 +13,7 @@ from itertools import starmap
 import numpy as np
 import numpy.typing as npt
 
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from recall.relevance.ready_contexts import (
     AlertContext,
     CandidateSet,
@@ -45,13 +45,13 @@ class MetricEstimate:
 
 @dataclass(frozen=True)
 class EvaluationPeriod:
-    """The queries of a span of time, from the first to the last, in microseconds.
+    """The queries of a span of time, from the first to the last.
 
     `p10`: the mean P@10 by ranker.
     """
 
-    first_ts: int
-    last_ts: int
+    first_ts: Micros
+    last_ts: Micros
     queries: int
     p10: dict[str, float]
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 import numpy as np
 import numpy.typing as npt
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from recall.similarity import ContextVector, Corpus, CorpusCounts, Measure, SparseRows, TopK
 
 Floats = npt.NDArray[np.float64]
@@ -20,11 +20,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class AlertContext:
-    """An alert with its context. `ts`: microseconds."""
+    """An alert with its context."""
 
     event_id: str
     event_type: str
-    ts: int
+    ts: Micros
     term_counts: Mapping[str, int]
     """How often the context contains each term."""
     group: str | None = None
@@ -167,8 +167,7 @@ def rank_by(measure: Measure) -> Ranker:
     return score_candidates
 
 
-def _iter_older(ordered: list[AlertContext], gap: int) -> Iterator[CandidateSet]:
-    """`gap`: microseconds."""
+def _iter_older(ordered: list[AlertContext], gap: Micros) -> Iterator[CandidateSet]:
     histories: dict[str, _TypeHistory] = defaultdict(_TypeHistory)
     for alert in ordered:
         history = histories[alert.event_type]

@@ -18,6 +18,7 @@ from archiver.errors import HistoryUnavailable
 from archiver.ingest import Catalog
 from archiver.read import ReaderAt
 from archiver.storage import StorageRoot
+from archiver.time_range import TimeRange
 from archiver.times import from_micros
 from recall.engines import (
     EngineRouter,
@@ -135,9 +136,8 @@ class SqlReplayer:
         """The first chunk that the answer read and that has expired since; or None."""
         if not reads:
             return None
-        low, high = enclosing_range(piece for piece, _ in reads)
-        if low is not None:
-            low -= template.partial.inputs.reach
+        time_range = enclosing_range(piece for piece, _ in reads)
+        input_range = time_range.shift(start=-template.partial.inputs.reach)
         catalogued = {chunk.id for chunk in Catalog(self._connection).chunks()}
         assert row.pieces is not None
         first, end = _read_bounds(row.coverage)
@@ -145,8 +145,7 @@ class SqlReplayer:
             if chunk not in catalogued:
                 return f"chunk {chunk} has expired and its record was removed"
         for expired in self._replay_gateway.list_chunks_expired_since(row.started_at):
-            starts_before = expired.from_ts is None or expired.from_ts < high
-            if starts_before and (low is None or expired.to_ts > low):
+            if input_range.overlaps(TimeRange(expired.from_ts, expired.to_ts)):
                 to_time = _format_time(from_micros(expired.to_ts))
                 expired_at = _format_time(expired.expired_at)
                 return f"chunk {expired.id} (event time up to {to_time}) expired at {expired_at}"

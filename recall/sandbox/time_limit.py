@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from pyspark.sql import SparkSession
 
 from archiver.spark import jvm_process
@@ -64,46 +64,30 @@ def run_with_limit(work: Callable[[], _Result], session: SparkSession, cpu_limit
     return future.result()
 
 
-def _jvm_task_directory() -> Path | None:
-    """Linux's directory of the threads of the JVM; None without a JVM, and on other systems."""
+def _find_jvm_thread(name: str) -> Any:
+    """psutil's record of the JVM's thread of this name: ID and CPU time; None if there is none."""
     process = jvm_process()
-    if process is None:
+    if process is None or not psutil.LINUX:  # elsewhere threads have no names
         return None
-    directory = Path(f"/proc/{process.pid}/task")
-    if not directory.is_dir():
-        return None
-    return directory
-
-
-def _find_jvm_thread(name: str) -> Path | None:
-    """Linux's directory of the JVM's thread of this name."""
-    directory = _jvm_task_directory()
-    if directory is None:
-        return None
-    for task in directory.glob("*"):
-        with suppress(OSError):  # threads end at any time
-            if (task / "comm").read_text().strip() == name:
-                return task
+    with suppress(psutil.Error):
+        for thread in reversed(psutil.Process(process.pid).threads()):  # probably a new one
+            with suppress(psutil.Error):  # threads end at any time
+                if psutil.Process(thread.id).name() == name:
+                    return thread
     return None
 
 
 def _cpu_seconds(name: str) -> float | None:
     """The CPU time of a JVM thread, 0 if there is none; None if the system does not report it."""
-    if _jvm_task_directory() is None:
+    if jvm_process() is None or not psutil.LINUX:
         return None
-    task = _find_jvm_thread(name)
-    if task is None:
-        return 0.0
-    with suppress(OSError):
-        fields = (task / "stat").read_text().rpartition(")")[2].split()
-        user, system = fields[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    thread = _find_jvm_thread(name)
+    return 0.0 if thread is None else float(thread.user_time + thread.system_time)
 
 
 def _lower_priority(name: str) -> None:
     """Let all other threads go first, where threads have priorities."""
-    task = _find_jvm_thread(name)
-    if task is not None:
+    thread = _find_jvm_thread(name)
+    if thread is not None:
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, int(task.name), _LOWEST_NICENESS)
+            os.setpriority(os.PRIO_PROCESS, thread.id, _LOWEST_NICENESS)

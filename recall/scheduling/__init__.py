@@ -6,7 +6,7 @@ No I/O: times and loads are arguments.
 from recall.scheduling.chunk_order import interleave, rank_pieces
 from recall.scheduling.concurrency import CpuTimes, adjust_concurrency
 from recall.scheduling.forecast import RemainingWork, forecast_finishes
-from recall.scheduling.statistics import TurnStatistics, share_query
+from recall.scheduling.statistics import TaskStatistics, TurnStatistics, share_query
 from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
     EngineSlots,
@@ -24,6 +24,7 @@ __all__ = [
     "RemainingWork",
     "SchedulableTask",
     "StrideScheduler",
+    "TaskStatistics",
     "Turn",
     "TurnStatistics",
     "adjust_concurrency",

@@ -21,20 +21,15 @@ _TIMELY_HEARTBEAT = 4.0  # seconds
 class CpuTimes:
     """CPU time since boot, of processes that are not niced and in all; in any one unit."""
 
-    urgent: int
-    total: int
+    urgent: float
+    total: float
 
     def urgent_share_since(self, earlier: "CpuTimes") -> float:
         """The share of processes that are not niced since an earlier reading."""
-        return (self.urgent - earlier.urgent) / max(self.total - earlier.total, 1)
-
-    @classmethod
-    def parse(cls, stat: str) -> "CpuTimes":
-        """From the first line of Linux's /proc/stat: cpu, user, nice, system, idle, iowait, …"""
-        times = map(int, stat.split()[1:9])
-        user, nice, system, idle, iowait, *interrupts_and_steal = times
-        urgent = user + system + sum(interrupts_and_steal)
-        return cls(urgent, urgent + nice + idle + iowait)
+        elapsed = self.total - earlier.total
+        if elapsed <= 0:
+            return 0.0
+        return (self.urgent - earlier.urgent) / elapsed
 
 
 def adjust_concurrency(

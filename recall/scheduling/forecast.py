@@ -7,32 +7,30 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Generic, TypeVar
 
+from recall.scheduling.statistics import TaskStatistics
+
 TaskId = TypeVar("TaskId", bound=Hashable)
 
-# Used if no task has a known number of pieces, or a measured duration.
-_DEFAULT_PIECES_LEFT = 1
+# Used if no task has read a piece.
 _DEFAULT_SECONDS_PER_PIECE = 0.1
 
 
 @dataclass(frozen=True)
 class RemainingWork(Generic[TaskId]):
-    """What a task still has to read.
-
-    `pieces_left` None: not known. `seconds_per_piece` None: it has read none yet.
-    """
+    """What a task still has to read, and what it has cost so far."""
 
     task: TaskId
     level: int
     tickets: int
-    pieces_left: int | None
-    seconds_per_piece: float | None
+    pieces_left: int
+    statistics: TaskStatistics
 
 
 @dataclass(frozen=True)
 class _TaskEstimate(Generic[TaskId]):
     task: TaskId
     tickets: int
-    pieces: float
+    pieces: int
     seconds_per_piece: float
 
     @property
@@ -56,17 +54,17 @@ def forecast_finishes(
 
     Pieces are given out by tickets, level after level, `concurrency` at a time: when a task
     finishes, every other task of its level has had as many pieces per ticket, or all that it needs.
-    Queries that tasks share finish sooner. Unknown numbers are the means of the known ones.
+    Queries that tasks share finish sooner. Tasks that have read nothing yet take as long per piece
+    as the others do on average.
     """
     remaining = sorted(tasks, key=attrgetter("level"))
-    mean_pieces = _mean_of_known(map(attrgetter("pieces_left"), remaining), _DEFAULT_PIECES_LEFT)
-    mean_seconds = _mean_of_known(
-        map(attrgetter("seconds_per_piece"), remaining), _DEFAULT_SECONDS_PER_PIECE
-    )
+    measured = [work.statistics.seconds_per_piece for work in remaining]
+    known_seconds = [seconds for seconds in measured if seconds is not None]
+    mean_seconds = fmean(known_seconds or [_DEFAULT_SECONDS_PER_PIECE])
     finishes: dict[TaskId, float] = {}
     level_start = 0.0  # seconds from now
     for _, level_tasks in groupby(remaining, key=attrgetter("level")):
-        estimates = [_estimate(task, mean_pieces, mean_seconds) for task in level_tasks]
+        estimates = [_estimate(work, mean_seconds) for work in level_tasks]
         level_finishes = _forecast_level(estimates, concurrency)
         for task, seconds in level_finishes.items():
             finishes[task] = level_start + seconds
@@ -74,17 +72,11 @@ def forecast_finishes(
     return finishes
 
 
-def _mean_of_known(values: Iterable[float | None], default: float) -> float:
-    known_values = [value for value in values if value is not None]
-    return fmean(known_values or [default])
-
-
-def _estimate(
-    work: RemainingWork[TaskId], mean_pieces: float, mean_seconds: float
-) -> _TaskEstimate[TaskId]:
-    pieces = mean_pieces if work.pieces_left is None else work.pieces_left
-    seconds = mean_seconds if work.seconds_per_piece is None else work.seconds_per_piece
-    return _TaskEstimate(work.task, work.tickets, pieces, seconds)
+def _estimate(work: RemainingWork[TaskId], mean_seconds: float) -> _TaskEstimate[TaskId]:
+    seconds = work.statistics.seconds_per_piece
+    if seconds is None:
+        seconds = mean_seconds
+    return _TaskEstimate(work.task, work.tickets, work.pieces_left, seconds)
 
 
 def _forecast_level(

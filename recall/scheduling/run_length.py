@@ -1,5 +1,7 @@
 """How many consecutive pieces of history one query reads. No I/O."""
 
+from recall.scheduling.statistics import TaskStatistics
+
 # A query should not take longer, as far as its duration can be predicted.
 MAX_RUN_SECONDS = 1.0
 
@@ -9,18 +11,17 @@ MAX_RUN_SECONDS = 1.0
 _RUN_GROWTH = 6
 
 
-def choose_run_length(
-    pieces_read: int, pieces_left: int, seconds_per_piece: float | None, is_alone: bool
-) -> int:
+def choose_run_length(statistics: TaskStatistics, pieces_left: int, is_alone: bool) -> int:
     """How many consecutive pieces of history the next query of a task reads.
 
     1, 6, 42 and so on while the task is alone. One while other tasks are ready: shares follow
     tickets, and a query that is killed has little to read again. Also one while the duration of a
-    piece, `seconds_per_piece`, is not known (None).
+    query is not known.
     """
+    seconds_per_piece = statistics.query_seconds_per_piece
     if seconds_per_piece is None or not is_alone:
         return 1
-    run_length = _RUN_GROWTH * pieces_read
+    run_length = _RUN_GROWTH * statistics.pieces
     if seconds_per_piece > 0:
         # The quotient may be infinite.
         longest = min(MAX_RUN_SECONDS / seconds_per_piece, float(pieces_left))

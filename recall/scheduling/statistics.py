@@ -1,7 +1,10 @@
-"""What turns cost and find: the basis of tickets, of the length of runs and of forecasts. No I/O."""
+"""What turns cost and find: the basis of tickets, of the length of runs and of forecasts. No I/O.
+
+The ledger stores the sums of each task. They are read when a task is claimed or forecast.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +23,41 @@ class TurnStatistics:
     query_seconds: float = 0.0
     """The time that the query took for all its tasks."""
 
-    @property
-    def seconds_per_piece(self) -> float | None:
-        """How long a query of one piece takes; None: no piece was read."""
-        if not self.pieces:
-            return None
-        return self.query_seconds / self.pieces
-
     def price(self, tickets_per_result: int, tickets: int) -> int:
         """The tickets that the task loses for its results, at most those that it has."""
         return min(self.results * tickets_per_result, tickets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskStatistics:
+    """The cost and the yield of all turns of a task so far, as those of one turn."""
+
+    pieces: int = 0
+    rows: int = 0
+    results: int = 0
+    seconds: float = 0.0
+    query_seconds_per_piece: float | None = None
+    """How long a query of one piece took, at the last turn in this process; None: not known."""
+
+    @property
+    def seconds_per_piece(self) -> float | None:
+        """The task's mean share of the time that a piece took; None: it has read none."""
+        if not self.pieces:
+            return None
+        return self.seconds / self.pieces
+
+    def add(self, turn: TurnStatistics) -> "TaskStatistics":
+        """The statistics after a turn."""
+        added = replace(
+            self,
+            pieces=self.pieces + turn.pieces,
+            rows=self.rows + turn.rows,
+            results=self.results + turn.results,
+            seconds=self.seconds + turn.seconds,
+        )
+        if not turn.pieces:
+            return added
+        return replace(added, query_seconds_per_piece=turn.query_seconds / turn.pieces)
 
 
 def share_query(

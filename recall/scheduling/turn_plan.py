@@ -6,14 +6,16 @@ same chunks. Comparisons need no engine; a turn of SQL questions is one query on
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, takewhile
 from types import MappingProxyType
 from uuid import UUID
 
+from archiver.times import Micros
 from recall.requests import Piece
 from recall.scheduling.run_length import MAX_RUN_SECONDS, choose_run_length
+from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 
 # Tasks of one question in one query, or in one pass of comparisons.
@@ -28,23 +30,21 @@ class SchedulableTask:
 
     `event`: the ID of its event, and `event_ts` its time in microseconds. `question`: equal for
     tasks with the same query, or that compare with the same corpus. `next`: how many of its pieces
-    are done, the first `skipped` of them without being read. `tries`: failed attempts at the next
-    piece. `seconds_per_piece`: of its last query; None: not known. `is_busy`: it has a turn now.
+    are done. `tries`: failed attempts at the next piece. `is_busy`: it has a turn now.
     """
 
     id: UUID
     event: UUID
-    event_ts: int
+    event_ts: Micros
     question: Hashable
     needs_engine: bool
     is_background: bool
     created_at: datetime
     pieces: Sequence[Piece]
     next: int
-    skipped: int
     has_answer: bool
     tries: int
-    seconds_per_piece: float | None = None
+    statistics: TaskStatistics = field(default_factory=TaskStatistics)
     is_busy: bool = False
 
     @property
@@ -58,7 +58,7 @@ class SchedulableTask:
         return len(self.pieces) - self.next
 
     @property
-    def next_piece_end(self) -> int:
+    def next_piece_end(self) -> Micros:
         """The end of the next piece in microseconds; without one, the time of the event."""
         if self.next < len(self.pieces):
             return self.pieces[self.next].high
@@ -78,7 +78,7 @@ class SchedulableTask:
 
     def expected_seconds(self, end: int) -> float:
         """How long a query of the pieces up to the cursor `end` is expected to take."""
-        return (self.seconds_per_piece or 0.0) * (end - self.next)
+        return (self.statistics.query_seconds_per_piece or 0.0) * (end - self.next)
 
 
 def _are_adjacent(first: Piece, second: Piece) -> bool:
@@ -248,9 +248,7 @@ class _TurnPlanner:
     def _turn_end(self, task: SchedulableTask, is_alone: bool) -> int:
         """How far a turn reads: one piece or a run of them; background tasks read many."""
         if not task.is_background:
-            run_length = choose_run_length(
-                task.next - task.skipped, task.pieces_left, task.seconds_per_piece, is_alone
-            )
+            run_length = choose_run_length(task.statistics, task.pieces_left, is_alone)
         elif self.slots.concurrency > 1:
             run_length = BACKGROUND_RUN_LENGTH
         else:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from math import exp, log10
 from typing import Any
 
+from archiver.times import Micros
+
 # Beyond this absolute value, a probability is 0 or 1 in double precision.
 _MAX_LOGIT = 500.0
 
@@ -44,7 +46,7 @@ class Calibration:
     """A logistic regression over standardised features, stored as JSON.
 
     `center`, `scale`: mean and standard deviation by feature; `offset`: the intercept. It was
-    fitted to `cases` answers, the last of them at event time `until` (microseconds).
+    fitted to `cases` answers, the last of them at event time `until`.
     """
 
     center: tuple[float, ...]
@@ -52,7 +54,7 @@ class Calibration:
     weights: tuple[float, ...]
     offset: float
     cases: int
-    until: int
+    until: Micros
 
     def probability(self, features: Sequence[float]) -> float:
         """The probability that the best hit is of the same kind, by `answer_features`."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from archiver.times import Micros
 from recall.similarity.corpus import CorpusCounts
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measure import Measure
@@ -19,8 +20,8 @@ class Comparison:
     pinned_counts: PinnedCounts
     measure: Measure
     top: TopK[EventKey]
-    before_ts: int
-    """Only events older than this are compared, microseconds."""
+    before_ts: Micros
+    """Only events older than this are compared."""
     max_sequence: int
     """Only events that entered the corpus up to this sequence number are compared."""
     counts: CorpusCounts | None = None

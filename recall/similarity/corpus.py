@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from archiver.times import Micros
+
 # Numbers of terms or attributes, or offsets into an array of terms.
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -179,8 +181,8 @@ class CorpusCounts:
     """E: how many events are counted."""
     document_frequencies: Floats
     """C_k by term. Terms that were seen later are beyond its end."""
-    newest_ts: int | None
-    """Time of the newest counted event, microseconds; None: no event is counted."""
+    newest_ts: Micros | None
+    """Time of the newest counted event; None: no event is counted."""
     attributes: Ids
     """The attribute of each term."""
 
@@ -207,14 +209,14 @@ class Corpus:
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
         self.contexts = ContextVectors()
-        self.times: list[int] = []
-        """Event times, microseconds."""
+        self.times: list[Micros] = []
+        """Event times."""
         self._document_frequencies = np.zeros(_INITIAL_CAPACITY)
 
     def __len__(self) -> int:
         return len(self.times)
 
-    def add(self, ts: int, term_counts: Mapping[str, int]) -> ContextVector:
+    def add(self, ts: Micros, term_counts: Mapping[str, int]) -> ContextVector:
         """Append an event and return its context. Raises `ValueError` if it is out of order."""
         if self.times and ts < self.times[-1]:
             raise ValueError("events must be added in the order of their times")

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Event time in microseconds, and event ID.
+from archiver.times import Micros
+
+# Event time and event ID.
 EventKey = tuple[int, str]
 # By the name of a context: its rows, as columns with their values as text (None: NULL).
 ContextTables = Mapping[str, Sequence[Mapping[str, str | None]]]
@@ -15,12 +17,12 @@ ContextTables = Mapping[str, Sequence[Mapping[str, str | None]]]
 class CorpusEvent:
     """An event with its context.
 
-    `ts`: microseconds. `sequence`: the order in which events entered the corpus, from 1.
+    `sequence`: the order in which events entered the corpus, from 1.
     `term_counts`: how often the context contains each term. `numeric_values`: the values of each
     numeric attribute, which is identified by its position among the sorted names.
     """
 
-    ts: int
+    ts: Micros
     eid: str
     sequence: int
     term_counts: Mapping[str, int]
@@ -32,7 +34,7 @@ class CorpusEvent:
 
 
 def make_corpus_event(
-    ts: int,
+    ts: Micros,
     eid: str,
     sequence: int,
     contexts: ContextTables,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from recall.similarity import kernel
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
@@ -48,7 +49,7 @@ class Index:
         """The sequence number of the newest event."""
         self.segments: list[Segment] = []
         self._event_count = 0
-        self._newest_ts: int | None = None
+        self._newest_ts: Micros | None = None
         # C_k by term, with spare capacity. Copied before a change once it was shared.
         self._document_frequencies = np.zeros(0)
         self._counts_shared = False
@@ -148,9 +149,9 @@ class Index:
             event_count, self._document_frequencies, changed_terms, changes, newest_ts
         )
 
-    def _newest_counted_ts(self, event: CorpusEvent) -> int | None:
+    def _newest_counted_ts(self, event: CorpusEvent) -> Micros | None:
         """The newest time of the events that are counted for `event`; None: there are none."""
-        newest_ts: int | None = None
+        newest_ts: Micros | None = None
         for segment in self.segments:
             ts = segment.arrays["ts"]
             counted = segment.counted_rows(event.key, event.sequence)
@@ -222,11 +223,14 @@ class Index:
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
         queries = map(self._search_query, comparisons)
-        jobs = list(zip(comparisons, queries, spans, strict=True))
+        past_spans = []
+        for comparison, span in zip(comparisons, spans, strict=True):
+            past_spans.append(span.intersect(TimeRange(None, comparison.before_ts)))
+        jobs = list(zip(comparisons, queries, past_spans, strict=True))
         log_event_count = self._log_event_count
         for segment in self.segments:
-            for number, (comparison, query, (low, high)) in enumerate(jobs):
-                first, last = segment.rows_between(low, min(high, comparison.before_ts))
+            for number, (comparison, query, span) in enumerate(jobs):
+                first, last = segment.rows_between(span)
                 if first >= last:
                     continue
                 compared[number] += last - first

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from archiver.times import Micros
 from recall.similarity.corpus import ContextVector, Floats, Ids
 
 
@@ -37,8 +38,8 @@ class PinnedCounts:
     """The terms whose C_k differs, ascending."""
     frequency_changes: Floats
     """What to add to the C_k of `changed_terms`."""
-    newest_ts: int | None
-    """Time of the newest counted event, microseconds; None: no event is counted."""
+    newest_ts: Micros | None
+    """Time of the newest counted event; None: no event is counted."""
 
     def document_frequencies(self, terms: Ids) -> Floats:
         """C_k of some terms, at least 1."""

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from archiver.times import Micros
 from recall.similarity.corpus import ContextVector, ContextVectors, CorpusCounts, Floats, Vocabulary
 from recall.similarity.measure import Measure
 
@@ -79,8 +80,8 @@ class ScoreExplanation:
     """Terms of the past context alone."""
     event_count: int
     """E, with which the terms were weighted."""
-    newest_ts: int | None
-    """Event time up to which the corpus was counted, microseconds."""
+    newest_ts: Micros | None
+    """Event time up to which the corpus was counted."""
 
 
 def explain_score(

@@ -6,13 +6,15 @@ inverted list (more if a term occurs 256 times or more in a context). No I/O.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
 from recall.similarity import kernel
 from recall.similarity.corpus import ContextVector, Floats, Ids, SparseRows, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
@@ -69,6 +71,30 @@ _update_arguments = itemgetter(*_UPDATE_ARRAYS)
 _search_arguments = itemgetter(*_UPDATE_ARRAYS, "numbers")
 
 
+class SegmentFile(NamedTuple):
+    """A file of a segment. `size`: bytes; `checksum`: CRC-32."""
+
+    name: str
+    size: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class SegmentRows:
+    """Rows in (ts, event ID) order.
+
+    `sizes`: the number of terms by row; `terms` and `counts`: those of all rows, concatenated.
+    """
+
+    ts: npt.NDArray[np.int64]
+    eids: npt.NDArray[np.bytes_]
+    sequences: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    terms: Ids
+    counts: Floats
+    numeric: NumericValues = NO_VALUES
+
+
 class SearchBuffers:
     """Scratch memory that consecutive searches share. All zeros between searches."""
 
@@ -110,8 +136,8 @@ class Segment:
         self.log_event_count = log_event_count
         self.journal_position = 0
         """Up to which position of the index's journal the bounds are up to date."""
-        self.file: tuple[str, int, int] | None = None
-        """The file on disk: name, size in bytes, CRC-32. None: not saved."""
+        self.file: SegmentFile | None = None
+        """The file on disk; None: not saved."""
 
     @classmethod
     def from_events(
@@ -120,8 +146,7 @@ class Segment:
         """Build a segment from events in any order."""
         ordered = sorted(events, key=lambda event: event.key)
         contexts = [vocabulary.encode(event.term_counts) for event in ordered]
-        return cls.from_rows(
-            chunk,
+        rows = SegmentRows(
             np.array([event.ts for event in ordered], dtype=np.int64),
             np.array([event.eid.encode() for event in ordered], dtype=np.bytes_),
             np.array([event.sequence for event in ordered], dtype=np.int64),
@@ -130,39 +155,29 @@ class Segment:
             np.concatenate([context.counts for context in contexts]),
             flatten_values(event.numeric_values for event in ordered),
         )
+        return cls.from_rows(chunk, rows)
 
     @classmethod
-    def from_rows(
-        cls,
-        chunk: int,
-        ts: npt.NDArray[np.int64],
-        eids: npt.NDArray[np.bytes_],
-        sequences: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        terms: Ids,
-        counts: Floats,
-        numeric: NumericValues = NO_VALUES,
-    ) -> "Segment":
-        """Build a segment from rows in (ts, event ID) order.
-
-        `sizes`: the number of terms by row; `terms` and `counts`: those of all rows, concatenated.
-        """
-        term_ids, local_terms = np.unique(terms, return_inverse=True)
+    def from_rows(cls, chunk: int, rows: SegmentRows) -> "Segment":
+        """Build a segment from rows."""
+        counts = rows.counts
+        numeric = rows.numeric
+        term_ids, local_terms = np.unique(rows.terms, return_inverse=True)
         stored_counts: Array
         if counts.max(initial=0) < 256:
             stored_counts = counts.astype(np.uint8)
         else:
             stored_counts = counts.astype(np.float64)
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(rows.sizes)]).astype(np.int64)
         local_terms = local_terms.astype(np.int32)
         heads = np.zeros(len(term_ids) + 1, dtype=np.int64)
-        docs = np.empty(len(terms), dtype=np.uint16)
-        times = np.empty(len(terms), dtype=stored_counts.dtype)
+        docs = np.empty(len(local_terms), dtype=np.uint16)
+        times = np.empty(len(local_terms), dtype=stored_counts.dtype)
         kernel.build_postings(starts, local_terms, stored_counts, len(term_ids), heads, docs, times)
         arrays = {
-            "ts": ts,
-            "eids": eids,
-            "numbers": sequences,
+            "ts": rows.ts,
+            "eids": rows.eids,
+            "numbers": rows.sequences,
             "starts": starts,
             "terms": local_terms,
             "counts": stored_counts,
@@ -203,15 +218,15 @@ class Segment:
             row += 1
         return row
 
-    def rows_between(self, low: int | None, high: int) -> tuple[int, int]:
-        """The first row with a time in [low, high), and the row after the last. None: no limit."""
+    def rows_between(self, span: TimeRange) -> tuple[int, int]:
+        """The first row with a time in a span, and the row after the last."""
         ts = self.arrays["ts"]
         (oldest, _), (newest, _) = self.key_range
         first, last = 0, len(self)
-        if low is not None and low > oldest:
-            first = int(np.searchsorted(ts, low))
-        if high <= newest:
-            last = int(np.searchsorted(ts, high))
+        if span.start is not None and span.start > oldest:
+            first = int(np.searchsorted(ts, span.start))
+        if span.end is not None and span.end <= newest:
+            last = int(np.searchsorted(ts, span.end))
         return first, last
 
     def counted_rows(self, up_to: EventKey, max_sequence: int) -> RowMask | None:

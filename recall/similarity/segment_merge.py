@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.similarity.numeric import NumericValues
-from recall.similarity.segment import Array, Segment
+from recall.similarity.segment import Array, Segment, SegmentRows
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:
@@ -24,8 +24,7 @@ def merge_segments(segments: Sequence[Segment]) -> Segment:
     merged_firsts = np.cumsum(merged_sizes) - merged_sizes
     shifts = np.repeat(firsts[order] - merged_firsts, merged_sizes)
     positions = shifts + np.arange(len(terms))
-    return Segment.from_rows(
-        segments[0].chunk,
+    rows = SegmentRows(
         ts[order],
         eids[order],
         _concatenate(segments, "numbers")[order],
@@ -34,6 +33,7 @@ def merge_segments(segments: Sequence[Segment]) -> Segment:
         counts[positions],
         _merge_values(segments, merged_rows=np.argsort(order)),
     )
+    return Segment.from_rows(segments[0].chunk, rows)
 
 
 def _merge_values(segments: Sequence[Segment], merged_rows: npt.NDArray[np.int64]) -> NumericValues:

@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 
 from recall.similarity.index import Index
-from recall.similarity.segment import ARRAYS, BOUNDS, Segment
+from recall.similarity.segment import ARRAYS, BOUNDS, Segment, SegmentFile
 
 _FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -97,17 +97,17 @@ class IndexStore:
         self.path.mkdir(parents=True, exist_ok=True)
         files = []
         for segment in index.segments:
-            if segment.file is None or not (self.path / segment.file[0]).exists():
+            if segment.file is None or not (self.path / segment.file.name).exists():
                 segment.file = _write_segment(self.path, segment, index)
             files.append(segment.file)
         manifest = {
             "format": _FORMAT_VERSION,
             "number": index.last_sequence,
             "complete": complete_sequence,
-            "segments": files,
+            "segments": list(map(tuple, files)),
         }
         _write_atomically(self.path / _MANIFEST, orjson.dumps(manifest))
-        referenced = {_MANIFEST, *(name for name, _, _ in files)}
+        referenced = {_MANIFEST, *(file.name for file in files)}
         for path in self.path.iterdir():
             with suppress(OSError):
                 age = now - path.stat().st_mtime
@@ -135,8 +135,8 @@ class IndexStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_segment(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:
-    """Write a segment to a new file; return the file's name, size and checksum."""
+def _write_segment(folder: Path, segment: Segment, index: Index) -> SegmentFile:
+    """Write a segment to a new file."""
     arrays: dict[str, Any] = {name: segment.arrays[name] for name in (*ARRAYS, *BOUNDS)}
     arrays["eids"] = arrays["eids"].view(np.uint8)
     columns = {}
@@ -157,7 +157,7 @@ def _write_segment(folder: Path, segment: Segment, index: Index) -> tuple[str, i
     data = sink.getvalue()
     name = f"{segment.chunk}-{uuid4().hex}.arrow"
     _write_atomically(folder / name, data)
-    return name, data.size, zlib.crc32(data)
+    return SegmentFile(name, data.size, zlib.crc32(data))
 
 
 def _single_row_list(values: pa.Array) -> pa.Array:
@@ -179,7 +179,7 @@ def _read_segment(path: Path, size: int, checksum: int, index: Index) -> Segment
             arrays[name] = batch.column(name).values.to_numpy(zero_copy_only=True)
     arrays["eids"] = arrays["eids"].view(f"S{description['width']}")
     segment = Segment(description["chunk"], arrays, term_ids, description["level"])
-    segment.file = path.name, size, checksum
+    segment.file = SegmentFile(path.name, size, checksum)
     return segment
 
 

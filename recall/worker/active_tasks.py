@@ -20,15 +20,14 @@ class ActiveTask:
 
     `template`: its query; None for a comparison. `question_key`: equal for tasks with the same
     query, or that compare with the same corpus. `revised_at`: when it got its last revision, by the
-    monotonic clock, in seconds. `seconds_per_piece`: of its last query. `has_improved`: whether the
-    best hits have changed since the last revision.
+    monotonic clock, in seconds. `has_improved`: whether the best hits have changed since the last
+    revision.
     """
 
     task: Task
     template: Template | None
     question_key: Hashable
     revised_at: float = 0.0
-    seconds_per_piece: float | None = None
     has_improved: bool = False
     is_busy: bool = False
 
@@ -64,10 +63,9 @@ class ActiveTask:
             created_at=spec.created_at,
             pieces=progress.pieces or (),
             next=progress.next,
-            skipped=progress.skipped,
             has_answer=progress.revision > 0,
             tries=progress.tries,
-            seconds_per_piece=self.seconds_per_piece,
+            statistics=progress.statistics,
             is_busy=self.is_busy,
         )
 

@@ -1,18 +1,18 @@
 """Claims tasks from the ledger, decides what they read, and follows what others do to them."""
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 import sql
 from archiver.ingest import Catalog
+from archiver.periodic import Timer
 from recall.corpora import Corpora
 from recall.engines import Template
 from recall.ledger import Ledger, Task
-from recall.requests import SimilarQuestion, SqlQuestion, plan_pieces
+from recall.requests import ChunkRange, SimilarQuestion, SqlQuestion, plan_pieces
 from recall.scheduling import interleave, rank_pieces
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks
 from recall.worker.key_counts import KeyCounts
@@ -26,11 +26,9 @@ _MAX_TASKS_PER_RULE = 250
 _CHECK_INTERVAL = 0.5  # seconds
 # Tasks of a recall in a row that exceed a limit before its tasks fail unread for an hour.
 _QUARANTINE_THRESHOLD = 3
+_MAX_QUARANTINE_CHECKS = 1_000  # in memory
 # Parsed queries in memory: one takes 60 kB and some ten milliseconds to create.
 _MAX_TEMPLATES = 1_000
-
-# A chunk: ID, from, to; microseconds, None: open.
-_ChunkRange = tuple[int, int | None, int | None]
 
 
 class TaskClaimer:
@@ -53,15 +51,17 @@ class TaskClaimer:
         self._corpora = corpora
         self._key_counts = key_counts
         self._templates: LRUCache[str, Template] = LRUCache(_MAX_TEMPLATES)
-        # By (rule, version, recall): when it was checked, and whether it is quarantined.
-        self._quarantine_checks: dict[tuple[str, str, str], tuple[float, bool]] = {}
-        self._last_backlog_check = 0.0
+        # By (rule, version, recall): whether it is quarantined.
+        self._quarantined: TTLCache[tuple[str, str, str], bool] = TTLCache(
+            _MAX_QUARANTINE_CHECKS, _CHECK_INTERVAL
+        )
+        self._backlog_timer = Timer(_CHECK_INTERVAL)
 
     def claim(self) -> None:
         """Claim free tasks up to the limits."""
         for level in (0, 1):
             tasks = self._claim_level(level)
-            chunks: list[_ChunkRange] = []
+            chunks: list[ChunkRange] = []
             if any(task.progress.pieces is None for task in tasks):
                 chunks = self._unexpired_chunks()
             for task in tasks:
@@ -80,23 +80,23 @@ class TaskClaimer:
         )
         full_rules = [rule for rule, count in tasks_by_rule.items() if count >= _MAX_TASKS_PER_RULE]
         limit = _MAX_TASKS_PER_LEVEL - tasks_by_rule.total()
-        if level == 0 and time.monotonic() - self._last_backlog_check > _CHECK_INTERVAL:
-            self._last_backlog_check = time.monotonic()
+        if level == 0 and self._backlog_timer.is_due():
+            self._backlog_timer.restart()
             at_limit = limit <= 0 or bool(full_rules)
             self._active_tasks.has_backlog = at_limit and self._ledger.has_unanswered()
         if limit <= 0:
             return []
         return self._ledger.claim(level, limit, _MAX_TASKS_PER_RULE, full_rules)
 
-    def _unexpired_chunks(self) -> list[_ChunkRange]:
+    def _unexpired_chunks(self) -> list[ChunkRange]:
         """The chunks of all of history, oldest first."""
         return [
-            (chunk.id, chunk.from_ts, chunk.to_ts)
+            ChunkRange(chunk.id, chunk.time_range)
             for chunk in Catalog(self._connection).chunks()
             if chunk.state != "expired"
         ]
 
-    def _activate(self, task: Task, chunks: Sequence[_ChunkRange]) -> None:
+    def _activate(self, task: Task, chunks: Sequence[ChunkRange]) -> None:
         if task.progress.tries >= MAX_ATTEMPTS:
             self._recorder.fail_after_attempts(task)
             return
@@ -122,7 +122,7 @@ class TaskClaimer:
             task = self._recorder.pin_pieces(task)
         self._active_tasks.add(ActiveTask(task, template, question_key))
 
-    def _plan(self, task: Task, template: Template | None, chunks: Sequence[_ChunkRange]) -> Task:
+    def _plan(self, task: Task, template: Template | None, chunks: Sequence[ChunkRange]) -> Task:
         """Decide which pieces a task reads, and in which order."""
         spec, question = task.spec, task.spec.question
         pieces = plan_pieces(chunks, spec.event.ts, question)
@@ -144,14 +144,11 @@ class TaskClaimer:
     def _is_quarantined(self, task: Task) -> bool:
         """Whether the latest tasks of a recall have all exceeded a limit; cached for a moment."""
         recall = (task.spec.rule, task.spec.version, task.spec.recall)
-        now = time.monotonic()
-        for key, (checked_at, _) in list(self._quarantine_checks.items()):
-            if now - checked_at > _CHECK_INTERVAL:
-                del self._quarantine_checks[key]
-        if recall not in self._quarantine_checks:
-            quarantined = self._ledger.count_exceeded(*recall) >= _QUARANTINE_THRESHOLD
-            self._quarantine_checks[recall] = now, quarantined
-        return self._quarantine_checks[recall][1]
+        is_quarantined = self._quarantined.get(recall)
+        if is_quarantined is None:
+            is_quarantined = self._ledger.count_exceeded(*recall) >= _QUARANTINE_THRESHOLD
+            self._quarantined[recall] = is_quarantined
+        return is_quarantined
 
     def sync_with_ledger(self) -> None:
         """Apply the changes that commands, other processes and late events made to the tasks."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from archiver.periodic import Timer
 from recall.engines import evaluate_condition
 from recall.errors import Cancelled, EngineLost, SparkRequired
 from recall.ledger import Ledger, Task, TaskSpec
@@ -59,7 +60,7 @@ class ConditionEvaluator:
         self._tasks_by_job: dict[Job[bool | None], TaskSpec] = {}
         self._workers = workers
         self._pending: list[_PendingCondition] = []
-        self._last_search = 0.0
+        self._search_timer = Timer(_SEARCH_INTERVAL)
 
     def add_ended(self, tasks: Iterable[Task]) -> None:
         """Evaluate the conditions of ended tasks whose other recalls are answered too."""
@@ -88,15 +89,15 @@ class ConditionEvaluator:
             if not self._workers.has_local_engine:
                 raise SparkRequired("the workspace uses Spark only")
             verdict = evaluate_condition(question, spec.event, answers)
-            self._ledger.set_verdict(spec.rule, spec.event.eid, _VERDICTS[verdict])
+            self._recorder.record_verdict(spec, _VERDICTS[verdict])
         except SparkRequired:
             self._pending.append(_PendingCondition(task, question, answers))
 
     def evaluate_pending(self) -> None:
         """Start pending conditions on free slots and record the verdicts of finished ones."""
         now = time.monotonic()
-        if now - self._last_search > _SEARCH_INTERVAL and not self._pending and not self.jobs:
-            self._last_search = now
+        if self._search_timer.is_due(now) and not self._pending and not self.jobs:
+            self._search_timer.restart(now)
             # Tasks that a command or another process has ended.
             for task in self._ledger.undecided_tasks():
                 self._add_ended(task, all_started=True)
@@ -126,8 +127,8 @@ class ConditionEvaluator:
         except Exception as error:
             self._record_failure(task, summarise_error(error))
             return
-        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
+        self._recorder.record_verdict(task, _VERDICTS[verdict])
 
     def _record_failure(self, task: TaskSpec, error: str) -> None:
         _LOG.error("condition failed", action="condition_failed", rule=task.rule, error=error)
-        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[None])
+        self._recorder.record_verdict(task, _VERDICTS[None])

@@ -14,14 +14,18 @@ from recall.engines import (
     AnswerRows,
     EngineRouter,
     EventTables,
+    MergedPartials,
     PartialQuery,
     Template,
     merge_partials,
+    run_isolated,
+    split_in_halves,
+    split_into_items,
 )
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds
-from recall.requests import RecallEvent, compute_coverage
+from recall.requests import compute_coverage
 from recall.scheduling import TurnStatistics, share_query
 from recall.worker.active_tasks import TurnTask
 from recall.worker.query_slots import QuerySlot, summarise_error
@@ -66,69 +70,85 @@ class _ReadTurn:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class _ReadBatches:
+    """What was read for the tasks of each query. `append_counts`: of each stream, as it was read.
+
+    `seconds`: for each of the queries.
+    """
+
+    reads_by_batch: Sequence[Sequence[_ReadTurn]]
+    append_counts: Mapping[str, int]
+    seconds: float
+
+
 def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResult]:
     """Run one turn of all tasks, in one scan if there are several queries.
 
-    If that fails, it is repeated for each query, then for each task.
+    If that fails, it is repeated for each query, then for each task, then for its first piece.
     """
     began = time.monotonic()
-    try:
-        partial_queries = [batch.partial_query for batch in batches]
-        partials, append_counts = _query_partial_answers(slot.engines, partial_queries)
-    except Exception as error:
+
+    def read(part: Sequence[ReadBatch]) -> _ReadBatches:
+        nonlocal began
+        began = time.monotonic()
+        partials, append_counts = _query_partial_answers(
+            slot.engines, [batch.partial_query for batch in part]
+        )
+        reads = list(map(_merge_partial_answers, part, partials))
+        return _ReadBatches(reads, append_counts, (time.monotonic() - began) / len(part))
+
+    def split(part: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:
         slot.raise_if_interrupted(error)
-        if len(batches) == 1:
-            return _isolate_failure(slot, batches[0], error, began)
-        results = []
-        for batch in batches:
-            results += read_batches(slot, [batch])
-        return results
-    seconds_per_batch = (time.monotonic() - began) / len(batches)
-    results = []
-    for batch, batch_partials in zip(batches, partials, strict=True):
-        batch_began = time.monotonic() - seconds_per_batch
-        results += _merge_partial_answers(slot, batch, batch_partials, append_counts, batch_began)
+        return _split_batches(part, error)
+
+    results: list[TurnResult] = []
+    for part, outcome in run_isolated(batches, read, (Exception,), split):
+        if isinstance(outcome, Exception):
+            results += _build_failure(slot, part[0], outcome, began)
+            continue
+        for batch, reads in zip(part, outcome.reads_by_batch, strict=True):
+            batch_began = time.monotonic() - outcome.seconds
+            for result in _build_results(slot, batch, reads, batch_began):
+                results.append(replace(result, append_counts=outcome.append_counts))
     return results
 
 
+def _split_batches(batches: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:
+    """Each query; the tasks of the only query; the first piece of the only task."""
+    if len(batches) > 1:
+        return split_into_items(batches)
+    (batch,) = batches
+    if len(batch.turns) > 1:
+        return [[replace(batch, turns=[turn])] for turn in batch.turns]
+    (turn,) = batch.turns
+    if len(turn.pieces) > 1 and not isinstance(error, LimitExceeded):
+        # Perhaps only one of the pieces fails.
+        first_piece = replace(turn, end=turn.progress.next + 1)
+        return [[replace(batch, turns=[first_piece])]]
+    return []
+
+
 def _merge_partial_answers(
-    slot: QuerySlot,
-    batch: ReadBatch,
-    partials_by_eid: Mapping[str, pa.Table],
-    append_counts: Mapping[str, int],
-    began: float,
-) -> list[TurnResult]:
+    batch: ReadBatch, partials_by_eid: Mapping[str, pa.Table]
+) -> list[_ReadTurn]:
     """Merge what was read into the partial answers of the tasks."""
     reads = []
-    try:
-        for turn in batch.turns:
-            partial = partials_by_eid.get(str(turn.spec.event.eid))
-            accumulator = _deserialise(turn.progress.partial_answer)
-            merged = merge_partials(batch.template, accumulator, partial, _turn_seconds(turn))
-            reads.append(_ReadTurn(turn, partial, merged))
-    except Exception as error:
-        slot.raise_if_interrupted(error)
-        return _isolate_failure(slot, batch, error, began)
-    results = _build_results(slot, batch, reads, began)
-    return [replace(result, append_counts=append_counts) for result in results]
+    for turn in batch.turns:
+        partial = partials_by_eid.get(str(turn.spec.event.eid))
+        accumulator = _deserialise(turn.progress.partial_answer)
+        merged = merge_partials(batch.template, accumulator, partial, _turn_seconds(turn))
+        reads.append(_ReadTurn(turn, partial, merged))
+    return reads
 
 
-def _isolate_failure(
+def _build_failure(
     slot: QuerySlot, batch: ReadBatch, error: Exception, began: float
 ) -> list[TurnResult]:
-    """Repeat a failed query for each task, then for one piece; then record the error."""
-    if len(batch.turns) > 1:
-        results = []
-        for turn in batch.turns:
-            results += read_batches(slot, [replace(batch, turns=[turn])])
-        return results
+    """The result of the only task of a query that failed alone."""
     (turn,) = batch.turns
     if isinstance(error, LimitExceeded):
         return [_limit_exceeded_result(turn, error, time.monotonic() - began)]
-    if len(turn.pieces) > 1:
-        # Perhaps only one of the pieces fails.
-        first_piece = replace(turn, end=turn.progress.next + 1)
-        return read_batches(slot, [replace(batch, turns=[first_piece])])
     message = summarise_error(error)
     _LOG.error("history query failed", action="piece_failed", rule=turn.spec.rule, error=message)
     unchanged = _deserialise(turn.progress.partial_answer)
@@ -183,28 +203,28 @@ def _query_partial_answers(
 def _compute_answers(
     slot: QuerySlot,
     template: Template,
-    partials: Sequence[tuple[RecallEvent, pa.Table | None]],
+    partials: MergedPartials,
     event_tables: EventTables,
 ) -> tuple[dict[str, AnswerRows], dict[str, str]]:
-    """The answers of merged partial answers by event, and by event the errors of the others.
-
-    A failure is isolated by computing the answers one by one.
-    """
-    if not partials:
-        return {}, {}
-    try:
-        return slot.engines.compute_answers(template, partials, event_tables), {}
-    except Exception as error:
-        slot.raise_if_interrupted(error)
-        if len(partials) == 1:
-            (event, _) = partials[0]
-            return {}, {str(event.eid): summarise_error(error)}
+    """The answers of merged partial answers by event, and by event the errors of the others."""
     answers: dict[str, AnswerRows] = {}
     errors: dict[str, str] = {}
-    for partial in partials:
-        event_answers, event_errors = _compute_answers(slot, template, [partial], event_tables)
-        answers |= event_answers
-        errors |= event_errors
+    if not partials:
+        return answers, errors
+
+    def compute(part: MergedPartials) -> dict[str, AnswerRows]:
+        return slot.engines.compute_answers(template, part, event_tables)
+
+    def split(part: MergedPartials, error: Exception) -> Sequence[MergedPartials]:
+        slot.raise_if_interrupted(error)
+        return split_in_halves(part, error)
+
+    for part, outcome in run_isolated(partials, compute, (Exception,), split):
+        if isinstance(outcome, Exception):
+            ((event, _),) = part
+            errors[str(event.eid)] = summarise_error(outcome)
+        else:
+            answers |= outcome
     return answers, errors
 
 

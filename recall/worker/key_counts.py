@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from archiver.errors import ArchiverError
 from archiver.read import Reader
 from recall.engines import Template
+from recall.query import AttributeFilter
 from recall.requests import Piece, RecallEvent
 
 _LOG = structlog.get_logger()
@@ -56,23 +57,25 @@ class KeyCounts:
             self._log_once(error)
             return [None] * len(pieces)
 
-    def _find_key_column(self, template: Template) -> tuple[str, str, str] | None:
-        """(stream, column, attribute) if only the rows of one stream with one key matter."""
+    def _find_key_column(self, template: Template) -> AttributeFilter | None:
+        """The key column, if only the rows of one stream with one key matter."""
         inputs, types = template.partial.inputs, template.question.attributes
         if len(inputs.streams) != 1 or inputs.derived:
             return None
         (only_stream,) = inputs.streams
         columns = self._reader.schema(only_stream).columns
-        for stream, column, attribute in inputs.attribute_filters:
-            if stream == only_stream and columns.get(column) == types.get(attribute) == "string":
-                return stream, column, attribute
+        for key_filter in inputs.attribute_filters:
+            column_type = columns.get(key_filter.column)
+            is_text = column_type == types.get(key_filter.attribute) == "string"
+            if key_filter.stream == only_stream and is_text:
+                return key_filter
         return None
 
     def _upper_bound(
         self, stream: str, column: str, value: str | None, piece: Piece
     ) -> float | None:
         total = 0
-        for file in self._reader.local_paths(stream, *piece.range, piece.chunk):
+        for file in self._reader.local_paths(stream, piece.range, piece.chunk):
             counts = self._counts_by_file.get((file, column))
             if counts is None:
                 return None
@@ -93,9 +96,7 @@ class KeyCounts:
                 return True
             streams = {stream for stream, _ in self._requested_columns}
             self._reader.refresh(streams)
-            files_by_stream = {
-                stream: self._reader.local_paths(stream, None, None) for stream in streams
-            }
+            files_by_stream = {stream: self._reader.local_paths(stream) for stream in streams}
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
             return False

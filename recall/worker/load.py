@@ -1,10 +1,11 @@
 """The number of concurrent history queries, adjusted to the load of the machine."""
 
-from contextlib import suppress
-from pathlib import Path
+import psutil
 
 import sql
 from recall.scheduling import CpuTimes, adjust_concurrency
+
+_COUNTED_TIMES = 8  # those after it, of guests, are part of `user` and `nice`
 
 
 class LoadMonitor:
@@ -22,9 +23,7 @@ class LoadMonitor:
     def update_concurrency(self) -> int:
         """Measure the load since the last call; returns how many history queries may run now."""
         cpu_times = _read_cpu_times()
-        urgent_share = 0.0
-        if cpu_times is not None and self._last_cpu_times is not None:
-            urgent_share = cpu_times.urgent_share_since(self._last_cpu_times)
+        urgent_share = cpu_times.urgent_share_since(self._last_cpu_times)
         self._last_cpu_times = cpu_times
         live_silent_seconds = sql.ProcessGateway(self._connection).live_heartbeat_age()
         self._concurrency = adjust_concurrency(
@@ -37,8 +36,7 @@ class LoadMonitor:
         return self._concurrency
 
 
-def _read_cpu_times() -> CpuTimes | None:
-    """None if the system is not Linux."""
-    with suppress(OSError):
-        return CpuTimes.parse(Path("/proc/stat").read_text().partition("\n")[0])
-    return None
+def _read_cpu_times() -> CpuTimes:
+    times = psutil.cpu_times()
+    total = sum(times[:_COUNTED_TIMES])
+    return CpuTimes(total - times.nice - times.idle - getattr(times, "iowait", 0.0), total)

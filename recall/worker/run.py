@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
@@ -209,6 +210,7 @@ def _create_engines(
 def prefer_for_oom_kill() -> None:
     """Make the kernel kill this process and its JVM first when memory runs out."""
     with suppress(OSError):
+        # psutil does not write it.
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
@@ -226,7 +228,8 @@ def lower_priority(*pids: int) -> None:
 
 def _thread_ids(process: int) -> list[int]:
     """Linux has a priority per thread; elsewhere the process ID stands for all threads."""
-    try:
-        return [int(name) for name in os.listdir(f"/proc/{process}/task")]
-    except FileNotFoundError:
+    if not psutil.LINUX:
         return [process]
+    with suppress(psutil.Error):
+        return [thread.id for thread in psutil.Process(process).threads()]
+    return []

@@ -1,4 +1,4 @@
-"""Records turns: the only module that changes tasks in the ledger while they have turns.
+"""Records turns: the only module of the worker that changes claimed tasks in the ledger.
 
 It runs in the thread of the main loop.
 """
@@ -85,9 +85,6 @@ class TurnRecorder:
             self._ledger.defer([spec.id])
             self._active_tasks.drop(spec.id)
             return None
-        seconds_per_piece = result.statistics.seconds_per_piece
-        if seconds_per_piece is not None:
-            active_task = replace(active_task, seconds_per_piece=seconds_per_piece)
         if result.revision is not None:
             active_task = replace(active_task, revised_at=time.monotonic())
         active_task = replace(active_task, has_improved=result.has_improved)
@@ -119,6 +116,10 @@ class TurnRecorder:
         tries = task.progress.tries
         reason = f"failed {tries} times at one piece: needs too much memory or time"
         self.fail(task, reason, exceeded=True)
+
+    def record_verdict(self, task: TaskSpec, verdict: str) -> None:
+        """Store the verdict of the rule's condition on the alert of a task."""
+        self._ledger.set_verdict(task.rule, task.event.eid, verdict)
 
     def count_failed_attempt(
         self, task_ids: Collection[UUID], description: str, action: str

@@ -38,7 +38,7 @@ WHERE id IN (
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
-    held AS partial_answer, revision, tries, fence, created_at
+    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -134,7 +134,7 @@ ORDER BY id FOR UPDATE
 -- What tasks that wait or run, and the given ones, have left to read; of a task without pieces, all chunks.
 SELECT id, level, tickets, state <> 'suspended' AS is_active,
     coalesce(jsonb_array_length(pieces) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS pieces_left,
-    CASE WHEN next > skipped THEN seconds / (next - skipped) END AS seconds_per_piece
+    next, skipped, rows, results, seconds
 FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
 
 -- cancel --
@@ -230,7 +230,7 @@ WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 -- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
 -- and those that the condition names exist, or will not be created since the version is stopped.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.fence, t.created_at
+    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
 WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
   AND a.state <> 'withdrawn'

@@ -404,8 +404,8 @@ class Maker:
         ):
             ts = datetime.fromisoformat(alert["starts_at"])
             kind = _incident(ts, alert["key"]["host"])
-            known = printed(self.root, "alerts", "show", alert["id"])["notes"]
-            if kind is None or known:
+            alert_notes = printed(self.root, "alerts", "show", alert["id"])["notes"]
+            if kind is None or alert_notes:
                 continue
             author = ("--author", "operator")
             commands.append(["alerts", "ack", alert["id"], *author])
@@ -472,24 +472,24 @@ def notes(root: Path) -> dict[str, list[list[str]]]:
     """What people have written about alerts, by their ids."""
     alerts = [alert["id"] for alert in printed(root, "alerts", "list", "--all", "--limit", "1000")]
     shown = run_all(root, [["alerts", "show", alert, "-o", "json"] for alert in alerts])
-    found = {
+    notes_by_kind = {
         alert: json.loads(output)["notes"] for alert, (_, output) in zip(alerts, shown, strict=True)
     }
     columns = ("kind", "author", "text", "tag")
     return {
         alert: [[note[column] for column in columns] for note in written]
-        for alert, written in found.items()
+        for alert, written in notes_by_kind.items()
         if written
     }
 
 
 def new_rows(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """What is in `after` only, of what is listed by id."""
-    found = dict(after)
+    rows_by_kind = dict(after)
     for kind, name in EXPORTS.items():
-        known = {row[name] for row in before[kind]}
-        found[kind] = [row for row in after[kind] if row[name] not in known]
-    return found
+        names_before = {row[name] for row in before[kind]}
+        rows_by_kind[kind] = [row for row in after[kind] if row[name] not in names_before]
+    return rows_by_kind
 
 
 def make(folder: Path) -> None:

@@ -105,42 +105,44 @@ def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mappi
     """Rows by what they are about, in the order of the export. Two recalls of an event have hits of
     the same ranks.
     """
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    rows_by_id: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
-    return found
+        rows_by_id.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
+    return rows_by_id
 
 
-def _holds(found: Any, expected: Any) -> bool:
+def _holds(actual: Any, expected: Any) -> bool:
     """Whether all that is expected is found. Keys may have been added. Fractions are compared to
     nine digits: the last ones hang on the order of summing.
     """
-    if isinstance(expected, dict) and isinstance(found, dict):
-        return all(name in found and _holds(found[name], value) for name, value in expected.items())
-    if isinstance(expected, list) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(_holds, found, expected))
-    if isinstance(expected, float) and isinstance(found, float):
-        return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(found == expected)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return all(
+            name in actual and _holds(actual[name], value) for name, value in expected.items()
+        )
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(_holds, actual, expected))
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(actual == expected)
 
 
 def _lasting(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """What must come out the same whenever and however often it is computed."""
     if kind != "recalls":
         return dict(row)
-    found = {name: value for name, value in row.items() if name not in _BY_THE_CLOCK}
-    found["answer"] = [
+    fields = {name: value for name, value in row.items() if name not in _BY_THE_CLOCK}
+    fields["answer"] = [
         {name: value for name, value in hit.items() if name != "corpus"} for hit in row["answer"]
     ]
-    return found
+    return fields
 
 
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_exports_are_as_before(opened: Opened, now: Results, kind: str) -> None:
-    expected, found = _by_id(opened.before[kind], kind), _by_id(now.answers[kind], kind)
-    assert found.keys() == expected.keys()
+    expected, actual = _by_id(opened.before[kind], kind), _by_id(now.answers[kind], kind)
+    assert actual.keys() == expected.keys()
     for name, rows in expected.items():
-        assert _holds(found[name], rows), (found[name], rows)
+        assert _holds(actual[name], rows), (actual[name], rows)
 
 
 def test_rules_keep_their_versions(opened: Opened, now: Results) -> None:
@@ -182,8 +184,10 @@ def test_recalls_repeat_the_same(opened: Opened, now: Results) -> None:
     for eid in opened.asked_about():
         code, output = now.commands[f"repeat {eid}"]
         assert code == 0, output
-        asked = [row for row in opened.before["recalls"] if row["eid"] == eid and row["revision"]]
-        assert output.count("the same") == len(asked)
+        answered_recalls = [
+            row for row in opened.before["recalls"] if row["eid"] == eid and row["revision"]
+        ]
+        assert output.count("the same") == len(answered_recalls)
 
 
 @pytest.mark.parametrize("kind", EXPORTS)
@@ -192,11 +196,11 @@ def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: s
     not changed.
     """
     expected = _by_id(opened.before[kind], kind) | _by_id(opened.after[kind], kind)
-    found = _by_id(later.answers[kind], kind)
-    assert found.keys() == expected.keys()
+    actual = _by_id(later.answers[kind], kind)
+    assert actual.keys() == expected.keys()
     for name, rows in expected.items():
         lasting = [_lasting(row, kind) for row in rows]
-        assert _holds(found[name], lasting), (found[name], rows)
+        assert _holds(actual[name], lasting), (actual[name], rows)
 
 
 def test_more_rows_are_archived(opened: Opened, later: Results) -> None:

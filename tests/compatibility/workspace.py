@@ -52,8 +52,8 @@ _TIMEOUT = 900.0
 
 def moirae(root: Path, *arguments: str, code: int = 0) -> str:
     """The standard output of one command, which must end with this exit code."""
-    ((found, output),) = run_all(root, [arguments])
-    assert found == code, f"moirae {' '.join(arguments)}: exit code {found}\n{output}"
+    ((exit_code, output),) = run_all(root, [arguments])
+    assert exit_code == code, f"moirae {' '.join(arguments)}: exit code {exit_code}\n{output}"
     return output
 
 

@@ -26,10 +26,10 @@ from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
 from recall.engines.answers import to_json_value
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion
@@ -37,7 +37,14 @@ from recall.requests import Piece, RecallEvent, SqlQuestion
 pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "ok": "boolean"}
+COLUMNS = {
+    "ts": "timestamp",
+    "host": "string",
+    "v": "double",
+    "n": "bigint",
+    "ok": "boolean",
+    "f": "float",
+}
 SCHEMA = StreamSchema("s", COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(0))
 EVENTS = [
     RecallEvent(
@@ -75,6 +82,7 @@ def fill(root: StorageRoot) -> None:
                 rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.3 else rng.randrange(10)
             )
             rows["ok"].append(rng.choice([True, False, None]))
+            rows["f"].append([None, math.nan, -0.0, 0.1, 0.5, 3.0, 16777216.0][number % 7])
         arrow = SCHEMA.arrow_schema()
         columns = {name: pa.array(found, arrow.field(name).type) for name, found in rows.items()}
         blank = {f.name: pa.nulls(150, f.type) for f in arrow if f.name not in columns}
@@ -166,7 +174,11 @@ def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
 
 
 NUMBERS = st.sampled_from(
-    ["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"]
+    [
+        *["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"],
+        *["s.v / 4", "s.n / 2", "s.v / 2.5", "s.v * 0.1", "s.n % 3", "s.n + 3 * 2"],
+        *["s.f", "-s.f", "s.f + s.f", "s.f - event.limit"],
+    ]
 )
 PLAIN = st.one_of(
     st.sampled_from(
@@ -178,6 +190,14 @@ PLAIN = st.one_of(
             "s.ok",
             "s.v IS NULL",
             "s.n IN (1, 2)",
+            "s.n > 2.5",
+            "s.v > 0.1",
+            "s.f > 0.5",
+            "s.f >= 16777216",
+            "s.f < s.v",
+            "s.ok < (s.n > 3)",
+            "1 = 1",
+            "CASE WHEN s.ok THEN s.n > 3 WHEN s.v IS NULL THEN true END",
         ]
     ),
     st.sampled_from(["s.n BETWEEN 2 AND 7", "s.host LIKE '%a%'", "s.host IN ('b', event.host)"]),
@@ -208,7 +228,13 @@ AGGREGATES = st.one_of(
         ]
     ),
     st.builds("count(DISTINCT {})".format, st.sampled_from(["s.host", "s.n", "s.ok", "s.ts"])),
-    st.just("sum(CASE WHEN s.ok THEN s.v WHEN s.n > 3 THEN 0 ELSE 1 END)"),
+    st.sampled_from(
+        [
+            "sum(CASE WHEN s.ok THEN s.v WHEN s.n > 3 THEN 0 ELSE 1 END)",
+            "avg(CASE WHEN s.ok THEN s.v ELSE 0.5 END)",
+            "sum(CASE WHEN s.ok THEN s.f ELSE 1 END)",
+        ]
+    ),
 )
 
 
@@ -223,7 +249,7 @@ def questions(draw: st.DrawFn) -> str:
         draw(st.lists(CONDITIONS, max_size=2))
         + draw(st.sampled_from([[], ["s.host = event.host"]]))
     )
-    group = draw(st.sampled_from(["", "s.host", "s.ok", "s.host, s.n"]))
+    group = draw(st.sampled_from(["", "s.host", "s.ok", "s.host, s.n", "s.n % 3"]))
     keys = (
         [f"{key.strip()} AS k{number}" for number, key in enumerate(group.split(","))]
         if group
@@ -302,7 +328,11 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
     "sql",
     [
         "SELECT count(*) AS c FROM s WHERE s.host = 5",
-        "SELECT sum(s.v / 2) AS c FROM s",
+        "SELECT sum(s.v / s.n) AS c FROM s",
+        "SELECT sum(s.n + 2.5) AS c FROM s",
+        "SELECT count(*) AS c FROM s WHERE s.f > 0.1",
+        "SELECT count(*) AS c FROM s WHERE s.f > s.n",
+        "SELECT sum(s.f + 1) AS c FROM s",
         "SELECT count(*) AS c FROM s WHERE upper(s.host) = 'A'",
         "SELECT s.v AS v, count(*) AS c FROM s GROUP BY s.v",
         "SELECT s.v AS v, s.ts AS t FROM s ORDER BY s.v LIMIT 3",

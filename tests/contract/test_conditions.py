@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from archiver.read.reader import Reader
-from recall.engines.condition import evaluate_condition
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.condition import evaluate_condition
+from recall.engines.spark.engine import SparkEngine
 from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 
@@ -28,7 +28,8 @@ _NUMBERS = [
     "(norm.mean + 3 * norm.sd)",
     "-norm.mean",
 ]
-_NUMBERS += ["(event.cpu - norm.mean)", "other.n"]
+_NUMBERS += ["(event.cpu - norm.mean)", "other.n", "norm.mean / 2", "0.5 + norm.sd", "norm.n % 3"]
+_NUMBERS += ["CASE WHEN event.ok THEN norm.mean WHEN norm.n > 2.5 THEN 0.5 END"]
 _COMPARED = st.builds(
     "{} {} {}".format,
     st.sampled_from(_NUMBERS),
@@ -43,6 +44,11 @@ _SIMPLE = _COMPARED | st.sampled_from(
         "norm.n IS NOT NULL",
         "NOT event.ok",
         "norm.site > 'a'",
+        "norm.site LIKE '%a_'",
+        r"norm.site <> 'it\'s \\ here'",
+        "event.ok < (norm.n = 3)",
+        "norm.n > 2.5",
+        "norm.n = NULL",
     ]
 )
 _CONDITIONS = _SIMPLE | st.builds(
@@ -102,7 +108,14 @@ def test_duckdb_and_spark_agree_on_conditions(
 
 @pytest.mark.parametrize(
     "where",
-    ["norm.mean / 2 > 1", "abs(norm.mean) > 1", "event.cpu > 0.5 + norm.sd", "event.host > 3"],
+    [
+        "norm.mean / norm.n > 1",
+        "abs(norm.mean) > 1",
+        "norm.n + 0.5 > 1",
+        "event.host > 3",
+        "norm.n",
+        "cpu > 1",
+    ],
 )
 def test_unsupported_condition_is_evaluated_by_spark(where: str) -> None:
     with pytest.raises(SparkRequired):

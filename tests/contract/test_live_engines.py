@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
+from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
@@ -157,7 +158,7 @@ def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     parts = [
         part
         for i, rule in enumerate(rules)
-        for part in build_branches([(i, rule, sharing._event_query(rule))])
+        for part in build_branches([NumberedQuery(i, rule, sharing._event_query(rule))])
     ]
     return _read(session, " UNION ALL ".join(parts))
 
@@ -202,7 +203,7 @@ def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
         {},
         set(),
     )
-    whole = RuleSlice(tuple(rules), None, END, None, END)
+    whole = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
     for group, finds in PaneCache(_local(), Halves()).evaluate(whole, shares):
         served |= set(group.rule_indexes)
         for place, one in finds:
@@ -219,10 +220,10 @@ def _local() -> LocalEvaluator:
 class Halves:
     """The rows, in two pieces."""
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> None:
         """See `moirae.evaluation.panes.PaneInput`."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> list[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
@@ -280,6 +281,7 @@ NUMBERS = st.one_of(
     st.builds("v * {}".format, FRACTION),
     st.builds("n % {}".format, st.sampled_from(["3", "-2", "10"])),
     st.builds("i * {}".format, st.sampled_from(["2", "-1"])),
+    st.builds("CASE WHEN ok THEN v WHEN n > {} THEN {} END".format, SMALL, FRACTION),
 )
 WORDS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 PLAIN = st.one_of(
@@ -290,7 +292,11 @@ PLAIN = st.one_of(
     st.builds("n BETWEEN {} AND {}".format, SMALL, SMALL),
     st.builds("host IN ({}, {})".format, TEXT, TEXT),
     st.sampled_from(
-        ["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"]
+        [
+            *["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"],
+            *["host LIKE '%a_'", "host LIKE 'é'", "ok < (n > 3)", "host <> 'it\\'s \\\\ here'"],
+            *["CASE WHEN ok THEN n > 3 WHEN v IS NULL THEN true END", "1 = 1", "v > 2 * 3"],
+        ]
     ),
 )
 CONDITIONS = st.one_of(
@@ -568,14 +574,14 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT host, ts FROM s WHERE host LIKE 'a%'",
+        "SELECT host, ts FROM s WHERE host LIKE host",
+        "SELECT host, ts FROM s WHERE host LIKE 'a\\\\%'",
         "SELECT upper(host) AS host, ts FROM s",
         "SELECT host, ts, f FROM s WHERE f > 0.1",
         "SELECT host, ts, v / n AS q FROM s",
         "SELECT host, ts, n % 0 AS q FROM s WHERE n > 100",
         "SELECT host, ts, n FROM s WHERE n > 2.5",
         "SELECT host, ts, 1.5 AS d FROM s",
-        "SELECT host, ts FROM s WHERE host = 'a\\\\b'",
         "SELECT s.host, s.ts, r.day FROM s JOIN r ON s.host = r.host",
         "SELECT s.ts, r.site FROM s JOIN r ON upper(s.host) = r.host",
         "SELECT s.ts, t.n FROM s JOIN s AS t ON s.host = t.host AND s.ts = t.ts",

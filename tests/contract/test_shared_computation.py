@@ -17,6 +17,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
+from recall.engines.routing.choice import EngineChoice
 from recall.requests import RecallEvent
 from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
 
@@ -101,7 +102,7 @@ def _evaluate(
         guard=guard,
         columns={"s": COLUMNS},
         relations={},
-        allow_local=False,
+        engine_choice=EngineChoice("spark"),
     )
     result: EvaluationResult
     result, reads = rows.count_reads(lambda: evaluator.evaluate(rules, {"s": ROWS}, len(ROWS)))

@@ -34,6 +34,7 @@ from archiver.read.reader import Reader
 from archiver.storage.base import StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
+from archiver.time_range import TimeRange
 from recall.worker.key_counts import _count_keys
 
 SCHEMA = StreamSchema(
@@ -103,11 +104,11 @@ def test_every_machine_and_other_delta_readers_see_the_same_rows(
     assert (writer.count_unclustered(0), writer.count_unclustered(1)) == (0, 2)
     delta_table = as_storage(archive_on("c") / "streams" / "s").open_table()
     assert sorted(delta_table.to_pyarrow_table()["n"].to_pylist()) == list(range(40))
-    snapshot = Reader(archive_on("c"), [SCHEMA]).snapshot("s", 25 * _SECOND, None)
+    snapshot = Reader(archive_on("c"), [SCHEMA]).snapshot("s", TimeRange(25 * _SECOND))
     read = [pq.read_table(path)["n"].to_pylist() for path in snapshot.lease_paths()]
     assert sorted(chain.from_iterable(read)) == list(range(20, 40))
     reader = Reader(archive_on("d"), [SCHEMA])
-    (first_file, *_) = reader.local_paths("s", 25 * _SECOND, None)
+    (first_file, *_) = reader.local_paths("s", TimeRange(25 * _SECOND))
     keys = _count_keys(reader.open_data_file("s", first_file), "n")
     assert set(keys or ()) < set(map(str, range(20, 40)))
     writer.delete_chunk(0)

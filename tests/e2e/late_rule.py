@@ -170,19 +170,24 @@ class Place:
         )
         for file in self._files():
             if factor > 1:
-                made = self.root / f"scaled-{file.name}"
-                command = [sys.executable, str(DATA / "tools" / "scaleup.py"), str(file), str(made)]
+                scaled_file = self.root / f"scaled-{file.name}"
+                command = [
+                    sys.executable,
+                    str(DATA / "tools" / "scaleup.py"),
+                    str(file),
+                    str(scaled_file),
+                ]
                 subprocess.run(
                     [*command, "--factor", str(factor), *options.split()],
                     check=True,
                     capture_output=True,
                 )
-                file = made
+                file = scaled_file
             read = "read_json" if ".jsonl" in file.name else "read_csv"
             names = ", ".join(self.case.columns)
-            more = ", header = true" if read == "read_csv" else ""
+            csv_options = ", header = true" if read == "read_csv" else ""
             self.rows.execute(
-                f"INSERT INTO s SELECT {names} FROM {read}('{file}', columns = {kinds}{more})"
+                f"INSERT INTO s SELECT {names} FROM {read}('{file}', columns = {kinds}{csv_options})"
             )
         self.rows.execute(f"DELETE FROM s WHERE ts >= '{self.case.end}'")
 
@@ -202,8 +207,8 @@ class Place:
         ).fetchall():
             # A file is read once: what comes later to the same hours has another name.
             hidden = self.root / "landing" / f".{begin:%Y%m%dT%H}-{low.replace(':', '')}.jsonl.gz"
-            wanted = f"SELECT * FROM s WHERE {within} AND {span} = '{begin}'"
-            self.rows.execute(f"COPY ({wanted}) TO '{hidden}' (FORMAT json, COMPRESSION gzip)")
+            query = f"SELECT * FROM s WHERE {within} AND {span} = '{begin}'"
+            self.rows.execute(f"COPY ({query}) TO '{hidden}' (FORMAT json, COMPRESSION gzip)")
             hidden.rename(hidden.with_name(hidden.name[1:]))
 
     def add(self) -> None:
@@ -288,9 +293,9 @@ class Place:
     def until(self, what: str, holds: Callable[[], Any]) -> Any:
         began = time.monotonic()
         while time.monotonic() < began + self.case.patience:
-            found = holds()
-            if found:
+            result = holds()
+            if result:
                 print(f"{time.monotonic() - began:.0f} s until {what}", flush=True)
-                return found
+                return result
             time.sleep(1)
         raise AssertionError(f"not within {self.case.patience} s: {what}; {self.past()}")

@@ -29,25 +29,29 @@ class Model:
 
     def write(self) -> None:
         newest = START
-        kept: list[dict[str, Any]] = []
+        written_rows: list[dict[str, Any]] = []
         number = 0
         for _ in range(10):
             lines: list[bytes] = []
             bound = newest - timedelta(seconds=2) if self.files else START - timedelta(days=1)
             for _ in range(RECORDS // 10):
                 number += 1
-                kind = self.rng.choices(KINDS, [85, 5, 4, 3, 3])[0] if kept else "row"
+                kind = self.rng.choices(KINDS, [85, 5, 4, 3, 3])[0] if written_rows else "row"
                 self.counts[kind] += 1
                 if kind == "row":
                     newest, row = self._row(newest, number)
                     self.archived.add((row["host"], row["n"]))
                     self.late += datetime.fromisoformat(row["ts"]) < bound
-                    kept.append(row)
+                    written_rows.append(row)
                     lines.append(json.dumps(row).encode())
                 elif kind == "duplicate":
-                    lines.append(json.dumps(dict(reversed(self.rng.choice(kept).items()))).encode())
+                    lines.append(
+                        json.dumps(dict(reversed(self.rng.choice(written_rows).items()))).encode()
+                    )
                 elif kind == "conflict":
-                    lines.append(json.dumps({**self.rng.choice(kept), "cpu": -1.0}).encode())
+                    lines.append(
+                        json.dumps({**self.rng.choice(written_rows), "cpu": -1.0}).encode()
+                    )
                 elif kind == "quarantined":
                     ahead = {"ts": "2999-01-01T00:00:00Z", "host": "h1", "n": number, "cpu": 1.0}
                     lines.append(json.dumps(ahead).encode())
@@ -80,62 +84,66 @@ BROKEN = (
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[tuple[Stage, Model]]:
-    with stage(seed=SEED) as made:
+    with stage(seed=SEED) as system:
         model = Model(random.Random(SEED))
         model.write()
-        made.producer.landing.mkdir(parents=True)
-        (made.root / "moirae.yaml").write_text(
-            (made.root / "moirae.yaml").read_text().replace("*.jsonl}", "*.jsonl*, format: jsonl}")
+        system.producer.landing.mkdir(parents=True)
+        (system.root / "moirae.yaml").write_text(
+            (system.root / "moirae.yaml")
+            .read_text()
+            .replace("*.jsonl}", "*.jsonl*, format: jsonl}")
         )
         for index, lines in enumerate(model.files):
             content = b"\n\n".join(lines)  # blank lines are no records; the last line has no end
             packed = index % 2 == 1
-            path = made.producer.landing / f"{index}.jsonl{'.gz' if packed else ''}"
+            path = system.producer.landing / f"{index}.jsonl{'.gz' if packed else ''}"
             path.write_bytes(gzip.compress(content) if packed else content)
-        made.drain()
-        yield made, model
+        system.drain()
+        yield system, model
 
 
 def test_every_record_is_accounted_for(filled: tuple[Stage, Model]) -> None:
-    made, model = filled
+    system, model = filled
     query = "SELECT sum(read), sum(archived), sum(duplicates), sum(malformed), sum(conflicts), sum(quarantined) FROM units"
     counts = model.counts
-    wanted = [
+    expected = [
         RECORDS,
         *(counts[k] for k in ("row", "duplicate", "malformed", "conflict", "quarantined")),
     ]
-    row = made.connection.execute(query).fetchone()
+    row = system.connection.execute(query).fetchone()
     assert row is not None
-    assert [int(value) for value in row] == wanted
-    late = made.connection.execute("SELECT sum(late)::int FROM units").fetchone()
+    assert [int(value) for value in row] == expected
+    late = system.connection.execute("SELECT sum(late)::int FROM units").fetchone()
     assert late == (model.late,)
     assert model.late > 100
 
 
 def test_doctor_reports_no_problem(filled: tuple[Stage, Model]) -> None:
-    made, _ = filled
-    findings = run_checks(made.settings, made.connection)
+    system, _ = filled
+    findings = run_checks(system.settings, system.connection)
     assert [finding for finding in findings if finding.problems] == []
     assert len(findings) > 5
 
 
 def test_doctor_reports_damage(filled: tuple[Stage, Model]) -> None:
-    made, _ = filled
-    made.connection.execute("UPDATE units SET archived = archived + 1 WHERE id = 1")
-    made.connection.execute(
+    system, _ = filled
+    system.connection.execute("UPDATE units SET archived = archived + 1 WHERE id = 1")
+    system.connection.execute(
         "DELETE FROM dead_letters WHERE (unit_id, line) IN (SELECT unit_id, line FROM "
         "dead_letters LIMIT 1)"
     )
     wrong = [
-        finding.check for finding in run_checks(made.settings, made.connection) if finding.problems
+        finding.check
+        for finding in run_checks(system.settings, system.connection)
+        if finding.problems
     ]
-    made.connection.execute("UPDATE units SET archived = archived - 1 WHERE id = 1")
+    system.connection.execute("UPDATE units SET archived = archived - 1 WHERE id = 1")
     assert len(wrong) == 3
 
 
 def test_dead_letters_have_reason_and_position(filled: tuple[Stage, Model]) -> None:
-    made, model = filled
-    rows = made.connection.execute(
+    system, model = filled
+    rows = system.connection.execute(
         "SELECT u.unit, d.line, d.reason, d.raw FROM dead_letters d JOIN units u ON u.id = "
         "d.unit_id"
     ).fetchall()
@@ -149,7 +157,7 @@ def test_dead_letters_have_reason_and_position(filled: tuple[Stage, Model]) -> N
 
 
 def test_row_of_the_year_2999_does_not_advance_the_watermark(filled: tuple[Stage, Model]) -> None:
-    made, _ = filled
-    newest = made.connection.execute("SELECT newest FROM streams").fetchone()
+    system, _ = filled
+    newest = system.connection.execute("SELECT newest FROM streams").fetchone()
     assert newest is not None
     assert newest[0].year == 2026

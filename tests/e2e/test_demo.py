@@ -52,11 +52,11 @@ ENDS = 30.0
 @pytest.fixture
 def run(public_folder: Path) -> Iterator[Run]:
     # A directory of its own: a log of an earlier run is not to be taken for this one's.
-    made = Run(public_folder / f"demo-{uuid.uuid4().hex}")
-    yield made
-    left = made.left(ENDS)
-    made.kill()
-    assert not left
+    demo_run = Run(public_folder / f"demo-{uuid.uuid4().hex}")
+    yield demo_run
+    remaining = demo_run.left(ENDS)
+    demo_run.kill()
+    assert not remaining
 
 
 def _figures(run: Run, command: list[str]) -> dict[str, Any]:
@@ -122,10 +122,10 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     os.write(ours, b"\x03")
     began = time.monotonic()
     shown += _read_while(ours, lambda: True, 60)
-    told, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     print(f"ended after {time.monotonic() - began:.1f} s")
     assert process.returncode == 130
-    assert told == b""
+    assert output == b""
     assert shown.count(b"Interrupted") == 1
     assert b"Traceback" not in shown
     # The terminal shows the demo's own lines only; those of its processes are in the log file.

@@ -88,10 +88,10 @@ def test_archive_in_object_storage_answers_recalls(bucket: str) -> None:
         assert not (root / ".moirae" / "archive" / "streams").exists()
         table = DeltaTable(f"{bucket}/streams/cpu", storage_options={"allow_http": "true"})
         assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(FILES * ROWS))
-        found = answers(root)
+        archive_answers = answers(root)
     for number in range(ROWS - 1, FILES * ROWS, ROWS):
         past = [n for n in range(number) if n % HOSTS == number % HOSTS]
-        assert found[number, "norm"]["answer"] == [{"n": len(past), "total": sum(past)}], found[
-            number, "norm"
-        ]
-        assert found[number, "similar"]["state"] == "done"
+        assert archive_answers[number, "norm"]["answer"] == [
+            {"n": len(past), "total": sum(past)}
+        ], archive_answers[number, "norm"]
+        assert archive_answers[number, "similar"]["state"] == "done"

@@ -63,10 +63,10 @@ def test_unusual_values_stop_no_process() -> None:
         with database.connect_database(
             load_settings(root / "moirae.yaml", {}), "test"
         ) as connection:
-            found = connection.execute(
+            stored = connection.execute(
                 "SELECT attributes->'cpu' FROM events ORDER BY ts"
             ).fetchall()
-            assert [row[0] for row in found] == [1e20, 1e300, 90.0] * 3
+            assert [row[0] for row in stored] == [1e20, 1e300, 90.0] * 3
         rules = json.loads(_moirae(root, "rules", "list", "-o", "json").stdout)
         assert "CAST_INVALID_INPUT" in {rule["rule"]: rule["error"] for rule in rules}["g/Fails"]
         exported = _moirae(root, "export", "events", "--format", "jsonl").stdout.splitlines()

@@ -65,10 +65,10 @@ def test_rule_added_later_has_events_in_history(place: Place) -> None:
     assert not any(chunks["failed"] for chunks in past["chunks"].values()), past
     late = datetime.fromisoformat(case.late)
     added = [event for event in place.exported("events") if event["rule"] == "g/Added"]
-    found = sorted(
+    event_keys = sorted(
         (*(event["key"][name] for name in case.keys), _time(event["ts"])) for event in added
     )
-    assert [event for event in found if event[-1] < late] == place.events()
+    assert [event for event in event_keys if event[-1] < late] == place.events()
     corpus = sorted(_time(one["ts"]) for one in place.exported("contexts"))
     assert [ts for ts in corpus if ts < late] == place.firsts()
     hits = {hit["event"] for hit in place.exported("similar")}
@@ -77,16 +77,18 @@ def test_rule_added_later_has_events_in_history(place: Place) -> None:
         for e in json.loads(place.moirae("events", "list", "--limit", "100000", "-o", "json"))
         if e["past"]
     ]
-    known = [event["eid"] for event in past_events if event["eid"] in hits]
-    assert known
-    shown = [json.loads(place.moirae("events", "show", eid, "-o", "json")) for eid in known[:20]]
+    hit_events = [event["eid"] for event in past_events if event["eid"] in hits]
+    assert hit_events
+    shown = [
+        json.loads(place.moirae("events", "show", eid, "-o", "json")) for eid in hit_events[:20]
+    ]
     assert all(one["past"] for one in shown)
     assert any(one["contexts"]["beside"] for one in shown)
     listed = json.loads(place.moirae("alerts", "list", "--limit", "10000", "-o", "json"))
     assert not any(alert["past"] for alert in listed)
     place.moirae("doctor")
     print(
-        f"{len(found):,} events, {len(known)} past ones among hits; "
+        f"{len(event_keys):,} events, {len(hit_events)} past ones among hits; "
         f"all in {time.monotonic() - began:.0f} s"
     )
 

@@ -146,7 +146,7 @@ class GeneratedDay:
 
 
 def _events_of(times: Times) -> Events:
-    return {(*key, _text(ts)) for key, found in times.items() for ts in found}
+    return {(*key, _text(ts)) for key, event_times in times.items() for ts in event_times}
 
 
 def _alerts_of(alerts: list[ExpectedAlert]) -> Alerts:
@@ -293,17 +293,17 @@ def test_contexts_and_similar_events_equal_an_independent_computation(
     assert terms == {event.event_id: sorted(_repeated(event.facts)) for event in corpus}
 
     expected, _ = expected_answers(corpus, GAP, 10)
-    found: dict[str, list[tuple[str, float]]] = {event.event_id: [] for event in corpus}
+    hits_by_event: dict[str, list[tuple[str, float]]] = {event.event_id: [] for event in corpus}
     for row in csv.DictReader(
         io.StringIO(_moirae(drained, "export", "similar", "--format", "csv"))
     ):
-        found[row["query"]].append((row["event"], float(row["score"])))
-        assert len(found[row["query"]]) == int(row["rank"])
+        hits_by_event[row["query"]].append((row["event"], float(row["score"])))
+        assert len(hits_by_event[row["query"]]) == int(row["rank"])
     assert sum(len(hits) == 10 for hits in expected.values()) > 30
     assert any(len(hits) < 10 for hits in expected.values())
     for query, hits in expected.items():
-        assert [event for event, _ in found[query]] == [event for event, _ in hits], query
-        assert [score for _, score in found[query]] == pytest.approx(
+        assert [event for event, _ in hits_by_event[query]] == [event for event, _ in hits], query
+        assert [score for _, score in hits_by_event[query]] == pytest.approx(
             [score for _, score in hits], abs=1e-9
         ), query
 

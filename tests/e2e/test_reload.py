@@ -27,70 +27,72 @@ EXTRA = """
 """
 
 
-def _moirae(made: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _moirae(system: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
         "moirae",
         *arguments,
         "--workspace",
-        str(made.root / "moirae.yaml"),
+        str(system.root / "moirae.yaml"),
     ]
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
-def _status(made: Stage) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_moirae(made, "status", "-o", "json").stdout)
-    return found
+def _status(system: Stage) -> dict[str, Any]:
+    status: dict[str, Any] = json.loads(_moirae(system, "status", "-o", "json").stdout)
+    return status
 
 
-def _wait_for(made: Stage, version: str | None) -> None:
+def _wait_for(system: Stage, version: str | None) -> None:
     """Until the desired rules have this version of the extra rule, and run so."""
 
     def reached() -> bool:
         query = "SELECT version FROM deployments WHERE rule = 'load/Extra' AND state = 'running'"
         desired = [
             d.version
-            for d in RuleRegistry(made.connection).desired_rules()
+            for d in RuleRegistry(system.connection).desired_rules()
             if d.name == "load/Extra"
         ]
-        running = [row[0] for row in made.connection.execute(query)]
+        running = [row[0] for row in system.connection.execute(query)]
         return running == desired and bool(running) == (version is not None)
 
-    made.wait(reached, 250)
+    system.wait(reached, 250)
 
 
 def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
-    with stage(SEED, rate=100) as made:
-        rules = made.root / "rules.yaml"
-        made.up()
-        made.producer.start()
-        made.wait(lambda: made.archived_units() > 0, 250)
+    with stage(SEED, rate=100) as system:
+        rules = system.root / "rules.yaml"
+        system.up()
+        system.producer.start()
+        system.wait(lambda: system.archived_units() > 0, 250)
         rules.write_text(RULES + EXTRA.format(version=1, limit=50))
-        _wait_for(made, "1")
-        revision = sql.RuleGateway(made.connection).revision()
+        _wait_for(system, "1")
+        revision = sql.RuleGateway(system.connection).revision()
         rules.write_text(RULES + EXTRA.format(version=2, limit="nothing"))
-        made.wait(lambda: bool(sql.RuleFileGateway(made.connection).get_state().problems), 250)
-        assert sql.RuleGateway(made.connection).revision() == revision
-        shown = _moirae(made, "status")
+        system.wait(lambda: bool(sql.RuleFileGateway(system.connection).get_state().problems), 250)
+        assert sql.RuleGateway(system.connection).revision() == revision
+        shown = _moirae(system, "status")
         assert shown.returncode == 1
         assert "rules.yaml:" in shown.stdout + shown.stderr
-        assert _status(made)["rule_files"]["problems"]
-        answered = sql.RuleFileGateway(made.connection).get_state().answered
-        assert made._up is not None
-        made._up.send_signal(signal.SIGHUP)
-        made.wait(lambda: sql.RuleFileGateway(made.connection).get_state().answered > answered, 250)
+        assert _status(system)["rule_files"]["problems"]
+        answered = sql.RuleFileGateway(system.connection).get_state().answered
+        assert system._up is not None
+        system._up.send_signal(signal.SIGHUP)
+        system.wait(
+            lambda: sql.RuleFileGateway(system.connection).get_state().answered > answered, 250
+        )
         assert (
-            RuleRegistry(made.connection).reload_problems(answered + 1)
-            == sql.RuleFileGateway(made.connection).get_state().problems
+            RuleRegistry(system.connection).reload_problems(answered + 1)
+            == sql.RuleFileGateway(system.connection).get_state().problems
         )
         rules.write_text(RULES)
-        _wait_for(made, None)
-        assert not _status(made)["rule_files"]["problems"]
-        made.producer.stop()
-        assert made.down() < 30
-        made.drain()
-        made.check(besides=("load/Extra",))
+        _wait_for(system, None)
+        assert not _status(system)["rule_files"]["problems"]
+        system.producer.stop()
+        assert system.down() < 30
+        system.drain()
+        system.check(besides=("load/Extra",))
 
 
 @pytest.mark.faults
@@ -101,11 +103,11 @@ def test_hundred_reloads_under_load_lose_no_event() -> None:
     """
     print(f"seed {SEED}")
     rng, kinds, bad = random.Random(SEED), Counter[str](), False
-    with stage(SEED) as made:
-        rules = made.root / "rules.yaml"
-        made.up()
-        made.producer.start()
-        made.wait(lambda: made.archived_units() > 0, 300)
+    with stage(SEED) as system:
+        rules = system.root / "rules.yaml"
+        system.up()
+        system.producer.start()
+        system.wait(lambda: system.archived_units() > 0, 300)
         for number in range(100):
             kind = rng.choice(["add", "add", "change", "remove", "same", "bad"])
             extra = EXTRA.format(version=number, limit=rng.choice([80, 90]))
@@ -116,27 +118,27 @@ def test_hundred_reloads_under_load_lose_no_event() -> None:
             }.get(kind, extra)
             if text is not None:
                 rules.write_text(RULES + text)
-            request = sql.RuleFileGateway(made.connection).request_reload()
-            made.wait(
+            request = sql.RuleFileGateway(system.connection).request_reload()
+            system.wait(
                 lambda request=request: (
-                    RuleRegistry(made.connection).reload_problems(request) is not None
+                    RuleRegistry(system.connection).reload_problems(request) is not None
                 ),
                 300,
             )
             bad = bad if text is None else kind == "bad"
-            assert bool(RuleRegistry(made.connection).reload_problems(request)) == bad
+            assert bool(RuleRegistry(system.connection).reload_problems(request)) == bad
             time.sleep(rng.uniform(0, 1))
             kinds[kind] += 1
             if number % 10 == 9:
                 print(f"{number + 1} reloads: {dict(kinds)}", flush=True)
         rules.write_text(RULES)
-        _wait_for(made, None)
-        made.producer.stop()
-        assert made.down() < 30
-        made.drain()
-        figures = made.check(besides=("load/Extra",))
-        cpu = {row["n"]: row["cpu"] for row in made.producer.rows}
-        extra = made.connection.execute(
+        _wait_for(system, None)
+        system.producer.stop()
+        assert system.down() < 30
+        system.drain()
+        figures = system.check(besides=("load/Extra",))
+        cpu = {row["n"]: row["cpu"] for row in system.producer.rows}
+        extra = system.connection.execute(
             "SELECT eid, attributes FROM events WHERE rule = 'load/Extra'"
         ).fetchall()
         print(f"100 reloads: {figures}, {len(extra)} events of the rule that comes and goes")

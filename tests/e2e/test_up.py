@@ -15,13 +15,13 @@ from tests.faults.harness import Stage, ended, stage
 
 
 def test_second_instance_refuses_to_start_and_sigterm_stops_the_first() -> None:
-    with stage(seed=3, rate=100) as made:
-        made.up()
-        made.producer.start()
-        made.wait(lambda: made.archived_units() > 0, 90)
-        made.wait(lambda: made.log.read_text().count("workspace is running") == 1, 20)
+    with stage(seed=3, rate=100) as system:
+        system.up()
+        system.producer.start()
+        system.wait(lambda: system.archived_units() > 0, 90)
+        system.wait(lambda: system.log.read_text().count("workspace is running") == 1, 20)
         second = subprocess.run(
-            [sys.executable, "-m", "moirae", "up", "--workspace", str(made.root / "moirae.yaml")],
+            [sys.executable, "-m", "moirae", "up", "--workspace", str(system.root / "moirae.yaml")],
             capture_output=True,
             text=True,
             timeout=60,
@@ -29,25 +29,25 @@ def test_second_instance_refuses_to_start_and_sigterm_stops_the_first() -> None:
         )
         assert second.returncode == 1
         assert "`moirae up` already runs in this workspace: stop it first" in second.stderr
-        live, jvm = made.live(), made.jvm()
+        live, jvm = system.live(), system.jvm()
         assert live is not None
         assert jvm is not None
-        made.producer.stop()
-        assert made.down() < 30
+        system.producer.stop()
+        assert system.down() < 30
         assert ended(live)
         assert ended(jvm)
 
 
 def test_live_process_exits_with_its_supervisor() -> None:
-    with stage(seed=4, rate=100) as made:
-        made.up()
-        made.producer.start()
-        made.wait(lambda: made.archived_units() > 0, 90)
-        live = made.live()
+    with stage(seed=4, rate=100) as system:
+        system.up()
+        system.producer.start()
+        system.wait(lambda: system.archived_units() > 0, 90)
+        live = system.live()
         assert live is not None
-        assert made._up is not None
-        made._up.send_signal(signal.SIGKILL)
-        made._up.wait()
+        assert system._up is not None
+        system._up.send_signal(signal.SIGKILL)
+        system._up.wait()
         deadline = time.monotonic() + 40
         while not ended(live) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -56,19 +56,19 @@ def test_live_process_exits_with_its_supervisor() -> None:
 
 @pytest.mark.parametrize("rows", [50])
 def test_rows_older_than_a_drained_stream_are_late(rows: int) -> None:
-    with stage(seed=5) as made:
-        made.producer.landing.mkdir(parents=True)
+    with stage(seed=5) as system:
+        system.producer.landing.mkdir(parents=True)
         first = [_row(f"2026-01-01T00:00:{i % 60:02d}Z", i) for i in range(rows)]
-        (made.producer.landing / "a.jsonl").write_text("".join(first))
-        made.drain()
-        (made.producer.landing / "b.jsonl").write_text(
+        (system.producer.landing / "a.jsonl").write_text("".join(first))
+        system.drain()
+        (system.producer.landing / "b.jsonl").write_text(
             _row("2026-01-01T00:00:50Z", 1000) + _row("2026-01-02T00:00:00Z", 1001)
         )
-        made.drain()
-        found = made.connection.execute(
+        system.drain()
+        late_counts = system.connection.execute(
             "SELECT sum(archived)::int, sum(late)::int FROM units"
         ).fetchone()
-        assert found == (rows + 2, 1)
+        assert late_counts == (rows + 2, 1)
 
 
 def _row(ts: str, n: int) -> str:
@@ -76,25 +76,25 @@ def _row(ts: str, n: int) -> str:
 
 
 def test_lost_checkpoint_loses_and_repeats_no_row() -> None:
-    with stage(seed=6) as made:
-        made.producer.landing.mkdir(parents=True)
+    with stage(seed=6) as system:
+        system.producer.landing.mkdir(parents=True)
         rows = [
             _row(f"2026-01-01T00:00:{i % 60:02d}Z", i).replace("50.0", str(i * 2.0))
             for i in range(50)
         ]
-        (made.producer.landing / "a.jsonl").write_text("".join(rows))
-        made.drain()
-        before = _state(made)
-        shutil.rmtree(made.root / ".moirae" / "checkpoints")
-        made.drain()
-        assert _state(made) == before
+        (system.producer.landing / "a.jsonl").write_text("".join(rows))
+        system.drain()
+        before = _state(system)
+        shutil.rmtree(system.root / ".moirae" / "checkpoints")
+        system.drain()
+        assert _state(system) == before
         assert before[0] == [(50, 50, 0)]
         assert len(before[1]) > 0
 
 
-def _state(made: Stage) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
-    counts = made.connection.execute("SELECT read, archived, duplicates FROM units").fetchall()
-    events = made.connection.execute(
+def _state(system: Stage) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    counts = system.connection.execute("SELECT read, archived, duplicates FROM units").fetchall()
+    events = system.connection.execute(
         "SELECT rule, eid, ts, settled FROM events ORDER BY rule, eid"
     ).fetchall()
     return counts, events

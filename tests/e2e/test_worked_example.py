@@ -114,13 +114,13 @@ def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) ->
     rows = list(
         csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv")))
     )
-    found = {
+    scores = {
         (eids[row["query"]], eids[row["event"]]): (int(row["rank"]), float(row["score"]))
         for row in rows
     }
-    assert found.keys() == {("e3", "e2"), ("e3", "e1")}
-    assert found["e3", "e2"] == (1, pytest.approx(0.282705, abs=1e-6))
-    assert found["e3", "e1"] == (2, pytest.approx(0.199903, abs=1e-6))
+    assert scores.keys() == {("e3", "e2"), ("e3", "e1")}
+    assert scores["e3", "e2"] == (1, pytest.approx(0.282705, abs=1e-6))
+    assert scores["e3", "e1"] == (2, pytest.approx(0.199903, abs=1e-6))
 
 
 def test_contexts_hold_rows_valid_at_the_event(drained: Path, eids: dict[str, str]) -> None:
@@ -163,8 +163,8 @@ def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
 def test_answers_are_replayed_equal(drained: Path, eids: dict[str, str]) -> None:
     """In a new process."""
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
-    found = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
-    assert [(one["recall"], one["equal"], len(one["answer"])) for one in found] == [
+    replayed_answers = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
+    assert [(one["recall"], one["equal"], len(one["answer"])) for one in replayed_answers] == [
         ("count", True, 1),
         ("similar", True, 2),
     ]

@@ -5,7 +5,6 @@ Everything is started here and stopped by process ID. Randomness comes from a se
 """
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -209,9 +208,9 @@ class Stage:
         ).fetchone()
         if row is not None:
             with suppress(psutil.Error):
-                found = psutil.Process(row[0])
-                if str(self.root / "moirae.yaml") in found.cmdline():
-                    return found
+                process = psutil.Process(row[0])
+                if str(self.root / "moirae.yaml") in process.cmdline():
+                    return process
         return None
 
     def jvm(self) -> psutil.Process | None:
@@ -280,24 +279,24 @@ class Stage:
         self, events: list[tuple[str, datetime, str]], besides: Sequence[str]
     ) -> None:
         keep = {"load/High": timedelta(seconds=3), "load/Mean": timedelta(seconds=4)}
-        wanted: set[tuple[str, str, datetime, datetime]] = set()
+        expected: set[tuple[str, str, datetime, datetime]] = set()
         for rule in keep:
             for host in {h for r, _, h in events if r == rule}:
                 times = sorted(ts for r, ts, h in events if (r, h) == (rule, host))
                 start = last = times[0]
                 for ts in [*times[1:], None]:
                     if ts is None or ts > last + keep[rule]:
-                        wanted.add((rule, host, start, last + keep[rule]))
+                        expected.add((rule, host, start, last + keep[rule]))
                         start = ts or start
                     last = ts or last
         query = "SELECT rule, key->>'host', starts_at, ends_at FROM alerts WHERE state = 'resolved' AND rule <> ALL(%s)"
         stored = self.connection.execute(query, (list(besides),)).fetchall()
         assert len(stored) == len(set(stored))
-        assert set(stored) == wanted
-        left = self.connection.execute(
+        assert set(stored) == expected
+        unsettled = self.connection.execute(
             "SELECT count(*) FROM alerts WHERE state NOT IN ('resolved', 'withdrawn')"
         )
-        assert left.fetchone() == (0,)
+        assert unsettled.fetchone() == (0,)
 
 
 @contextmanager
@@ -317,11 +316,11 @@ def workspace(settings: str, rules: str) -> Iterator[Path]:
 def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
     """A stage; everything in it ends with it."""
     with workspace(WORKSPACE, RULES) as root:
-        made = Stage(root, seed, rate)
+        system = Stage(root, seed, rate)
         try:
-            yield made
+            yield system
         finally:
-            made.end()
+            system.end()
 
 
 def kill(process: psutil.Process | None) -> bool:
@@ -329,8 +328,8 @@ def kill(process: psutil.Process | None) -> bool:
     if process is None:
         return False
     try:
-        os.kill(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
+        process.kill()
+    except psutil.NoSuchProcess:
         return False
     return True
 

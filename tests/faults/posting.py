@@ -75,12 +75,12 @@ def posted(
     if database is not None:
         settings += f'database: "{database}"\n'
     with workspace(settings, rules) as root:
-        made = Stage(root, seed)
-        token = tokens.create_token(made.connection, "producer", "operator")
-        made.producer = Poster(
+        system = Stage(root, seed)
+        token = tokens.create_token(system.connection, "producer", "operator")
+        system.producer = Poster(
             Path(root), rate, seed, url=f"http://{address}/api/v1/ingest/cpu", token=token
         )
         try:
-            yield made, made.producer, address
+            yield system, system.producer, address
         finally:
-            made.end()
+            system.end()

@@ -25,9 +25,9 @@ def main(workspace: Path, log: Path) -> None:
     """
     os.setsid()
     serving._NICENESS = 0
-    told = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.dup2(told, 1)
-    os.dup2(told, 2)
+    descriptor = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
     stop = Signals().stop
     logs.configure_logging()
     run_recall(load_settings_from_environment(workspace), stop)
@@ -43,15 +43,15 @@ class Recaller:
 
     def _start(self) -> ForkServerProcess:
         log = self._workspace.with_name("recall.log")
-        made = _COPIES.Process(target=main, args=(self._workspace, log), daemon=True)
-        made.start()
-        return made
+        process = _COPIES.Process(target=main, args=(self._workspace, log), daemon=True)
+        process.start()
+        return process
 
     def look(self) -> None:
         """Start it where it has fallen."""
         if not self._process.is_alive():
-            told = self._workspace.with_name("recall.log").read_text()
-            print(f"it fell with {self._process.exitcode}: {told[-1000:]}", flush=True)
+            log_text = self._workspace.with_name("recall.log").read_text()
+            print(f"it fell with {self._process.exitcode}: {log_text[-1000:]}", flush=True)
             self.kill()
             self._process = self._start()
 

@@ -55,9 +55,9 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     with workspace("", "") as folder:
-        made = Server(folder)
-        yield made
-        made.stop()
+        new_server = Server(folder)
+        yield new_server
+        new_server.stop()
 
 
 def _fall(folder: Path, number: signal.Signals) -> None:
@@ -65,85 +65,85 @@ def _fall(folder: Path, number: signal.Signals) -> None:
     main = psutil.Process(int((folder / "postmaster.pid").read_text().splitlines()[0]))
     processes = [main, *main.children(recursive=True)]
     main.send_signal(number)
-    _, left = psutil.wait_procs(processes, 60)
-    assert not left
+    _, alive = psutil.wait_procs(processes, 60)
+    assert not alive
 
 
-def _count(made: Stage, query: str) -> int:
-    row = made.connection.execute(query).fetchone()
+def _count(system: Stage, query: str) -> int:
+    row = system.connection.execute(query).fetchone()
     assert row is not None
     return int(row[0])
 
 
-def _go_on(made: Stage) -> None:
+def _go_on(system: Stage) -> None:
     """Until every process does its part again."""
     parts: dict[str, Callable[[], int]] = {
         "archived": lambda: _count(
-            made, "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"
+            system, "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"
         ),
-        "settled": lambda: _count(made, "SELECT count(*) FROM events WHERE settled"),
-        "answered": lambda: _count(made, "SELECT count(*) FROM revisions WHERE final"),
+        "settled": lambda: _count(system, "SELECT count(*) FROM events WHERE settled"),
+        "answered": lambda: _count(system, "SELECT count(*) FROM revisions WHERE final"),
     }
-    made.wait(lambda: made.alive() >= ROLES, 400)
+    system.wait(lambda: system.alive() >= ROLES, 400)
     for part in parts.values():
         before = part()
-        made.wait(lambda part=part, before=before: part() > before, 400)
+        system.wait(lambda part=part, before=before: part() > before, 400)
     print({name: part() for name, part in parts.items()}, flush=True)
 
 
 @pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
 def test_processes_resume_after_a_database_outage(server: Server, number: signal.Signals) -> None:
     print(f"seed {SEED}")
-    with posted(SEED, ASKING, 100, server.dsn) as (made, producer, _):
-        made.up()
+    with posted(SEED, ASKING, 100, server.dsn) as (system, producer, _):
+        system.up()
         producer.start()
-        _go_on(made)
-        told = producer.away
+        _go_on(system)
+        posts_refused = producer.away
         _fall(server.folder, number)
-        made.wait(lambda: producer.away > told, 60)
+        system.wait(lambda: producer.away > posts_refused, 60)
         away = random.Random(f"{SEED} {number}").uniform(1, 12)
         time.sleep(away)
         server.start()
-        print(f"{away:.0f} s away; {producer.away - told} posts in vain", flush=True)
-        made.connect_again(60)
-        _go_on(made)
-        _check(made)
+        print(f"{away:.0f} s away; {producer.away - posts_refused} posts in vain", flush=True)
+        system.connect_again(60)
+        _go_on(system)
+        _check(system)
 
 
 def test_embedded_server_is_restarted_by_its_users() -> None:
     print(f"seed {SEED}")
-    with posted(SEED, ASKING, 100) as (made, producer, _):
-        made.up()
+    with posted(SEED, ASKING, 100) as (system, producer, _):
+        system.up()
         producer.start()
-        _go_on(made)
-        _fall(made.root / ".moirae" / "postgresql", signal.SIGKILL)
-        made.connect_again(60)
-        _go_on(made)
-        _check(made)
+        _go_on(system)
+        _fall(system.root / ".moirae" / "postgresql", signal.SIGKILL)
+        system.connect_again(60)
+        _go_on(system)
+        _check(system)
 
 
-def _check(made: Stage) -> None:
-    assert made._up is not None
-    assert made._up.poll() is None, "the supervisor has ended"
-    made.producer.stop()
-    made.down()
-    made.drain()
-    figures = made.check(besides=["load/Asks"])
+def _check(system: Stage) -> None:
+    assert system._up is not None
+    assert system._up.poll() is None, "the supervisor has ended"
+    system.producer.stop()
+    system.down()
+    system.drain()
+    figures = system.check(besides=["load/Asks"])
     assert figures["events"] > 0
-    tasks = made.connection.execute(
+    tasks = system.connection.execute(
         "SELECT t.eid, t.state, t.revision, r.final, (r.answer->0->>'n')::int, e.ts, "
         "e.key->>'host', "
         "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t JOIN events e USING (eid) "
         "LEFT JOIN revisions r ON r.task = t.id AND r.number = t.revision"
     ).fetchall()
-    rows = [(row["host"], row["ts"]) for row in made.producer.rows]
+    rows = [(row["host"], row["ts"]) for row in system.producer.rows]
     for eid, state, revision, final, n, ts, host, revisions in tasks:
         assert (state, final, revision) == ("done", True, revisions), eid
         before = ts.isoformat(timespec="microseconds").replace("+00:00", "Z")
         assert 0 <= n <= sum(one == host and at < before for one, at in rows), (
             "a row is counted twice"
         )
-    alerts = made.connection.execute(
+    alerts = system.connection.execute(
         "SELECT eid FROM alerts WHERE rule = 'load/Asks' AND state = 'resolved'"
     )
     assert {row[0] for row in alerts} <= {task[0] for task in tasks}

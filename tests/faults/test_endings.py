@@ -50,10 +50,10 @@ def test_two_signals_at_any_moment_stop_a_process() -> None:
                 process.send_signal(number)
                 time.sleep(rng.choice([0.0, rng.uniform(0, 0.001)]))
             try:
-                told, _ = process.communicate(timeout=20)
+                output, _ = process.communicate(timeout=20)
             finally:
                 process.kill()
-            assert not ready or (told, process.returncode) == ("stop\n", 0)
+            assert not ready or (output, process.returncode) == ("stop\n", 0)
             slowest = max(slowest, time.monotonic() - began)
     print(f"{PAIRS} pairs, {started} of them after the start; the slowest end took {slowest:.2f} s")
 
@@ -70,13 +70,13 @@ def test_stopped_workspace_leaves_no_process_and_loses_no_row(kind: str) -> None
             _end_often(Run(root), [*command, "--workspace", str(root / "moirae.yaml")], kind, rng)
         finally:
             producer.stop()
-        made = Stage(root, SEED)
-        made.producer = producer
+        system = Stage(root, SEED)
+        system.producer = producer
         try:
-            made.drain()
-            print(made.check())
+            system.drain()
+            print(system.check())
         finally:
-            made.end()
+            system.end()
 
 
 def test_stopped_demo_leaves_no_process() -> None:

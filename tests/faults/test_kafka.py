@@ -80,42 +80,44 @@ def _stage(rate: int) -> Iterator[tuple[Stage, Sender, Broker]]:
         source = f'{{kafka: {{servers: "{broker.address}", topic: cpu}}}}'
         (root / "moirae.yaml").write_text(WORKSPACE.replace(topic, source))
         broker.start()
-        made = Stage(root, SEED)
+        system = Stage(root, SEED)
         sender = Sender(root / "landing", rate, SEED, servers=broker.address)
-        made.producer = sender
+        system.producer = sender
         try:
-            yield made, sender, broker
+            yield system, sender, broker
         finally:
             sender._stop.set()
-            if made._up is not None and made._up.poll() is None:
-                made._up.terminate()
-                made._up.wait(60)
+            if system._up is not None and system._up.poll() is None:
+                system._up.terminate()
+                system._up.wait(60)
             broker.kill()
-            made.connection.close()
+            system.connection.close()
 
 
-def _units(made: Stage) -> list[tuple[str, int, int]]:
-    return made.connection.execute(
+def _units(system: Stage) -> list[tuple[str, int, int]]:
+    return system.connection.execute(
         "SELECT unit, read, malformed FROM units WHERE done ORDER BY unit"
     ).fetchall()
 
 
 def test_drain_reads_each_record_up_to_its_start_offsets_once() -> None:
-    with _stage(200) as (made, sender, _):
+    with _stage(200) as (system, sender, _):
         sender.start()
         time.sleep(3)
         sender.client.produce("cpu", b"no row", key="h0")
         sender.client.produce("cpu", None, key="h1")
         sender.stop()
-        made.drain()
-        figures = made.check()
+        system.drain()
+        figures = system.check()
         assert figures["events"] > 0
-        units = _units(made)
+        units = _units(system)
         assert sum(read for _, read, _ in units) == figures["rows"] + 2
         assert sum(malformed for *_, malformed in units) == 2
         assert {unit.split("/")[1] for unit, *_ in units} == {"0", "1"}
         assert not [
-            finding for finding in run_checks(made.settings, made.connection) if finding.problems
+            finding
+            for finding in run_checks(system.settings, system.connection)
+            if finding.problems
         ]
 
 
@@ -123,27 +125,27 @@ def test_drain_reads_each_record_up_to_its_start_offsets_once() -> None:
 @pytest.mark.timeout(1800)
 def test_killed_broker_and_live_process_neither_lose_nor_repeat_records() -> None:
     print(f"seed {SEED}")
-    with _stage(300) as (made, sender, broker):
-        made.up()
+    with _stage(300) as (system, sender, broker):
+        system.up()
         sender.start()
         rng = random.Random(SEED)
         for number in range(4):
-            before = made.archived_units()
-            made.wait(lambda before=before: made.archived_units() > before, 400)
+            before = system.archived_units()
+            system.wait(lambda before=before: system.archived_units() > before, 400)
             time.sleep(rng.uniform(0, 3))
             if number % 2 == 0:
                 broker.kill()
                 time.sleep(rng.uniform(1, 10))
                 broker.start()
             else:
-                made.wait(lambda: kill(made.live()), 240)
+                system.wait(lambda: kill(system.live()), 240)
             print(f"kill {number + 1}: {before} units archived before", flush=True)
-        before = made.archived_units()
-        made.wait(lambda: made.archived_units() > before, 400)
+        before = system.archived_units()
+        system.wait(lambda: system.archived_units() > before, 400)
         sender.stop()
-        made.down()
-        made.drain()
-        figures = made.check()
+        system.down()
+        system.drain()
+        figures = system.check()
         print(figures)
         assert sender.refused == []
         assert figures["events"] > 0

@@ -13,13 +13,13 @@ from tests.faults.harness import Stage, kill, stage
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 
 
-def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
+def _kill_often(system: Stage, times: int, rng: random.Random) -> None:
     for number in range(times):
-        before = made.archived_units()
-        made.wait(lambda before=before: made.archived_units() > before, 400)
+        before = system.archived_units()
+        system.wait(lambda before=before: system.archived_units() > before, 400)
         time.sleep(rng.uniform(0, 2.5))
-        victim = made.live if number % 2 == 0 else made.jvm
-        made.wait(lambda victim=victim: kill(victim()), 240)
+        victim = system.live if number % 2 == 0 else system.jvm
+        system.wait(lambda victim=victim: kill(victim()), 240)
         print(f"kill {number + 1}: {before} units archived before", flush=True)
 
 
@@ -27,15 +27,15 @@ def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
 @pytest.mark.timeout(2400)
 def test_accepted_rows_are_archived_and_evaluated_once(kills: int) -> None:
     print(f"seed {SEED}")
-    with stage(SEED) as made:
-        made.up()
-        made.producer.start()
-        _kill_often(made, kills, random.Random(SEED))
-        before = made.archived_units()
-        made.wait(lambda: made.archived_units() > before, 400)
-        made.producer.stop()
-        assert made.down() < 30
-        made.drain()
-        figures = made.check()
+    with stage(SEED) as system:
+        system.up()
+        system.producer.start()
+        _kill_often(system, kills, random.Random(SEED))
+        before = system.archived_units()
+        system.wait(lambda: system.archived_units() > before, 400)
+        system.producer.stop()
+        assert system.down() < 30
+        system.drain()
+        figures = system.check()
         print(f"{kills} kills: {figures}")
         assert figures["events"] > 0

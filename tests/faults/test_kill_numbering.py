@@ -23,7 +23,7 @@ def read(table: SequencedTable) -> int:
     """
     last, files, began = table.last_number(), table.data_files(), time.monotonic()
     try:
-        found = Counter(
+        counts = Counter(
             int(eid) for file in files for eid in table.read_file(file)["eid"].to_pylist()
         )
     except FileNotFoundError:
@@ -31,9 +31,9 @@ def read(table: SequencedTable) -> int:
             "a file of a version that a reader may still read is gone"
         )
         return 0
-    assert max(found.values(), default=1) == 1, "an event is seen twice"
-    assert found.keys() == set(range(1, last + 1)), "an event is not seen"
-    return len(found)
+    assert max(counts.values(), default=1) == 1, "an event is seen twice"
+    assert counts.keys() == set(range(1, last + 1)), "an event is not seen"
+    return len(counts)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])

@@ -93,12 +93,12 @@ def _answers(connection: Connection[Any]) -> dict[tuple[str, str], Any]:
         "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t "
         "JOIN revisions r ON r.task = t.id AND r.number = t.revision"
     ).fetchall()
-    found = {}
+    answers = {}
     for eid, recall, state, number, final, coverage, answer, revision, count in rows:
         assert (state, final, number) == ("done", True, revision), recall
         assert count == revision, "revisions have no gap"
-        found[eid, recall] = (coverage, answer)
-    return found
+        answers[eid, recall] = (coverage, answer)
+    return answers
 
 
 def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], Any]:

@@ -76,5 +76,5 @@ def _forgets(connection: Connection[Any]) -> bool:
     ever was.
     """
     rows = "SELECT (SELECT count(*) FROM units) + (SELECT count(*) FROM events) + (SELECT count(*) FROM chunks)"
-    (held,) = connection.execute(rows).fetchone() or (0,)
-    return Catalog(connection).chunks()[0].id > 0 and int(held) < _units(connection)
+    (row_count,) = connection.execute(rows).fetchone() or (0,)
+    return Catalog(connection).chunks()[0].id > 0 and int(row_count) < _units(connection)

@@ -14,6 +14,7 @@ import pytest
 import sql
 from archiver.delta.table import StreamTable
 from archiver.ingest.catalog import Catalog
+from archiver.time_range import TimeRange
 from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
@@ -54,7 +55,7 @@ class Look:
         )
         began = time.monotonic()
         self._table.refresh()
-        files = self._table.data_files(low=since)
+        files = self._table.data_files(TimeRange(since))
         try:
             parts = [self._table.read_file(file.path, ["n", "ts"]) for file in files]
         except FileNotFoundError:
@@ -62,12 +63,12 @@ class Look:
                 "a file of a version that a reader may still read is gone"
             )
             return 0
-        found = Counter(n for part in parts for n in part["n"].to_pylist())
-        wanted = {n for unit in done for n, ts in rows(int(unit)) if ts >= since}
-        assert max(found.values(), default=1) == 1, "a row is seen twice"
-        missing = wanted - found.keys()
+        counts = Counter(n for part in parts for n in part["n"].to_pylist())
+        expected = {n for unit in done for n, ts in rows(int(unit)) if ts >= since}
+        assert max(counts.values(), default=1) == 1, "a row is seen twice"
+        missing = expected - counts.keys()
         assert not missing, f"{len(missing)} rows are not seen, such as {sorted(missing)[:3]}"
-        return len(wanted)
+        return len(expected)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
@@ -113,9 +114,9 @@ def test_reader_sees_each_row_once(kills: int) -> None:
 def _expired(look: Look) -> bool:
     """Whether a chunk has gone from disk."""
     gone = [
-        kept.chunk.id
-        for kept in look.catalog.chunk_records()
-        if "forget" in kept.completed_versions
+        record.chunk.id
+        for record in look.catalog.chunk_records()
+        if "forget" in record.completed_versions
     ]
     folder = Path(look.settings.archive) / "streams" / "s"
     return any(not (folder / f"chunk={chunk}").exists() for chunk in gone)

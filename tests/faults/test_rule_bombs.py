@@ -25,8 +25,8 @@ BOMBS = {
 pytestmark = pytest.mark.faults
 
 
-def _state(made: Stage) -> str:
-    row = made.connection.execute(
+def _state(system: Stage) -> str:
+    row = system.connection.execute(
         "SELECT state FROM deployments WHERE rule = 'load/Bomb'"
     ).fetchone()
     return "not started" if row is None else str(row[0])
@@ -35,20 +35,20 @@ def _state(made: Stage) -> str:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_rule_that_crashes_the_process_is_quarantined_without_loss(bomb: str) -> None:
-    with stage(seed=11, rate=200) as made:
-        (made.root / "moirae.yaml").write_text(WORKSPACE + "limits: {statement: 8s}\n")
+    with stage(seed=11, rate=200) as system:
+        (system.root / "moirae.yaml").write_text(WORKSPACE + "limits: {statement: 8s}\n")
         rule = (
             f"  - alert: Bomb\n    expr: {json.dumps(BOMBS[bomb])}\n    key: [host]\n    id: [n]\n"
         )
-        (made.root / "rules.yaml").write_text(RULES + rule)
-        made.up()
+        (system.root / "rules.yaml").write_text(RULES + rule)
+        system.up()
         began = time.monotonic()
-        made.producer.start()
-        made.wait(lambda: _state(made) == "quarantined", 900)
+        system.producer.start()
+        system.wait(lambda: _state(system) == "quarantined", 900)
         took = time.monotonic() - began
-        print(f"{bomb}: set aside after {took:.0f} s, start included", flush=True)
-        before = made.archived_units()
-        made.wait(lambda: made.archived_units() > before + 30, 400)
+        print(f"{bomb}: quarantined after {took:.0f} s, start included", flush=True)
+        before = system.archived_units()
+        system.wait(lambda: system.archived_units() > before + 30, 400)
         status = subprocess.run(
             [
                 sys.executable,
@@ -56,19 +56,19 @@ def test_rule_that_crashes_the_process_is_quarantined_without_loss(bomb: str) ->
                 "moirae",
                 "status",
                 "--workspace",
-                str(made.root / "moirae.yaml"),
+                str(system.root / "moirae.yaml"),
             ],
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
-        made.producer.stop()
-        assert made.down() < 60
+        system.producer.stop()
+        assert system.down() < 60
         assert status.returncode == 1
-        assert "quarantined, not judged any more: load/Bomb" in status.stdout
+        assert "rules in quarantine: load/Bomb" in status.stdout
         states = dict(
-            made.connection.execute(
+            system.connection.execute(
                 "SELECT rule, state FROM deployments WHERE state <> 'stopped'"
             ).fetchall()
         )
@@ -77,11 +77,11 @@ def test_rule_that_crashes_the_process_is_quarantined_without_loss(bomb: str) ->
             "load/Mean": "running",
             "load/Bomb": "quarantined",
         }
-        kinds = made.connection.execute(
+        kinds = system.connection.execute(
             "SELECT DISTINCT kind FROM rule_errors WHERE rule = 'load/Bomb'"
         ).fetchall()
         assert kinds == [("memory",) if bomb == "memory" else ("time",)]
-        made.drain()
-        figures = made.check()
+        system.drain()
+        figures = system.check()
         print(figures)
         assert figures["events"] > 0

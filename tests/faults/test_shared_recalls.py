@@ -20,17 +20,17 @@ _TASKS = 6
 
 @pytest.fixture(scope="module")
 def past() -> Iterator[History]:
-    with history(chunks=25, rows=20) as made:
-        yield made
+    with history(chunks=25, rows=20) as new_history:
+        yield new_history
 
 
 @contextmanager
 def _process(past: History) -> Iterator[Recaller]:
-    made = Recaller(Path(past.settings.file))
+    recaller = Recaller(Path(past.settings.file))
     try:
-        yield made
+        yield recaller
     finally:
-        made.kill()
+        recaller.kill()
 
 
 def _until(holds: Callable[[], bool], *processes: Recaller, seconds: float = 400.0) -> None:
@@ -42,11 +42,11 @@ def _until(holds: Callable[[], bool], *processes: Recaller, seconds: float = 400
         time.sleep(0.05)
 
 
-def _ask(past: History) -> list[UUID]:
+def _add_tasks(past: History) -> list[UUID]:
     """Tasks that differ, so that none is answered with another's pieces."""
     past.connection.execute("TRUNCATE tasks, revisions, commands")
     return [
-        past.ask(
+        past.add_task(
             number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4
         )
         for number in range(1, _TASKS + 1)
@@ -65,7 +65,7 @@ def _check(past: History, tasks: list[UUID]) -> None:
         revisions = past.revisions(task)
         assert [one["number"] for one in revisions] == list(range(1, len(revisions) + 1))
         assert [one["final"] for one in revisions] == [False] * (len(revisions) - 1) + [True]
-        assert revisions[-1]["answer"] == [past.whole(number % 4)]
+        assert revisions[-1]["answer"] == [past.expected_answer(number % 4)]
 
 
 def _ended(past: History, tasks: list[UUID]) -> bool:
@@ -78,7 +78,7 @@ def test_frozen_recall_process_loses_its_tasks_without_effect_on_answers(
     past: History, waits: bool
 ) -> None:
     """Frozen for three leases; or its lease is ended in the database, which is faster."""
-    tasks = _ask(past)
+    tasks = _add_tasks(past)
     with _process(past) as frozen:
         _until(lambda: _read(past) > _TASKS, frozen)
         frozen.send(signal.SIGSTOP)
@@ -100,7 +100,7 @@ def test_frozen_recall_process_loses_its_tasks_without_effect_on_answers(
 def test_killed_recall_process_is_replaced_by_the_other(past: History, kills: int) -> None:
     taken = 0
     for number in range(kills):
-        over = _kill_one(past, _ask(past))
+        over = _kill_one(past, _add_tasks(past))
         taken += over > 0
         print(f"kill {number + 1}: {over} tasks taken over", flush=True)
     assert taken >= kills // 4, "few kills met a process that had tasks"

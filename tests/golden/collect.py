@@ -22,6 +22,7 @@ MESSAGE_FUNCTIONS = frozenset(
         "Finding",
         "Problem",
         "SyntaxProblem",
+        "ValueProblem",
         "_ModelProblem",
         "_record_failure",
         "_record_result",
@@ -31,7 +32,6 @@ MESSAGE_FUNCTIONS = frozenset(
         "not_reproducible",
         "problem",
         "problems.append",
-        "raise_problems",
     }
 )
 

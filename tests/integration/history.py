@@ -28,10 +28,10 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.runtime import database, storage
 from recall.corpora import Corpora
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Order, RecallEvent, RecallRequest, SqlQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
@@ -66,9 +66,9 @@ class History:
     settings: Settings
     connection: Connection[Any]
     rows: list[tuple[int, str, int]]
-    keys: KeyCounts
+    key_counts: KeyCounts
 
-    def ask(
+    def add_task(
         self,
         number: int,
         sql: str = COUNT,
@@ -77,9 +77,9 @@ class History:
         host: int = 0,
         order: Order = "newest",
         every: float = 0.0,
-        **further: Any,
+        **options: Any,
     ) -> UUID:
-        """A task about event `number`, at the end of history."""
+        """A task about event `number`, at the end of history; returns its ID."""
         question = SqlQuestion(
             None,
             every,
@@ -91,44 +91,42 @@ class History:
             {"host": "string"},
             {},
             {"n": "bigint"},
-            **further,
+            **options,
         )
         end = to_micros(START + timedelta(seconds=len(self.rows)))
-        asked = RecallEvent(UUID(int=number), end, {}, {"host": f"h{host}"})
-        Ledger(self.connection).add([RecallRequest(rule, "1", "norm", question, asked, 0)])
-        return task_id(rule, "1", "norm", asked.eid)
+        event = RecallEvent(UUID(int=number), end, {}, {"host": f"h{host}"})
+        Ledger(self.connection).add([RecallRequest(rule, "1", "norm", question, event, 0)])
+        return task_id(rule, "1", "norm", event.eid)
 
     @contextmanager
     def manager(
         self,
         workers: int = 1,
         stride: StrideScheduler[UUID] | None = None,
-        terms: SchedulingPolicy = SchedulingPolicy(),
-        stuck: float = 600.0,
-        least: int | None = None,
+        policy: SchedulingPolicy = SchedulingPolicy(),
         background: BackgroundWork | None = None,
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
+        **config: Any,
     ) -> Iterator[RecallManager]:
         """A manager on a connection of its own; without a `session` no question may need Spark, or
-        else relations.
+        else relations. `config`: further settings.
         """
         connection = database.connect_database(self.settings, "recall")
         root = storage.open_storage(self.settings)
-        kept = PartialCache()
-        asked = session or no_spark, relations or no_relations
-        engines = [_engines(root, kept, *asked) for _ in range(workers)]
+        cache = PartialCache()
+        spark_inputs = session or no_spark, relations or no_relations
+        engines = [_engines(root, cache, *spark_inputs) for _ in range(workers)]
         manager = RecallManager(
             connection,
-            Ledger(connection, Ledger.acquire_lease(connection), terms),
+            Ledger(connection, Ledger.acquire_lease(connection), policy),
             Corpora(connection, root),
-            key_counts=self.keys,
+            key_counts=self.key_counts,
             config=ManagerConfig(
                 engines=engines,
-                query_timeout=stuck,
-                min_queries=least,
                 stride=StrideScheduler() if stride is None else stride,
                 background=background,
+                **{"query_timeout": 600.0} | config,
             ),
         )
         try:
@@ -144,9 +142,9 @@ class History:
     def task(self, task: UUID) -> dict[str, Any]:
         """A row of the ledger."""
         with self.connection.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute("SELECT * FROM tasks WHERE id = %s", (task,)).fetchone()
-        assert found is not None
-        return found
+            row = cursor.execute("SELECT * FROM tasks WHERE id = %s", (task,)).fetchone()
+        assert row is not None
+        return row
 
     def revisions(self, task: UUID) -> list[dict[str, Any]]:
         """Its answers, oldest first."""
@@ -155,24 +153,24 @@ class History:
                 "SELECT * FROM revisions WHERE task = %s ORDER BY number", (task,)
             ).fetchall()
 
-    def whole(self, host: int = 0) -> dict[str, int]:
-        """What `COUNT` says of all history."""
-        mine = [v for _, name, v in self.rows if name == f"h{host}"]
-        return {"n": len(mine), "total": sum(mine)}
+    def expected_answer(self, host: int = 0) -> dict[str, int]:
+        """The answer to `COUNT` over all history."""
+        values = [v for _, name, v in self.rows if name == f"h{host}"]
+        return {"n": len(values), "total": sum(values)}
 
 
-def unasked(made: History) -> History:
-    """A history of which nothing has been asked."""
-    made.connection.execute("TRUNCATE tasks, revisions, commands")
-    return made
+def without_tasks(past: History) -> History:
+    """The history, after all its tasks are deleted."""
+    past.connection.execute("TRUNCATE tasks, revisions, commands")
+    return past
 
 
 @contextmanager
-def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
-    """`rows` in each of some chunks, a second apart; `place`: of the archive."""
+def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[History]:
+    """`rows` in each of some chunks, a second apart; `archive_url`: where the archive is."""
     root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
-    (root / "moirae.yaml").write_text(_WORKSPACE % place)
+    (root / "moirae.yaml").write_text(_WORKSPACE % archive_url)
     settings = load_settings_from_environment(root / "moirae.yaml")
     connection = database.connect_database(settings, "test")
     policy = CutPolicy(rows, duration_to_micros(timedelta(days=365)))
@@ -180,31 +178,31 @@ def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
         storage.open_storage(settings), [SCHEMA], policy, connection, lambda: None
     )
     rng = random.Random(1)
-    found = [
+    archived_rows = [
         (second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)
     ]
-    found[:rows:2] = [(second, GONE, v) for second, _, v in found[:rows:2]]
+    archived_rows[:rows:2] = [(second, GONE, v) for second, _, v in archived_rows[:rows:2]]
     lines = [
         orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
-        for second, host, v in found
+        for second, host, v in archived_rows
     ]
     for start in range(0, len(lines), rows):
         part = lines[start : start + rows]
         unit = SourceUnit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
-        keys = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))
-        yield History(settings, connection, found, keys)
+        key_counts = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))
+        yield History(settings, connection, archived_rows, key_counts)
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)
 
 
-def go_on(manager: RecallManager, until: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Rounds until something holds."""
+def run_until(manager: RecallManager, until: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Run rounds of the manager until a condition holds."""
     deadline = time.monotonic() + seconds
     while not until():
-        assert time.monotonic() < deadline, "the manager does not get there"
+        assert time.monotonic() < deadline, f"not reached within {seconds:.0f} s"
         manager.run_once()
         manager.wait_for_query()
 
@@ -221,9 +219,9 @@ def no_relations(name: str) -> pa.Table:
 
 def _engines(
     root: StorageRoot,
-    kept: PartialCache,
+    cache: PartialCache,
     session: Callable[[], SparkSession],
     relations: Callable[[str], pa.Table],
 ) -> EngineRouter:
     reader = Reader(root, [SCHEMA])
-    return EngineRouter(SparkEngine(session, reader, relations), LocalEngine(reader), kept)
+    return EngineRouter(SparkEngine(session, reader, relations), LocalEngine(reader), cache)

@@ -175,26 +175,29 @@ def test_event_attributes_are_values_not_sql(
 ) -> None:
     rules, problems = parse_rules("rules.yaml", _asking(line["sql"]), settings.table_names)
     assert not problems
-    definitions, found = check_rules(spark, settings, rules)
+    definitions, check_problems = check_rules(spark, settings, rules)
     if "IDENTIFIER" in line["sql"]:
         assert definitions == []
-        assert (found[0].line, found[0].message.startswith("g/A.context.asked: ")) == (
+        assert (
+            check_problems[0].line,
+            check_problems[0].message.startswith("g/A.context.asked: "),
+        ) == (
             8,
             True,
-        ) or "g/A" in str(found)
+        ) or "g/A" in str(check_problems)
         return
-    assert found == []  # what comes of it with odd values: tests/integration/test_lift.py
+    assert check_problems == []  # what comes of it with odd values: tests/integration/test_lift.py
 
 
 @pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
 def test_malicious_yaml_is_rejected(text: str) -> None:
     mapped = _as_rule_file(text)
     began = time.process_time()  # what others do on this machine does not count
-    found, problems = parse_rules("rules.yaml", mapped, frozenset({"events"}))
+    rules, problems = parse_rules("rules.yaml", mapped, frozenset({"events"}))
     assert time.process_time() - began < 2
     errors = [problem for problem in problems if problem.severity == "error"]
     assert errors
-    assert len(found.rules) <= 1
+    assert len(rules.rules) <= 1
     assert all(
         problem.line is not None and problem.line <= mapped.count("\n") + 1 for problem in errors
     )
@@ -209,10 +212,10 @@ def test_malicious_yaml_is_rejected(text: str) -> None:
         "treshold": "unknown key 'limt', did you mean 'limit'?",
         "../": "is not a valid name",
     }
-    wanted = next(
+    expected_message = next(
         (message for part, message in expected.items() if part in text), "the file holds no rule"
     )
-    assert wanted in said
+    assert expected_message in said
     if "country" in text:
         assert "must be true or false, not 'NO'" in said
         assert "unknown key 'on'" in said
@@ -245,7 +248,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Settings]:
+def workspace_settings() -> Iterator[Settings]:
     """A workspace with a database that runs."""
     with workspace(WORKSPACE, "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
@@ -254,10 +257,19 @@ def place() -> Iterator[Settings]:
 
 
 @pytest.mark.parametrize("line", read_all("cli"), ids=lambda line: " ".join(line["argv"]))
-def test_invalid_command_gives_one_line_of_error(place: Settings, line: dict[str, Any]) -> None:
+def test_invalid_command_gives_one_line_of_error(
+    workspace_settings: Settings, line: dict[str, Any]
+) -> None:
     words = " ".join(line["argv"])
     arguments, message = next(command for part, command in COMMANDS.items() if part in words)
-    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(place.file)]
+    command = [
+        sys.executable,
+        "-m",
+        "moirae",
+        *arguments,
+        "--workspace",
+        str(workspace_settings.file),
+    ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -270,7 +282,7 @@ def test_invalid_command_gives_one_line_of_error(place: Settings, line: dict[str
     assert "java" not in done.stderr.lower()
     # Of a processor, as others may have theirs: Spark alone takes more to start.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
-    with database.connect_database(place, "tests") as connection:
+    with database.connect_database(workspace_settings, "tests") as connection:
         assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
@@ -328,8 +340,8 @@ class Fed:
 
 
 @pytest.fixture
-def fed(place: Settings, tmp_path: Path) -> Iterator[Fed]:
-    with database.connect_database(place, "tests") as connection:
+def fed(workspace_settings: Settings, tmp_path: Path) -> Iterator[Fed]:
+    with database.connect_database(workspace_settings, "tests") as connection:
         connection.execute("TRUNCATE units, dead_letters, chunks, streams RESTART IDENTITY CASCADE")
         yield Fed(tmp_path / "archive", connection)
 

@@ -18,12 +18,12 @@ import sql
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.errors import StatementTimeout
 from moirae.inspect import health, status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
+from recall.errors import StatementTimeout
 from tests.property.world import START, WORKSPACE, World
 
 pytestmark = pytest.mark.spark
@@ -46,8 +46,8 @@ def settings(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(settings, "isolation") as made:
-        yield made
+    with database.connect_database(settings, "isolation") as new_connection:
+        yield new_connection
 
 
 def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> list[Definition]:
@@ -56,8 +56,8 @@ def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> 
     )
     parsed, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check_rules(spark, settings, parsed)
-    assert not found
+    definitions, check_problems = check_rules(spark, settings, parsed)
+    assert not check_problems
     return definitions
 
 
@@ -74,8 +74,8 @@ def _batch(number: int, rows: int = 40) -> SourceUnit:
 
 def _drive(world: World) -> None:
     for number in range(5):
-        world.take([_batch(number)], at_once=True)
-    world.end()
+        world.ingest([_batch(number)], at_once=True)
+    world.end_input()
 
 
 def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
@@ -109,18 +109,18 @@ def test_the_others_see_every_event(
     )
     assert states["g/Bad"].state == "quarantined"
     assert states["g/Bad"].error
-    assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
-    found = status.collect_status(connection, world.root)
-    assert health.assess_health(found)[0] is False
-    assert "g/Bad" in health.assess_health(found)[1]
-    assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
+    assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
+    workspace_status = status.collect_status(connection, world.root)
+    assert health.assess_health(workspace_status)[0] is False
+    assert "g/Bad" in health.assess_health(workspace_status)[1]
+    assert {error["rule"] for error in workspace_status["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(connection, bad)
     # The rule is still quarantined after a restart.
     world.reopen()
-    assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
+    assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
     assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
-    world.judge.reload(START)
-    assert len(world.judge.active_rules) == 2 or bad != "floods"
+    world.detector.reload(START)
+    assert len(world.detector.active_rules) == 2 or bad != "floods"
 
 
 def _says_what_was_wrong(connection: Connection[Any], bad: str) -> None:
@@ -143,7 +143,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "time")
-    (bad, good), guard = world.judge.active_rules, world.guard
+    (bad, good), guard = world.detector.active_rules, world.guard
     for state in ("running", "quarantined"):
         with pytest.raises(StatementTimeout, match="exceeded its time limit") as stopped:
             guard.run(
@@ -163,7 +163,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     assert {error.kind for error in sql.RuleErrorGateway(connection).list_newest("g/Bad")} == {
         "time"
     }
-    world.judge.reload(START)
+    world.detector.reload(START)
     _drive(world)
     assert len(_good(connection)) == 100
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 from moirae.cli.options import format_time as moment
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
-from tests.integration.history import COUNT, History, history, unasked
+from tests.integration.history import COUNT, History, history, without_tasks
 
 # Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
 _SLOW = 0.05
@@ -23,8 +23,8 @@ _SLOW = 0.05
 
 @pytest.fixture(scope="module")
 def _history() -> Iterator[History]:
-    with history(chunks=60, rows=10) as made:
-        yield made
+    with history(chunks=60, rows=10) as new_history:
+        yield new_history
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def past(_history: History, monkeypatch: pytest.MonkeyPatch) -> History:
         return real(engine, asks)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
-    return unasked(_history)
+    return without_tasks(_history)
 
 
 @pytest.fixture
@@ -64,10 +64,12 @@ def _until_answered(past: History, *tasks: Any) -> None:
 
 
 def test_cancel_accepts_a_prefix_of_an_id(past: History, recalling: None) -> None:
-    task, other = past.ask(1), past.ask(2, f"{COUNT} AND h.v > 1", host=1)
+    task, other = past.add_task(1), past.add_task(2, f"{COUNT} AND h.v > 1", host=1)
     _until_answered(past, task)
-    told = _given(past, "cancel", str(task)[:13])
-    assert told.startswith("1 recall cancelled, answers discarded; ") and "chunks not read" in told
+    output = _given(past, "cancel", str(task)[:13])
+    assert (
+        output.startswith("1 recall cancelled, answers discarded; ") and "chunks not read" in output
+    )
     assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in (
         "waiting",
         "running",
@@ -76,14 +78,14 @@ def test_cancel_accepts_a_prefix_of_an_id(past: History, recalling: None) -> Non
 
 
 def test_finalize_selects_by_rule_and_age(past: History, recalling: None) -> None:
-    tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
-    other = past.ask(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
+    tasks = [past.add_task(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
+    other = past.add_task(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
     _until_answered(past, *tasks, other)
     assert "no matching recall is open" in _given(
         past, "finalize", "--rule", "noisy", "--older-than", "10m"
     )
-    told = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
-    assert told["effect"]["recalls"] == 3 and told["effect"]["chunks_left"] > 0
+    output = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
+    assert output["effect"]["recalls"] == 3 and output["effect"]["chunks_left"] > 0
     assert [past.task(task)["state"] for task in tasks] == ["finalized"] * 3
     assert all(past.revisions(task)[-1]["final"] for task in tasks)
     assert past.task(other)["state"] in ("running", "waiting", "done")
@@ -91,7 +93,7 @@ def test_finalize_selects_by_rule_and_age(past: History, recalling: None) -> Non
 
 def test_recalls_list_accepts_a_prefix_of_the_event_id(past: History) -> None:
     """Also if only recalls of the event are stored."""
-    task, _ = past.ask(1), past.ask(1 << 120)
+    task, _ = past.add_task(1), past.add_task(1 << 120)
     listed = orjson.loads(
         _given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json")
     )
@@ -101,19 +103,19 @@ def test_recalls_list_accepts_a_prefix_of_the_event_id(past: History) -> None:
 def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
     """A background recall keeps its first answer."""
     with capture_logs(), past.manager() as manager:
-        answered = past.ask(1, rule="g/noisy")
+        answered = past.add_task(1, rule="g/noisy")
         past.connection.execute("UPDATE tasks SET level = 1 WHERE id = %s", (answered,))
         while not past.task(answered)["revision"]:
             manager.run_once()
             manager.wait_for_query()
         assert past.task(answered)["state"] == "running"
-        never = past.ask(2, rule="g/noisy", host=1)
-        told = threading.Thread(
+        never = past.add_task(2, rule="g/noisy", host=1)
+        output = threading.Thread(
             target=lambda: said.append(_given(past, "finalize", "--rule", "noisy"))
         )
         said: list[str] = []
-        told.start()
-        while told.is_alive():
+        output.start()
+        while output.is_alive():
             manager.run_once()
             manager.wait_for_query()
     assert said[0].startswith("2 recalls finalized, last answers kept (1 had none); ")
@@ -121,17 +123,17 @@ def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
 
 
 def test_accelerate_with_one_key_counts_once(past: History, recalling: None) -> None:
-    tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
+    tasks = [past.add_task(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
     _until_answered(past, *tasks)
     tickets = past.task(tasks[0])["tickets"]
-    told = _given(past, "accelerate", str(tasks[0]), "--key", "k")
-    assert "1 recall accelerated, tickets times 10: " in told and "(before: " in told
-    assert told == _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    output = _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    assert "1 recall accelerated, tickets times 10: " in output and "(before: " in output
+    assert output == _given(past, "accelerate", str(tasks[0]), "--key", "k")
     assert tickets < past.task(tasks[0])["tickets"] <= 10 * tickets
 
 
 def test_refine_resumes_a_recall_that_awaits_feedback(past: History, recalling: None) -> None:
-    task = past.ask(1, feedback=0.1)
+    task = past.add_task(1, feedback=0.1)
     deadline = time.monotonic() + 20
     while past.task(task)["state"] != "suspended":
         assert time.monotonic() < deadline
@@ -146,8 +148,8 @@ def test_refine_resumes_a_recall_that_awaits_feedback(past: History, recalling: 
 def test_recall_that_awaits_feedback_is_listed_with_its_deadline(
     past: History, recalling: None
 ) -> None:
-    task = past.ask(1, feedback=0.0)
-    past.ask(2, f"{COUNT} AND h.v > 1", host=1)
+    task = past.add_task(1, feedback=0.0)
+    past.add_task(2, f"{COUNT} AND h.v > 1", host=1)
     end = time.monotonic() + 20
     while past.task(task)["state"] != "suspended":
         assert time.monotonic() < end
@@ -168,7 +170,7 @@ def test_command_without_a_recall_process_is_queued(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moirae.cli.recall_control._COMMAND_TIMEOUT", 0.2)
-    task = past.ask(1)
+    task = past.add_task(1)
     assert _given(past, "cancel", str(task)) == "Queued: takes effect once a recall process runs.\n"
     assert past.task(task)["state"] == "waiting"
 
@@ -195,6 +197,6 @@ def test_command_without_a_recall_process_is_queued(
     ],
 )
 def test_invalid_selection_is_rejected(past: History, arguments: list[str], reason: str) -> None:
-    found = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
-    assert found.exit_code != 0 and reason in str(found.exception)
+    result = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
+    assert result.exit_code != 0 and reason in str(result.exception)
     assert past.connection.execute("SELECT count(*) FROM commands").fetchone() == (0,)

@@ -90,19 +90,19 @@ INSERT INTO commands (command, eid, author) VALUES ('cancel', '00000000-0000-000
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def settings(public_folder: Path) -> Settings:
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def fresh(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "tests") as made:
-        yield made
+def fresh(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(settings, "tests") as connection:
+        yield connection
 
 
 def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
     """Columns with their types and defaults, constraints and indexes, all by name."""
-    found: set[tuple[Any, ...]] = set()
+    rows: set[tuple[Any, ...]] = set()
     for statement in (
         "SELECT table_name, column_name, data_type, is_nullable, column_default FROM "
         "information_schema.columns "
@@ -111,12 +111,12 @@ def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
         "WHERE connamespace = 'public'::regnamespace",
         "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
     ):
-        found.update(connection.execute(statement).fetchall())
-    return found
+        rows.update(connection.execute(statement).fetchall())
+    return rows
 
 
 def test_first_schema_is_upgraded_to_the_current_one(
-    place: Settings, fresh: Connection[Any]
+    settings: Settings, fresh: Connection[Any]
 ) -> None:
     fresh.execute("CREATE DATABASE old")
     dsn = make_conninfo(
@@ -129,7 +129,7 @@ def test_first_schema_is_upgraded_to_the_current_one(
     with psycopg.connect(dsn) as old:
         old.execute(OLD)
     with database.connect_database(
-        place.model_copy(update={"database": SecretStr(dsn)}), "tests"
+        settings.model_copy(update={"database": SecretStr(dsn)}), "tests"
     ) as upgraded:
         assert _shape(upgraded) == _shape(fresh)
         upgraded.execute("UPDATE tasks SET state = 'suspended'")
@@ -138,13 +138,13 @@ def test_first_schema_is_upgraded_to_the_current_one(
             "INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', "
             "'ada')"
         )
-        kept = upgraded.execute(
+        command = upgraded.execute(
             "SELECT command, target, author FROM commands WHERE id = 1"
         ).fetchone()
-        assert kept == ("cancel", {"eid": "00000000-0000-0000-0000-000000000001"}, "ada")
+        assert command == ("cancel", {"eid": "00000000-0000-0000-0000-000000000001"}, "ada")
 
 
-def test_connecting_waits_for_no_table_lock(place: Settings, fresh: Connection[Any]) -> None:
+def test_connecting_waits_for_no_table_lock(settings: Settings, fresh: Connection[Any]) -> None:
     """Long transactions that lock tables do not delay connections."""
     # schema_migrations is written by migrations only.
     tables = fresh.execute(
@@ -154,11 +154,11 @@ def test_connecting_waits_for_no_table_lock(place: Settings, fresh: Connection[A
     with fresh.transaction():
         for table in tables:
             fresh.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*table)))
-        with database.connect_database(place, "tests", "-c statement_timeout=5s") as other:
+        with database.connect_database(settings, "tests", "-c statement_timeout=5s") as other:
             assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
 
 
-def test_connecting_to_an_unresponsive_server_times_out(place: Settings) -> None:
+def test_connecting_to_an_unresponsive_server_times_out(settings: Settings) -> None:
     """It accepts connections, like a frozen server."""
     with (
         socket.create_server(("127.0.0.1", 0)) as frozen,
@@ -166,13 +166,13 @@ def test_connecting_to_an_unresponsive_server_times_out(place: Settings) -> None
     ):
         dsn = SecretStr(f"postgresql://somebody@127.0.0.1:{frozen.getsockname()[1]}/there")
         with pytest.raises(Unreachable, match="cannot connect to PostgreSQL"):
-            database.connect_database(place.model_copy(update={"database": dsn}), "tests")
+            database.connect_database(settings.model_copy(update={"database": dsn}), "tests")
 
 
 def test_process_keeps_its_role_after_a_lost_connection(
-    place: Settings, fresh: Connection[Any]
+    settings: Settings, fresh: Connection[Any]
 ) -> None:
-    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "kept", 0.0)
+    role = ReconnectingRole(partial(database.connect_database, settings, "tests"), "kept", 0.0)
     _end(fresh, role)
     for _ in range(2):
         role.heartbeat("running")  # the first finds the connection broken, the second makes another
@@ -191,9 +191,9 @@ def _request_reload(connection: Connection[Any]) -> None:
 
 
 def test_supervisor_waits_for_an_unavailable_database(
-    place: Settings, fresh: Connection[Any]
+    settings: Settings, fresh: Connection[Any]
 ) -> None:
-    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "up", 0.0)
+    role = ReconnectingRole(partial(database.connect_database, settings, "tests"), "up", 0.0)
     _end(fresh, role)
     reload = threading.Event()
     reload.set()
@@ -208,9 +208,9 @@ def test_supervisor_waits_for_an_unavailable_database(
     role.connection.close()
 
 
-def test_crashed_embedded_server_is_restarted(place: Settings, fresh: Connection[Any]) -> None:
-    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "embedded", 0.0)
-    _postmaster(place).send_signal(signal.SIGQUIT)
+def test_crashed_embedded_server_is_restarted(settings: Settings, fresh: Connection[Any]) -> None:
+    role = ReconnectingRole(partial(database.connect_database, settings, "tests"), "embedded", 0.0)
+    _postmaster(settings).send_signal(signal.SIGQUIT)
     deadline = time.monotonic() + 60
     while not role.connection.closed:  # the first beats may find it still there, or going
         assert time.monotonic() < deadline
@@ -218,7 +218,7 @@ def test_crashed_embedded_server_is_restarted(place: Settings, fresh: Connection
     while role.connection.closed:
         assert time.monotonic() < deadline
         role.heartbeat("running")
-    with database.connect_database(place, "tests") as other, pytest.raises(RoleTaken):
+    with database.connect_database(settings, "tests") as other, pytest.raises(RoleTaken):
         Role(other, "embedded", 0.0)
     role.mark_ended()
 
@@ -235,12 +235,14 @@ def foster_parent() -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
-def test_killed_unreaped_embedded_server_is_restarted(place: Settings, foster_parent: None) -> None:
-    database.connect_database(place, "tests").close()
-    _postmaster(place).send_signal(signal.SIGQUIT)
-    psutil.wait_procs([_postmaster(place)], 30)
-    database.connect_database(place, "tests").close()  # now it is ours
-    killed = _postmaster(place)
+def test_killed_unreaped_embedded_server_is_restarted(
+    settings: Settings, foster_parent: None
+) -> None:
+    database.connect_database(settings, "tests").close()
+    _postmaster(settings).send_signal(signal.SIGQUIT)
+    psutil.wait_procs([_postmaster(settings)], 30)
+    database.connect_database(settings, "tests").close()  # now it is ours
+    killed = _postmaster(settings)
     killed.kill()
     deadline = time.monotonic() + 30
     while killed.status() != psutil.STATUS_ZOMBIE:
@@ -248,48 +250,48 @@ def test_killed_unreaped_embedded_server_is_restarted(place: Settings, foster_pa
         time.sleep(0.01)
     while True:
         try:
-            database.connect_database(place, "tests").close()
+            database.connect_database(settings, "tests").close()
             break
         except Unreachable:  # its own processes have yet to end
             assert time.monotonic() < deadline
             time.sleep(0.1)
     assert killed.status() == psutil.STATUS_ZOMBIE
-    assert _postmaster(place) != killed
+    assert _postmaster(settings) != killed
     os.waitpid(killed.pid, 0)
 
 
-@pytest.mark.parametrize("mine", [False, True])
-def test_process_id_of_a_crashed_server_may_be_reused(tmp_path: Path, mine: bool) -> None:
+@pytest.mark.parametrize("is_own", [False, True])
+def test_process_id_of_a_crashed_server_may_be_reused(tmp_path: Path, is_own: bool) -> None:
     """Files of another server beside the same socket are not removed."""
-    lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
+    lock, launcher_file = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
     lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
-    beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")
+    launcher_file.write_text(f"{os.getpid() if is_own else 1}\n/data\n")
     embedded_database._remove_stale_pid_file(lock)
     assert not lock.exists()
-    assert beside.exists() == (not mine)
+    assert launcher_file.exists() == (not is_own)
 
 
 def test_embedded_server_is_unreachable_until_it_has_started(
-    place: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database.connect_database(place, "tests").close()
+    database.connect_database(settings, "tests").close()
     monkeypatch.setattr(embedded_database, "_START_TIMEOUT", 1.0)
-    file = _lock(place)
-    whole = file.read_text()
+    file = _lock(settings)
+    content = file.read_text()
     try:
-        file.write_text("".join(whole.splitlines(keepends=True)[:3]))
+        file.write_text("".join(content.splitlines(keepends=True)[:3]))
         with pytest.raises(Unreachable, match="did not start"):
-            embedded_database.start_embedded_database(place.home)
+            embedded_database.start_embedded_database(settings.home)
     finally:
-        file.write_text(whole)
+        file.write_text(content)
 
 
-def _postmaster(place: Settings) -> psutil.Process:
-    return psutil.Process(int(_lock(place).read_text().splitlines()[0]))
+def _postmaster(settings: Settings) -> psutil.Process:
+    return psutil.Process(int(_lock(settings).read_text().splitlines()[0]))
 
 
-def _lock(place: Settings) -> Path:
-    return place.home / "postgresql" / "postmaster.pid"
+def _lock(settings: Settings) -> Path:
+    return settings.home / "postgresql" / "postmaster.pid"
 
 
 def _end(connection: Connection[Any], role: ReconnectingRole) -> None:

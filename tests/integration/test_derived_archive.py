@@ -16,6 +16,7 @@ import sql
 from archiver.delta import derived_tables
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
+from archiver.time_range import TimeRange
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
@@ -28,8 +29,8 @@ from moirae.rules.definition import build_rule_tables
 from moirae.rules.requests import build_questions
 from moirae.runtime import database
 from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
-from recall.engines.local import LocalEngine
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.property.world import LOAD, Plan, World, definitions, workspace
@@ -60,17 +61,17 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def world(
+def world_and_settings(
     spark: SparkSession, public_folder: Path, tmp_path: Path
 ) -> Iterator[tuple[World, Settings]]:
-    place = workspace(public_folder)
-    with database.connect_database(place, "derived") as connection:
-        made = World(spark, connection, place, definitions(spark, place, RULES), tmp_path)
+    settings = workspace(public_folder)
+    with database.connect_database(settings, "derived") as connection:
+        world = World(spark, connection, settings, definitions(spark, settings, RULES), tmp_path)
         plan = Plan.draw(7)
         for batch in plan.batches:
-            made.take(batch, at_once=False)
-        made.end()
-        yield made, place
+            world.ingest(batch, at_once=False)
+        world.end_input()
+        yield world, settings
 
 
 def _fall_after(step: Any) -> Any:
@@ -81,49 +82,49 @@ def _fall_after(step: Any) -> Any:
     return fall
 
 
-def _views(world: World, place: Settings, connection: Connection[Any]) -> HistoryBuilder:
-    schemas = [stream_schema(name, declared) for name, declared in place.streams.items()]
+def _views(world: World, settings: Settings, connection: Connection[Any]) -> HistoryBuilder:
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     related = RelationVersions(
-        Relations(connection, place.relations).table, frozenset(place.relations)
+        Relations(connection, settings.relations).table, frozenset(settings.relations)
     )
     return HistoryBuilder(connection, connection, world.root, schemas, related)
 
 
 def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamTask]:
-    made = []
+    tasks = []
     while (work := views.next_task()) is not None:
         assert isinstance(work, DerivedStreamTask)
         views.execute(work, lambda: spark)
-        made.append(work)
-    return made
+        tasks.append(work)
+    return tasks
 
 
 def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
-    world: tuple[World, Settings], spark: SparkSession
+    world_and_settings: tuple[World, Settings], spark: SparkSession
 ) -> None:
-    made, place = world
-    session, connection = spark.newSession(), made.connection
-    work = _views(made, place, connection).next_task()
+    world, settings = world_and_settings
+    session, connection = spark.newSession(), world.connection
+    work = _views(world, settings, connection).next_task()
     assert isinstance(work, DerivedStreamTask)
     with (
         patch.object(derived_tables, "replace_chunk", _fall_after(derived_tables.replace_chunk)),
         pytest.raises(Killed),
     ):
-        _views(made, place, connection).execute(work, lambda: session)
+        _views(world, settings, connection).execute(work, lambda: session)
     with (
-        database.connect_database(place, "another process") as other,
+        database.connect_database(settings, "another process") as other,
         try_lock(other, *_lock_name(work)),
     ):
         begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
         before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
-        _views(made, place, connection).execute(work, lambda: session)
+        _views(world, settings, connection).execute(work, lambda: session)
         assert (
             connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
         )
-    works = _make_all(_views(made, place, connection), session)
+    works = _make_all(_views(world, settings, connection), session)
     with patch.object(derived_tables, "replace_chunk", lambda *_: pytest.fail("it is there")):
-        _views(made, place, connection).execute(work, lambda: session)
-    closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
+        _views(world, settings, connection).execute(work, lambda: session)
+    closed = [chunk for chunk in world.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
     assert {(one.stream.name, one.chunk) for one in works} == {
         (n, c.id) for n in ("load", "kept") for c in closed
@@ -134,33 +135,33 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
         "kept": "SELECT host, at AS ts, w FROM b WHERE w > 3",
     }.items():
         version = next(one.stream.version for one in works if one.stream.name == name)
-        found = (
-            open_table(made.root, name, version)
+        rows = (
+            open_table(world.root, name, version)
             .read(["ts", "host", "v" if name == "load" else "w"])
             .to_pylist()
         )
-        made.batch()  # its views of whole tables
+        world.batch_events()  # its views of whole tables
         text = f"SELECT * FROM ({query}) WHERE ts < timestamp_micros({end})"
-        wanted = (
-            made.spark.sql(text)
+        expected = (
+            world.spark.sql(text)
             .toArrow()
             .select(["ts", "host", "v" if name == "load" else "w"])
             .to_pylist()
         )
-        assert sorted(map(repr, found)) == sorted(map(repr, wanted))
-        assert found
-    _answers_are_the_same(made, connection, session, end)
-    _expired(made, connection, works)
-    _forgotten(made, place, connection, works)
+        assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+        assert rows
+    _answers_are_the_same(world, connection, session, end)
+    _expired(world, connection, works)
+    _forgotten(world, settings, connection, works)
 
 
 @pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
 def test_orderly_shutdown_counts_no_attempt(
-    world: tuple[World, Settings], spark: SparkSession, ended: str
+    world_and_settings: tuple[World, Settings], spark: SparkSession, ended: str
 ) -> None:
     """Errors of Spark during shutdown are not charged to the rows."""
-    made, place = world
-    views = _views(made, place, made.connection)
+    world, settings = world_and_settings
+    views = _views(world, settings, world.connection)
     work = views.next_task()
     assert isinstance(work, DerivedStreamTask)
 
@@ -176,8 +177,8 @@ def test_orderly_shutdown_counts_no_attempt(
 
     with patch.object(DerivedStreamBuilder, "_compute_rows", cancelled):
         views.execute(work, session)
-    found = made.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
-    assert found == {"in a query": [(0, None)], "not at all": [(1, "Job cancelled")]}.get(ended, [])
+    rows = world.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
+    assert rows == {"in a query": [(0, None)], "not at all": [(1, "Job cancelled")]}.get(ended, [])
 
 
 def _answers_are_the_same(
@@ -198,7 +199,7 @@ def _answers_are_the_same(
         for n in range(3)
     ]
     raw = engine.compute_partial(template, shares, {})
-    other = archived.read_archived(template, None, end)
+    other = archived.read_archived(template, TimeRange(None, end))
     assert other is not template and not other.partial.inputs.derived
     plain = {eid: table.to_pylist() for eid, table in raw.items()}
     assert {
@@ -209,7 +210,7 @@ def _answers_are_the_same(
         eid: sorted(table.to_pylist()[0].values(), key=repr) for eid, table in local.items()
     } == {eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()}
     assert (
-        archived.read_archived(template, None, end + 1) is template
+        archived.read_archived(template, TimeRange(None, end + 1)) is template
     )  # the newest chunk is not archived
 
 
@@ -234,34 +235,34 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
     streams = DerivedStreamBuilder(
         connection, connection, world.root, Reader(world.root, []), related
     )
-    known, rows = (
+    stream_versions, rows = (
         [work.stream for work in works],
         "SELECT count(*) FROM derived_chunks WHERE chunk = %s",
     )
     readable = {row.chunk for row in sql.DerivedChunkGateway(connection).list_readable()}
     assert chunk not in readable and readable
-    streams.vacuum(known, 0.0)
-    streams.vacuum(known, 100_000.0)
+    streams.vacuum(stream_versions, 0.0)
+    streams.vacuum(stream_versions, 100_000.0)
     assert connection.execute(rows, (chunk,)).fetchone() != (0,) and all(
         folder.exists() for folder in folders
     )
     connection.execute(
         "UPDATE chunks SET expired_at = expired_at - interval '1 day' WHERE id = %s", (chunk,)
     )
-    streams.vacuum(known, 200_000.0)
+    streams.vacuum(stream_versions, 200_000.0)
     assert connection.execute(rows, (chunk,)).fetchone() == (0,) and all(
         folder.exists() for folder in folders
     )
-    streams.vacuum(known, 300_000.0)
+    streams.vacuum(stream_versions, 300_000.0)
     assert not any(folder.exists() for folder in folders)
 
 
 def _forgotten(
-    world: World, place: Settings, connection: Connection[Any], works: list[DerivedStreamTask]
+    world: World, settings: Settings, connection: Connection[Any], works: list[DerivedStreamTask]
 ) -> None:
     """Without the rule nobody reads the streams any more; their files go after a while."""
     RuleRegistry(connection).apply([])
-    assert _views(world, place, connection).next_task() is None
+    assert _views(world, settings, connection).next_task() is None
     assert connection.execute("SELECT count(*) FROM derived_chunks").fetchone() == (0,)
     folder = version_root(world.root, works[0].stream.version)
     assert folder.is_dir()

@@ -44,9 +44,9 @@ def home(public_folder: Path) -> Iterator[Path]:
     """One for all tests, as to make it takes longer than to start it; after each test nothing runs
     there.
     """
-    made = public_folder / ".moirae"
-    yield made
-    assert _gone(made), [process.cmdline() for process in _processes(made)]
+    new_home = public_folder / ".moirae"
+    yield new_home
+    assert _gone(new_home), [process.cmdline() for process in _processes(new_home)]
 
 
 @contextmanager
@@ -77,15 +77,15 @@ def _end(user: subprocess.Popen[str], how: str) -> str:
 
 def _processes(home: Path) -> list[psutil.Process]:
     """The server and the launcher."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             command = process.cmdline()
             if command[1:2] != ["-c"] and any(
                 part in (str(home), str(home / "postgresql")) for part in command
             ):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _gone(home: Path) -> bool:
@@ -107,8 +107,8 @@ def test_server_stops_with_its_last_user(home: Path, how: str) -> None:
         _end(first, "kill")
         time.sleep(LINGER + 1)
         assert len(_processes(home)) >= 2
-        told = _end(second, how)
-        assert told == ("True\n" if how == "release" else "")
+        output = _end(second, how)
+        assert output == ("True\n" if how == "release" else "")
         if how == "release":
             assert not _processes(home)
         assert _gone(home)

@@ -15,8 +15,8 @@ from tests.processes import Run
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
-    with workspace(WORKSPACE, RULES) as made:
-        yield made
+    with workspace(WORKSPACE, RULES) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize(

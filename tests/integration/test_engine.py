@@ -1,14 +1,12 @@
 """Spark as installed: local, quiet, in UTC, and stopped with its process."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -28,8 +26,7 @@ ROWS = pa.table(
         "value": [1.5, None],
     }
 )
-LISTENING = "0A"
-LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+LOOPBACK = {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 @pytest.fixture
@@ -73,28 +70,14 @@ def test_class_path_is_local(spark: SparkSession) -> None:
     assert all(jar.parent == JARS and jar.is_file() for jar in jars)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_spark_listens_on_loopback_only(spark: SparkSession) -> None:
     assert spark.sparkContext.uiWebUrl is None
     assert spark._jvm is not None
-    addresses = set(listening(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    jvm = psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid())
+    listening = [c for c in jvm.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    addresses = {connection.laddr.ip for connection in listening}
     assert addresses
     assert addresses <= LOOPBACK
-
-
-def listening(pid: int) -> Iterator[str]:
-    """Addresses, as the kernel writes them, on which a process listens."""
-    own = set()
-    for handle in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            own.add(os.readlink(handle))
-        except FileNotFoundError:
-            continue  # closed meanwhile
-    for family in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTENING and f"socket:[{fields[9]}]" in own:
-                yield fields[1].partition(":")[0]
 
 
 def test_sql_reaches_no_files(spark: SparkSession, table: Path) -> None:
@@ -161,22 +144,11 @@ def test_jvm_survives_an_interrupt_but_not_its_parent(tmp_path: Path) -> None:
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        java = int(child.stdout.readline())
-        os.kill(java, signal.SIGINT)
+        java = psutil.Process(int(child.stdout.readline()))
+        java.send_signal(signal.SIGINT)
         child.stdin.write("\n")
         child.stdin.flush()
         assert child.stdout.readline() == "3\n"
         child.kill()
-        assert gone(java, within=10.0)
-
-
-def gone(pid: int, within: float) -> bool:
-    """Whether a process ends in time, in seconds."""
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
+        _, alive = psutil.wait_procs([java], timeout=10)
+        assert not alive

@@ -32,7 +32,7 @@ from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.records import Revision, Task, TaskProgress, TaskSpec, TurnResult
 from recall.ledger.tasks import Ledger
 from recall.requests import Coverage, RecallEvent, SimilarQuestion
-from recall.scheduling import TurnStatistics
+from recall.scheduling import TaskStatistics, TurnStatistics
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -78,7 +78,7 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
 
 
 def _event(connection: Connection[Any], definition: Definition, number: int) -> None:
-    told = kind(number) if number % 5 else kind(number + 1)
+    event_kind = kind(number) if number % 5 else kind(number + 1)
     values = {
         "eid": eid(number),
         "rule": definition.name,
@@ -86,7 +86,7 @@ def _event(connection: Connection[Any], definition: Definition, number: int) -> 
         "ts": START + timedelta(hours=number),
         "key": Jsonb({"host": f"n{number % 4}"}),
         "print": f"n{number % 4}",
-        "contexts": Jsonb({"why": [{"msg": f"{told}{number % 2}"}]}),
+        "contexts": Jsonb({"why": [{"msg": f"{event_kind}{number % 2}"}]}),
         "number": number + 1,
         "tag": kind(number),
         "alert": uuid5(SPACE, f"alert {number}"),
@@ -208,13 +208,15 @@ def test_deleted_events_count_as_candidates_of_a_judged_hit(
 
 def test_judgement_of_a_hit_is_stored(workspace: tuple[Path, Connection[Any]]) -> None:
     path, connection = workspace
-    asked, past = str(eid(50)), str(eid(3))
-    assert "is not relevant to" in run(path, "similarity", "disagree", asked, past)
-    assert "is relevant to" in run(path, "similarity", "agree", asked, past, "--author", "ops")
-    ((_, _, known),) = load_judged_corpora(connection, archive(path))
-    assert known.judgements == {(asked, past): True}
+    query_event, past = str(eid(50)), str(eid(3))
+    assert "is not relevant to" in run(path, "similarity", "disagree", query_event, past)
+    assert "is relevant to" in run(
+        path, "similarity", "agree", query_event, past, "--author", "ops"
+    )
+    ((_, _, corpus_events),) = load_judged_corpora(connection, archive(path))
+    assert corpus_events.judgements == {(query_event, past): True}
     with pytest.raises(UsageError, match="is not a past event of the rule of"):
-        run(path, "similarity", "agree", asked, asked)
+        run(path, "similarity", "agree", query_event, query_event)
 
 
 def test_answer_after_calibration_has_a_match_probability(
@@ -282,6 +284,7 @@ def _running(connection: Connection[Any]) -> Task:
         partial_answer=None,
         revision=0,
         tries=0,
+        statistics=TaskStatistics(),
     )
     return Task(spec, progress)
 

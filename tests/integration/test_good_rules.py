@@ -110,7 +110,9 @@ def test_every_valid_rule_passes_the_check(spark: SparkSession, tmp_path: Path) 
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check_rules(spark, settings, rules)
-    refused = [(problem.message, queries[problem.line - 4]) for problem in found if problem.line]
+    definitions, check_problems = check_rules(spark, settings, rules)
+    refused = [
+        (problem.message, queries[problem.line - 4]) for problem in check_problems if problem.line
+    ]
     assert refused == []
     assert len(definitions) == len(queries) > 80

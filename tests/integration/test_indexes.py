@@ -29,7 +29,7 @@ from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.segment import BOUNDS
-from tests.integration.history import SCHEMA, START, History, go_on, history
+from tests.integration.history import SCHEMA, START, History, history, run_until
 from tests.integration.test_late_rows import ROWS, open_writer, run_maintenance
 
 RULES = """
@@ -46,13 +46,13 @@ groups:
 @pytest.fixture
 def past() -> Iterator[History]:
     """Five chunks, none of them closed, and a rule with a similarity recall."""
-    with history(5, ROWS) as made:
-        rules, problems = parse_rules("rules.yaml", RULES, made.settings.table_names)
+    with history(5, ROWS) as new_history:
+        rules, problems = parse_rules("rules.yaml", RULES, new_history.settings.table_names)
         assert not problems
-        RuleRegistry(made.connection).apply(
+        RuleRegistry(new_history.connection).apply(
             [Definition(rule, {"host": "string"}, ("host",), ("host",)) for rule in rules.rules]
         )
-        yield made
+        yield new_history
 
 
 def settle(past: History, numbers: range, second: int) -> None:
@@ -96,10 +96,10 @@ def files(past: History) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
-def manifest(found: dict[str, bytes]) -> dict[str, Any]:
+def manifest(contents: dict[str, bytes]) -> dict[str, Any]:
     """What belongs to it."""
-    known: dict[str, Any] = orjson.loads(found.get("manifest.json", b'{"number": 0}'))
-    return known
+    stored: dict[str, Any] = orjson.loads(contents.get("manifest.json", b'{"number": 0}'))
+    return stored
 
 
 def test_closed_chunk_is_indexed_before_the_first_recall(
@@ -114,33 +114,37 @@ def test_closed_chunk_is_indexed_before_the_first_recall(
             manager.run_once()
         assert not files(past)
         close(past)
-        go_on(manager, lambda: manifest(files(past))["number"] == 400)
-        found = files(past)
-        assert len(manifest(found)["segments"]) == 5
-        for name, length, checksum in manifest(found)["segments"]:
-            assert (len(found[name]), zlib.crc32(found[name])) == (length, checksum)
-            assert {"docs", "heads", *BOUNDS} <= set(pa.ipc.open_file(found[name]).schema.names)
-        (told,) = collect_status(past.connection, Path(past.settings.archive))["indexes"]
-        assert (told["events"], told["written"], told["contexts"]) == (399, 399, ("own",))
+        run_until(manager, lambda: manifest(files(past))["number"] == 400)
+        contents = files(past)
+        assert len(manifest(contents)["segments"]) == 5
+        for name, length, checksum in manifest(contents)["segments"]:
+            assert (len(contents[name]), zlib.crc32(contents[name])) == (length, checksum)
+            assert {"docs", "heads", *BOUNDS} <= set(pa.ipc.open_file(contents[name]).schema.names)
+        (index_status,) = collect_status(past.connection, Path(past.settings.archive))["indexes"]
+        assert (index_status["events"], index_status["written"], index_status["contexts"]) == (
+            399,
+            399,
+            ("own",),
+        )
     monkeypatch.setattr(Corpora, "_build_from_archive", lambda *_: pytest.fail("it is on disk"))
-    _asked(past, number=401)
-    assert files(past) == found
+    _add_comparison(past, number=401)
+    assert files(past) == contents
 
 
-def _asked(past: History, number: int) -> None:
+def _add_comparison(past: History, number: int) -> None:
     """A recall about an event, by a new process; its best are those of an index made from nothing."""
     (definition,) = RuleRegistry(past.connection).desired_rules()
     settle(past, range(number, number + 1), 0)
     question = SimilarQuestion(
         None, 0.0, "promising", contexts=("own",), k=3, measure="tfidf", gap=0
     )
-    asked = RecallEvent(UUID(int=number), to_micros(START + timedelta(seconds=number)), {}, {})
+    event = RecallEvent(UUID(int=number), to_micros(START + timedelta(seconds=number)), {}, {})
     Ledger(past.connection).add(
-        [RecallRequest(definition.name, definition.version, "alike", question, asked, 0)]
+        [RecallRequest(definition.name, definition.version, "alike", question, event, 0)]
     )
-    task = task_id(definition.name, definition.version, "alike", asked.eid)
+    task = task_id(definition.name, definition.version, "alike", event.eid)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     hits = past.revisions(task)[-1]["answer"]
     assert [hit["score"] for hit in hits] == sorted(
         (hit["score"] for hit in hits), reverse=True
@@ -151,24 +155,24 @@ def _asked(past: History, number: int) -> None:
 def test_index_is_rewritten_after_new_events_or_damage(past: History) -> None:
     settle(past, range(1, 101), 0)
     close(past)
-    assert _made(views(past)) == 1
+    assert _execute_all(views(past)) == 1
     before = files(past)
     assert (
-        _made(views(past)) == 1 and files(past) == before
+        _execute_all(views(past)) == 1 and files(past) == before
     )  # a new process sees that it can be read
     settle(past, range(101, 121), -50)
-    assert _made(views(past)) == 1
+    assert _execute_all(views(past)) == 1
     assert manifest(files(past))["number"] == 120
     names = [name for name, _, _ in manifest(files(past))["segments"]]
     (segment,) = (Path(past.settings.archive) / "indexes").glob(f"*/{names[0]}")
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(bytes(data))
-    assert _made(views(past)) == 1
+    assert _execute_all(views(past)) == 1
     assert names[0] not in [name for name, _, _ in manifest(files(past))["segments"]]
 
 
-def _made(process: HistoryBuilder) -> int:
+def _execute_all(process: HistoryBuilder) -> int:
     """Do all there is to do; how much that was."""
     count = 0
     while (work := process.next_task()) is not None:
@@ -183,8 +187,7 @@ def test_growing_corpus_is_rewritten_rarely(past: History, monkeypatch: pytest.M
     settle(past, range(1, 101), 0)
     close(past)
     root, now = Path(past.settings.archive), [0.0]
-    monkeypatch.setattr("moirae.history.corpus_indexes.time.monotonic", lambda: now[0])
-    indexes = IndexBuilder(past.connection, past.connection, root)
+    indexes = IndexBuilder(past.connection, past.connection, root, clock=lambda: now[0])
     process = views(past)
     work = process.next_task()
     assert isinstance(work, IndexTask)

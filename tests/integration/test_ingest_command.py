@@ -24,18 +24,18 @@ streams:
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
-    with workspace(WORKSPACE, "groups: []\n") as made:
-        yield made
+    with workspace(WORKSPACE, "groups: []\n") as folder:
+        yield folder
 
 
 def _landed(root: Path) -> dict[str, bytes]:
     landing = LandingFolder(root / ".moirae", "cpu")
-    found = {
+    content_by_name = {
         batch.path.name.partition(".")[2]: batch.path.read_bytes()
         for batch in landing.pending_batches()
     }
     landing.remove(landing.pending_batches())
-    return found
+    return content_by_name
 
 
 def _ingest(root: Path, *arguments: str, given: bytes | None = None) -> str:
@@ -50,8 +50,8 @@ def test_files_and_standard_input_are_written_unchanged(root: Path) -> None:
     (root / "a.csv").write_bytes(b"ts\n2026-01-01\n")
     packed = gzip.compress(b"{}\n")
     (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
-    told = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
-    assert told.startswith("queued for cpu: 2 files, ")
+    output = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
+    assert output.startswith("queued for cpu: 2 files, ")
     names = [batch.name for batch in LandingFolder(root / ".moirae", "cpu").pending_batches()]
     assert sorted(name.rpartition("-")[0] for name in names) == [
         "ingest-a",

@@ -25,14 +25,14 @@ RULES, BAD = 16, 11
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def settings(public_folder: Path) -> Settings:
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "isolation") as made:
-        yield made
+def connection(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(settings, "isolation") as new_connection:
+        yield new_connection
 
 
 def _definition(i: int) -> Definition:
@@ -49,19 +49,19 @@ def _definition(i: int) -> Definition:
 def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     spark: SparkSession,
     connection: Connection[Any],
-    place: Settings,
+    settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of many rules of one shape overflows: only that rule is charged, others keep their
     events.
     """
-    asked: list[int] = []
+    batch_sizes: list[int] = []
     charged: list[str] = []
     written, fail = RuleBatcher.build_statement, RuleRegistry.record_failure
 
     def counted(self: RuleBatcher, rules: Any, shares: Any) -> str:
-        asked.append(len(rules))
+        batch_sizes.append(len(rules))
         return written(self, rules, shares)
 
     def noted(self: RuleRegistry, **failure: Any) -> bool:
@@ -70,10 +70,10 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
 
     monkeypatch.setattr(RuleBatcher, "build_statement", counted)
     monkeypatch.setattr(RuleRegistry, "record_failure", noted)
-    world = World(spark, connection, place, [_definition(i) for i in range(RULES)], tmp_path)
+    world = World(spark, connection, settings, [_definition(i) for i in range(RULES)], tmp_path)
     line = json.dumps({"ts": START.isoformat(), "host": "h0", "v": 50.0, "n": 2}).encode()
-    world.take([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
+    world.ingest([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
     rows = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert rows == {f"g/R{i}": 1 for i in range(RULES) if i != BAD}
     assert charged == [f"g/R{BAD}"]
-    assert sorted(asked, reverse=True) == [16, 8, 8, 4, 4, 2, 2, 1, 1]
+    assert sorted(batch_sizes, reverse=True) == [16, 8, 8, 4, 4, 2, 2, 1, 1]

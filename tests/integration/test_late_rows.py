@@ -18,11 +18,11 @@ from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import Ledger
 from recall.requests import Piece
-from tests.integration.history import SCHEMA, START, History, go_on, history
+from tests.integration.history import SCHEMA, START, History, history, run_until
 
 ROWS = 100
 
@@ -160,10 +160,10 @@ def test_files_of_an_expired_chunk_stay_until_running_recalls_finish(
         ]
 
     try:
-        task = past.ask(1)
+        task = past.add_task(1)
         assert chunks_in_use() == set()
         with past.manager() as manager:
-            go_on(manager, lambda: past.task(task)["pieces"] is not None)
+            run_until(manager, lambda: past.task(task)["pieces"] is not None)
             try:
                 assert past.task(task)["state"] == "running"
                 assert chunks_in_use() == {chunk.id for chunk in writer.chunks}
@@ -175,8 +175,8 @@ def test_files_of_an_expired_chunk_stay_until_running_recalls_finish(
                 )
             finally:
                 resumed.set()
-            go_on(manager, lambda: past.task(task)["state"] == "done")
-        assert past.revisions(task)[-1]["answer"] == [past.whole()]
+            run_until(manager, lambda: past.task(task)["state"] == "done")
+        assert past.revisions(task)[-1]["answer"] == [past.expected_answer()]
         assert chunks_in_use() == set()
         run_maintenance(past, writer, maintenance, 200, chunks_in_use)
         assert deleted_chunks() == expired
@@ -188,9 +188,9 @@ def test_coverage_counts_chunks_changed_by_late_rows_after_the_recall(past: Hist
     """Chunks that changed before the recall has read them are not counted."""
     writer = open_writer(past)
     ingest_rows(writer, "before", [(150, "early", 1)])
-    task = past.ask(1)
+    task = past.add_task(1)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     ledger = Ledger(past.connection)
     assert ledger.latest_answers(UUID(int=1))["norm"].coverage["changed"] == 0
     ingest_rows(writer, "late", [(5, "late", 1), (250, "late", 2)])
@@ -211,14 +211,14 @@ def test_cached_partials_of_a_chunk_are_recomputed_after_late_rows(
         return compute_partials(engine, queries)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", record_and_compute)
-    writer, before = open_writer(past), past.whole()
-    first = past.ask(1)
+    writer, before = open_writer(past), past.expected_answer()
+    first = past.add_task(1)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(first)["state"] == "done")
+        run_until(manager, lambda: past.task(first)["state"] == "done")
         ingest_rows(writer, "late", [(150, "h0", 7)])
         pieces_read.clear()
-        second = past.ask(2)
-        go_on(manager, lambda: past.task(second)["state"] == "done")
+        second = past.add_task(2)
+        run_until(manager, lambda: past.task(second)["state"] == "done")
     assert past.revisions(first)[-1]["answer"] == [before]
     assert past.revisions(second)[-1]["answer"] == [
         {"n": before["n"] + 1, "total": before["total"] + 7}

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlglot import exp, parse_one
 
+from archiver.time_range import TimeRange
 from archiver.times import from_micros, to_micros
 from recall.engines.pending_events import PendingEvent, create_event_table, create_pending_frame
 from recall.query.bind import PhysicalTables
@@ -88,7 +89,8 @@ def session(spark: SparkSession) -> SparkSession:
     )
     within_micros = WITHIN // timedelta(microseconds=1)
     pending_events = [
-        PendingEvent(event, event.ts - within_micros, event.ts + 1) for event in _events()
+        PendingEvent(event, TimeRange(event.ts - within_micros, event.ts + 1))
+        for event in _events()
     ]
     create_pending_frame(
         session, pending_events, {"host": "string", "limit": "double"}

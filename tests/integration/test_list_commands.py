@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
 import sql
+from archiver.time_range import TimeRange
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
 from moirae.cli import app
@@ -57,13 +58,13 @@ def task_id(number: int) -> UUID:
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
     """A workspace with some events, each of an alert and with a recall."""
-    with workspace(WORKSPACE, "groups: []\n") as made:
+    with workspace(WORKSPACE, "groups: []\n") as folder:
         with database.connect_database(
-            load_settings_from_environment(made / "moirae.yaml"), "tests"
+            load_settings_from_environment(folder / "moirae.yaml"), "tests"
         ) as connection:
             for number in range(COUNT):
                 _put(connection, number)
-        yield made
+        yield folder
 
 
 def _put(connection: Connection[Any], number: int) -> None:
@@ -98,8 +99,8 @@ def _put(connection: Connection[Any], number: int) -> None:
 def connection(root: Path) -> Iterator[Connection[Any]]:
     with database.connect_database(
         load_settings_from_environment(root / "moirae.yaml"), "tests"
-    ) as made:
-        yield made
+    ) as new_connection:
+        yield new_connection
 
 
 def run(root: Path, *arguments: str) -> Result:
@@ -131,10 +132,10 @@ def test_event_is_found_by_id_of_event_alert_or_recall(
     connection: Connection[Any],
 ) -> None:
     for number in (1, 4):
-        for found in (event_id(number), alert_id(number), task_id(number)):
-            assert find_event(connection, str(found)) == event_id(number)
-            assert find_event(connection, str(found)[:2].upper()) == event_id(number)
-            assert find_event(connection, str(found)[:9]) == event_id(number)
+        for searched_id in (event_id(number), alert_id(number), task_id(number)):
+            assert find_event(connection, str(searched_id)) == event_id(number)
+            assert find_event(connection, str(searched_id)[:2].upper()) == event_id(number)
+            assert find_event(connection, str(searched_id)[:9]) == event_id(number)
 
 
 def test_prefix_selects_an_event_or_a_recall(connection: Connection[Any]) -> None:
@@ -252,17 +253,20 @@ def test_note_of_a_truncated_list_is_its_last_line_on_a_terminal(
 # Contexts that are cut
 
 
-def _found(cut: dict[str, int]) -> EventContexts:
+def _contexts_with_row_counts(cut: dict[str, int]) -> EventContexts:
     return EventContexts({"near": [{"cpu": "1"}] * 3}, {"around": []}, cut)
 
 
 def test_events_show_reports_a_truncated_context_with_its_row_count(
     root: Path, connection: Connection[Any]
 ) -> None:
-    work = ViewTask("g/r", "v", 1, None, 0, 0, False)
+    work = ViewTask("g/r", "v", 1, TimeRange(None, 0), 0, False)
     events = [Event(event_id(number), 0, {}, "f", {}) for number in (1, 2)]
-    found = {event_id(1): _found({"near": 2_345}), event_id(2): _found({})}
-    ViewStore(connection).put_contexts(work, events, found)
+    contexts_by_event = {
+        event_id(1): _contexts_with_row_counts({"near": 2_345}),
+        event_id(2): _contexts_with_row_counts({}),
+    }
+    ViewStore(connection).put_contexts(work, events, contexts_by_event)
     shown = json.loads(run(root, "events", "show", "e1", "-o", "json").stdout)
     assert (shown["contexts"], shown["truncated"]) == (
         {"near": [{"cpu": "1"}] * 3},
@@ -283,15 +287,17 @@ def test_live_process_stores_the_row_count_of_a_truncated_context(
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
     tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
     running = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
-    around = Mock(spec=ContextEvaluator)
-    around.context_horizon.return_value = None
-    around.compute.return_value = {("g/r", event_id(1)): _found({"near": 2_345})}
-    around.parse_contexts.return_value = _found({})
+    context_evaluator = Mock(spec=ContextEvaluator)
+    context_evaluator.context_horizon.return_value = None
+    context_evaluator.compute.return_value = {
+        ("g/r", event_id(1)): _contexts_with_row_counts({"near": 2_345})
+    }
+    context_evaluator.parse_contexts.return_value = _contexts_with_row_counts({})
     with connection.transaction(force_rollback=True):
         for table in ("events", "alerts"):
             connection.execute(f"UPDATE {table} SET version = %s".encode(), (definition.version,))
         connection.execute("UPDATE alerts SET fired_at = starts_at")
-        AlertContexts(around, connection).compute_missing([running], {}, None)
+        AlertContexts(context_evaluator, connection).compute_missing([running], {}, None)
         cut = connection.execute(
             "SELECT eid, cut FROM contexts WHERE eid = ANY(%s)", ([event_id(1), event_id(2)],)
         )

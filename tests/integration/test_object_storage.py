@@ -13,7 +13,7 @@ from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
-from tests.integration.history import SCHEMA, go_on, history
+from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
 
 CHUNKS, ROWS = 5, 100
@@ -32,13 +32,13 @@ def test_chunks_in_object_storage_are_maintained_and_recalled(bucket: str) -> No
         past.rows.append((5, "h0", 1000))
         assert all(writer.tables["past"].count_unclustered(chunk) == 0 for chunk in range(1, 4))
         with past.manager() as manager:
-            task = past.ask(1)
-            go_on(manager, lambda: past.task(task)["state"] == "done")
+            task = past.add_task(1)
+            run_until(manager, lambda: past.task(task)["state"] == "done")
         (*_, last) = past.revisions(task)
-        assert last["answer"] == [past.whole()], last
+        assert last["answer"] == [past.expected_answer()], last
         reader = Reader(root, [SCHEMA], 1 << 20)
         reader.refresh_present({chunk.id for chunk in writer.chunks})
-        assert sum(map(len, reader.snapshot("past", None, None).rows)) == CHUNKS * ROWS + 1
+        assert sum(map(len, reader.snapshot("past").rows)) == CHUNKS * ROWS + 1
         assert [
             finding for finding in run_checks(past.settings, past.connection) if finding.problems
         ] == []
@@ -72,17 +72,17 @@ with patch.object(DeltaLog, "commit", wait):
 def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
     with history(1, ROWS, bucket) as past:
         table = StreamTable(storage.open_storage(past.settings), SCHEMA)
-        known = {file.path for file in table.data_files()}
+        committed_paths = {file.path for file in table.data_files()}
         command = [sys.executable, "-c", _WRITER, str(past.settings.file)]
         writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stdout.readline() == "uploaded\n"
         writer.kill()
         writer.communicate()
-        assert set(as_storage(table.storage).list_files()) > known
+        assert set(as_storage(table.storage).list_files()) > committed_paths
         other = StreamTable(storage.open_storage(past.settings), SCHEMA)
         assert (
             other.read(["v"]).num_rows == ROWS
-            and {file.path for file in other.data_files()} == known
+            and {file.path for file in other.data_files()} == committed_paths
         )
         assert [
             finding for finding in run_checks(past.settings, past.connection) if finding.problems
@@ -90,4 +90,4 @@ def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         sweeper = Vacuum(1.0)
         for now in (0.0, other.storage.min_file_retention):
             sweeper.run([other], now)
-        assert set(as_storage(table.storage).list_files()) == known
+        assert set(as_storage(table.storage).list_files()) == committed_paths

@@ -139,21 +139,21 @@ def run(workspace: Path, *arguments: str) -> str:
 def test_past_event_is_shown_with_its_alert_and_resolution(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
-    found = load_past_events(workspace[1], [KNOWN, QUIET, GONE])
-    assert found.keys() == {KNOWN, QUIET}
-    known = found[KNOWN]
-    assert (known["alert"], known["state"]) == (uuid5(SPACE, "first"), "resolved")
-    assert (known["starts_at"], known["ends_at"]) == (THEN, THEN + 12 * MINUTE)
-    assert known["again"] == 2
+    past_events = load_past_events(workspace[1], [KNOWN, QUIET, GONE])
+    assert past_events.keys() == {KNOWN, QUIET}
+    past_event = past_events[KNOWN]
+    assert (past_event["alert"], past_event["state"]) == (uuid5(SPACE, "first"), "resolved")
+    assert (past_event["starts_at"], past_event["ends_at"]) == (THEN, THEN + 12 * MINUTE)
+    assert past_event["again"] == 2
     assert [
-        (note["kind"], note["author"], note["text"], note["tag"]) for note in known["notes"]
+        (note["kind"], note["author"], note["text"], note["tag"]) for note in past_event["notes"]
     ] == [
         ("ack", "ada", "mine", None),
         ("note", "ada", "fan is loud", None),
         ("resolution", "ben", "cleaned the fan", None),
         ("resolution", "ben", "new fan", "fan"),
     ]
-    quiet = found[QUIET]
+    quiet = past_events[QUIET]
     assert (quiet["ends_at"], quiet["last_at"]) == (None, THEN + 2 * MINUTE)
     assert (quiet["again"], quiet["notes"]) == (0, [])
 
@@ -164,8 +164,8 @@ def test_similar_hit_shows_notes_and_resolution_of_its_alert(
     """The newest resolution comes first; a hit whose event is deleted is still listed."""
     (answer,) = load_answers(workspace[1], NEW)
     assert answer.hits is not None
-    known, quiet, gone = answer.hits
-    assert ([note["text"] for note in known.resolutions], known.kind) == (
+    resolved, quiet, gone = answer.hits
+    assert ([note["text"] for note in resolved.resolutions], resolved.kind) == (
         ["new fan", "cleaned the fan"],
         "fan",
     )

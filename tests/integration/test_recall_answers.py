@@ -15,18 +15,18 @@ from pyspark.sql import functions as F
 from archiver.delta.schema import StreamSchema
 from archiver.times import to_micros
 from moirae.inspect.past_events import load_answers
-from recall.engines.spark import SparkEngine
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
 from recall.operators import limits
 from recall.requests import Piece, RecallEvent, SqlQuestion
-from tests.integration.history import History, go_on, history
+from tests.integration.history import History, history, run_until
 
 
 @pytest.fixture(scope="module")
 def past() -> Iterator[History]:
     """Twelve chunks; questions over them are served without Spark."""
-    with history(12, 50) as made:
-        yield made
+    with history(12, 50) as new_history:
+        yield new_history
 
 
 def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
@@ -46,29 +46,33 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
 def test_each_revision_has_estimates(past: History) -> None:
     """Exact for the rows read, an interval for all rows; in the final revision both are equal."""
     sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
-    task = past.ask(1, sql)
+    task = past.add_task(1, sql)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     revisions = past.revisions(task)
     values = [v for _, _, v in past.rows]
     *earlier, last = revisions
     assert earlier
     for revision in earlier:
-        (row,), (told,) = revision["answer"], revision["estimates"]
+        (row,), (estimates,) = revision["answer"], revision["estimates"]
         assert row == _covered(past, revision["coverage"])
-        assert row["n"] < len(values) and told["top"] == {
+        assert row["n"] < len(values) and estimates["top"] == {
             "value": row["top"],
             "low": row["top"],
             "high": None,
         }
         if revision["coverage"]["read"] > 2:
-            assert told["n"]["value"] == pytest.approx(len(values), rel=0.1)
-            assert told["total"]["low"] <= told["total"]["value"] <= told["total"]["high"]
-            assert told["mean"]["low"] <= row["mean"] <= told["mean"]["high"]
-    (row,), (told,) = last["answer"], last["estimates"]
+            assert estimates["n"]["value"] == pytest.approx(len(values), rel=0.1)
+            assert (
+                estimates["total"]["low"]
+                <= estimates["total"]["value"]
+                <= estimates["total"]["high"]
+            )
+            assert estimates["mean"]["low"] <= row["mean"] <= estimates["mean"]["high"]
+    (row,), (estimates,) = last["answer"], last["estimates"]
     assert (row["n"], row["total"], row["top"]) == (len(values), sum(values), max(values))
     assert all(
-        told[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row
+        estimates[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row
     )
     (shown,) = load_answers(past.connection, UUID(int=1))
     assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
@@ -79,10 +83,12 @@ def test_recall_over_its_memory_limit_fails_alone(
 ) -> None:
     """The error names the rule and the limit; recalls of the same query are answered."""
     monkeypatch.setattr(limits, "MAX_ROWS", 20)
-    large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
-    small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
+    large = past.add_task(
+        2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large"
+    )
+    small = past.add_task(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
     with past.manager() as manager:
-        go_on(
+        run_until(
             manager, lambda: all(past.task(one)["ended_at"] is not None for one in (large, small))
         )
     assert past.task(large)["state"] == "failed" and past.task(small)["state"] == "done"
@@ -121,12 +127,12 @@ def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
     sql = "SELECT max(s.h) AS top FROM s"
     template = Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))
-    asked = RecallEvent(UUID(int=1), to_micros(START) + 10**6, {}, {})
+    event = RecallEvent(UUID(int=1), to_micros(START) + 10**6, {}, {})
     faults: list[Exception] = []
 
     def ask() -> None:
         try:
-            engine.compute_partial(template, [(asked, Piece(0, None, asked.ts))], {})
+            engine.compute_partial(template, [(event, Piece(0, None, event.ts))], {})
         except Exception as fault:
             faults.append(fault)
 

@@ -30,14 +30,14 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def settings(public_folder: Path) -> Settings:
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "refused") as made:
-        yield made
+def connection(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(settings, "refused") as new_connection:
+        yield new_connection
 
 
 def _definition(name: str) -> Definition:
@@ -57,19 +57,19 @@ def _batch(number: int) -> SourceUnit:
 
 
 def _deployed(connection: Connection[Any], rule: str) -> sql.DeploymentRow:
-    (found,) = [d for d in sql.DeploymentGateway(connection).list_active() if d.rule == rule]
-    return found
+    (deployment,) = [d for d in sql.DeploymentGateway(connection).list_active() if d.rule == rule]
+    return deployment
 
 
 def _running(world: World) -> list[str]:
-    return [rule.name for rule in world.judge.active_rules]
+    return [rule.name for rule in world.detector.active_rules]
 
 
 def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
-    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
+    spark: SparkSession, connection: Connection[Any], settings: Settings, tmp_path: Path
 ) -> None:
     definitions = [_definition("Bad"), _definition("Good")]
-    world = World(spark, connection, place, definitions, tmp_path)
+    world = World(spark, connection, settings, definitions, tmp_path)
     connection.execute("UPDATE rules SET definition = definition - 'answers' WHERE rule = 'g/Bad'")
     world.reopen()
     assert _running(world) == ["g/Good"]
@@ -80,7 +80,7 @@ def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
     assert [(step.action, step.rule) for step in registry.apply(definitions)] == [
         ("update", "g/Bad")
     ]
-    world.judge.reload(START)
+    world.detector.reload(START)
     assert _running(world) == ["g/Bad", "g/Good"]
     connection.execute("UPDATE rules SET definition = '{}' WHERE rule = 'g/Bad'")
     assert [(step.action, step.rule) for step in registry.apply(definitions[1:])] == [
@@ -91,25 +91,25 @@ def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
 def test_temporarily_rejected_rule_resumes_at_its_position(
     spark: SparkSession,
     connection: Connection[Any],
-    place: Settings,
+    settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     good, new = _definition("Good"), _definition("New")
-    world = World(spark, connection, place, [good], tmp_path)
-    world.take([_batch(0), _batch(1)], at_once=True)
+    world = World(spark, connection, settings, [good], tmp_path)
+    world.ingest([_batch(0), _batch(1)], at_once=True)
     begins = world.archive.watermark("a")
     with monkeypatch.context() as busy:
         busy.setattr(validation, "_CPU_LIMIT", 0.0)
         RuleRegistry(connection).apply([good, new])
-        world.judge.reload(START)
+        world.detector.reload(START)
     refused = _deployed(connection, "g/New")
     assert (refused.state, refused.settled_to) == ("quarantined", begins)
     assert _running(world) == ["g/Good"]
-    world.take([_batch(2)], at_once=True)
+    world.ingest([_batch(2)], at_once=True)
     world.reopen()
     assert _running(world) == ["g/Good", "g/New"]
-    world.end()
+    world.end_input()
     counts = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert counts["g/Good"] == 30
     # Of the second batch all rows lie beyond the watermark, as the stream's lateness is 30 s; of
@@ -118,9 +118,9 @@ def test_temporarily_rejected_rule_resumes_at_its_position(
 
 
 def test_quarantine_for_failures_is_not_lifted_by_a_restart(
-    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
+    spark: SparkSession, connection: Connection[Any], settings: Settings, tmp_path: Path
 ) -> None:
-    world = World(spark, connection, place, [_definition("Bad")], tmp_path)
+    world = World(spark, connection, settings, [_definition("Bad")], tmp_path)
     registry, version = RuleRegistry(connection), _definition("Bad").version
     assert registry.record_failure("g/Bad", version, "error", "fell", None, 1)
     registry.refuse("g/Bad", version, "no time")
@@ -130,15 +130,15 @@ def test_quarantine_for_failures_is_not_lifted_by_a_restart(
 
 def test_rules_checked_by_a_reload_are_not_checked_again(
     spark: SparkSession,
-    place: Settings,
+    settings: Settings,
     connection: Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (place.file.parent / "rules").mkdir()
-    file = place.file.parent / "rules" / "rules.yaml"
+    (settings.file.parent / "rules").mkdir()
+    file = settings.file.parent / "rules" / "rules.yaml"
     file.write_text(RULES)
-    door = admission.RuleAdmission(spark, place)
-    RuleFileLoader(spark, place, connection, door).apply()
+    door = admission.RuleAdmission(spark, settings)
+    RuleFileLoader(spark, settings, connection, door).apply()
     stored = RuleRegistry(connection).desired_rules()
     with monkeypatch.context() as closed:
         closed.setattr(admission, "check_rules", None)
@@ -153,7 +153,7 @@ def test_rules_checked_by_a_reload_are_not_checked_again(
 
 
 def test_stored_rule_is_checked_with_its_own_derived_streams(
-    spark: SparkSession, place: Settings
+    spark: SparkSession, settings: Settings
 ) -> None:
     """Not with those stored for another rule of its group."""
 
@@ -169,13 +169,13 @@ def test_stored_rule_is_checked_with_its_own_derived_streams(
     bad = reading(
         "Bad", "SELECT reflect('java.lang.System', 'getProperty', 'user.home') AS host, ts FROM a"
     )
-    admitted, refused = admission.RuleAdmission(spark, place).admit([good, bad])
+    admitted, refused = admission.RuleAdmission(spark, settings).admit([good, bad])
     assert [definition.name for definition in admitted] == ["g/Good"]
     assert "reflect is not allowed" in refused["g/Bad"]
 
 
 def test_crash_of_the_check_rejects_the_rule_at_fault(
-    spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = admission.check_rules
 
@@ -185,7 +185,7 @@ def test_crash_of_the_check_rejects_the_rule_at_fault(
         return check(spark, settings, rules)
 
     monkeypatch.setattr(admission, "check_rules", falls)
-    admitted, refused = admission.RuleAdmission(spark, place).admit(
+    admitted, refused = admission.RuleAdmission(spark, settings).admit(
         [_definition("Bad"), _definition("Good")]
     )
     assert [definition.name for definition in admitted] == ["g/Good"]

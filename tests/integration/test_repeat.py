@@ -26,10 +26,10 @@ from tests.integration.history import (
     SCHEMA,
     START,
     History,
-    go_on,
     history,
     no_relations,
     no_spark,
+    run_until,
 )
 from tests.integration.test_late_rows import ROWS, ingest_rows, open_writer, run_maintenance
 
@@ -42,8 +42,8 @@ _NEWEST = "SELECT h.v AS v, h.ts AS at FROM past h WHERE h.host = event.host LIM
 @pytest.fixture
 def past() -> Iterator[History]:
     """Four full chunks and what follows them."""
-    with history(5, ROWS) as made:
-        yield made
+    with history(5, ROWS) as new_history:
+        yield new_history
 
 
 def again(
@@ -55,8 +55,8 @@ def again(
     """By Spark alone where there is a session."""
     choice, root = ("spark" if session else "auto"), Path(past.settings.archive)
     asks = SqlReplayer(past.connection, root, [SCHEMA], session or no_spark, relations, choice)  # type: ignore[arg-type]
-    (found,) = replay(past.connection, task, {"sql": asks})
-    return found
+    (replayed,) = replay(past.connection, task, {"sql": asks})
+    return replayed
 
 
 def command(past: History, task: UUID) -> int:
@@ -71,9 +71,11 @@ def command(past: History, task: UUID) -> int:
 
 def answered(past: History, *sqls: str) -> list[UUID]:
     """Tasks that have come to their end."""
-    tasks = [past.ask(number, sql, rule=f"g/{sql}") for number, sql in enumerate(sqls, start=1)]
+    tasks = [
+        past.add_task(number, sql, rule=f"g/{sql}") for number, sql in enumerate(sqls, start=1)
+    ]
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     return tasks
 
 
@@ -86,14 +88,14 @@ def test_replayed_answer_is_unchanged_by_later_rows(past: History) -> None:
     for number in range(20):
         rows = [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
         ingest_rows(writer, f"late {number}", rows)
-    found = [again(past, task) for task in tasks]
-    assert [(one.equal, one.why) for one in found] == [(True, None)] * 2
+    replayed_answers = [again(past, task) for task in tasks]
+    assert [(one.equal, one.why) for one in replayed_answers] == [(True, None)] * 2
     with rolled(past, writer, 10_000):
         _swept(read)
     later = answered(past, "SELECT count(*) AS n FROM past h")
-    for task, wanted in zip(tasks, before, strict=True):
+    for task, expected in zip(tasks, before, strict=True):
         one = again(past, task)
-        assert (one.equal, one.why, one.answer) == (True, None, wanted)
+        assert (one.equal, one.why, one.answer) == (True, None, expected)
         (appends,) = one.appends.values()
         assert appends == (5, 5)
     assert again(past, *later).answer == [{"n": len(past.rows) + 60}]
@@ -122,39 +124,41 @@ def _swept(files: set[str]) -> None:
 
 def test_replay_reads_each_piece_at_its_original_snapshot(past: History) -> None:
     """Rows appended between two pieces of one recall are in the second piece only."""
-    writer, task = open_writer(past), past.ask(1)
+    writer, task = open_writer(past), past.add_task(1)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["next"] > 0)
+        run_until(manager, lambda: past.task(task)["next"] > 0)
         done = past.task(task)["next"]
         ingest_rows(writer, "late", [(3, "h0", 1), (len(past.rows) - 3, "h0", 1)])
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     pieces = len(past.task(task)["pieces"])
     assert 0 < done < pieces
     one = again(past, task)
     assert (one.equal, one.answer) == (
         True,
-        [{"n": past.whole()["n"] + 1, "total": past.whole()["total"] + 1}],
+        [{"n": past.expected_answer()["n"] + 1, "total": past.expected_answer()["total"] + 1}],
     )
     assert one.appends == {"past": (5, 6)}
 
 
 def test_replay_reports_expired_inputs_with_time(past: History) -> None:
-    whole, newest = past.ask(1), past.ask(2, rule="g/r2")
+    older, newest = past.add_task(1), past.add_task(2, rule="g/r2")
     past.connection.execute(
         "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
     )
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
+        run_until(
+            manager, lambda: all(past.task(task)["state"] == "done" for task in (older, newest))
+        )
     with rolled(past, open_writer(past), 200):
-        one = again(past, whole)
+        one = again(past, older)
         assert one.equal is None and one.why is not None
         assert re.fullmatch(
             r"chunk 0 \(event time up to 2026-01-01 00:01:39Z\) expired at \d{4}-.*Z", one.why
         )
-        assert command(past, whole) == 3
+        assert command(past, older) == 3
         assert again(past, newest).equal is True and command(past, newest) == 0
     past.connection.execute("DELETE FROM chunks WHERE id = 0")
-    assert again(past, whole).why == "chunk 0 has expired and its record was removed"
+    assert again(past, older).why == "chunk 0 has expired and its record was removed"
     past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
     assert (
         again(past, newest).why
@@ -166,7 +170,9 @@ def test_replay_reports_a_different_answer(past: History) -> None:
     (task,) = answered(past, COUNT)
     past.connection.execute("""UPDATE revisions SET answer = '[{"n": 1, "total": 2}]'""")
     one = again(past, task)
-    assert one.equal is False and one.why == f"row 1: n was 1, now it is {past.whole()['n']}"
+    assert (
+        one.equal is False and one.why == f"row 1: n was 1, now it is {past.expected_answer()['n']}"
+    )
     assert command(past, task) == 1
 
 
@@ -176,9 +182,9 @@ def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSe
     reads.
     """
     writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
-    plain = past.ask(9, _NEWEST, rule="g/r9")
+    plain = past.add_task(9, _NEWEST, rule="g/r9")
     with past.manager(session=spark.newSession) as manager:
-        go_on(manager, lambda: past.task(plain)["state"] == "done")
+        run_until(manager, lambda: past.task(plain)["state"] == "done")
     for number in range(20):
         ingest_rows(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
     with rolled(past, writer, 10_000):
@@ -218,22 +224,22 @@ def test_replay_attributes_a_difference_to_changed_inputs(
         )
 
     def relations(_: str) -> pa.Table:
-        found = past.connection.execute("SELECT row->>'host' FROM relation_versions").fetchall()
+        host_rows = past.connection.execute("SELECT row->>'host' FROM relation_versions").fetchall()
         moments = {sql_names.VALID_FROM: [START], sql_names.VALID_TO: [START + timedelta(days=9)]}
-        return pa.table({"host": pa.array([host for (host,) in found]), **moments})
+        return pa.table({"host": pa.array([host for (host,) in host_rows]), **moments})
 
     put("h0", settled=False)
     relate("h1")
-    tasks = [past.ask(1, own, rule="g/own"), past.ask(2, related, rule="g/related")]
+    tasks = [past.add_task(1, own, rule="g/own"), past.add_task(2, related, rule="g/related")]
     further = [{"own": {"who": {"host": "string"}}}, {"relations": ["sites"]}]
-    for task, more in zip(tasks, further, strict=True):
+    for task, condition in zip(tasks, further, strict=True):
         past.connection.execute(
-            "UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task)
+            "UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(condition), task)
         )
     with past.manager(session=spark.newSession, relations=relations) as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
-    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["total"]}]
-    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.whole(1)["total"]}]
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.expected_answer(0)["total"]}]
+    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.expected_answer(1)["total"]}]
     put("h0", settled=False)
     relate("h1")
     assert [again(past, task, spark.newSession, relations).equal for task in tasks] == [True, True]

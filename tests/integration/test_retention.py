@@ -69,16 +69,16 @@ class Place:
         )
 
     def retain(self, **options: Any) -> None:
-        made = self.retention(**options)
-        while made.run_once(self.archive):
+        retention = self.retention(**options)
+        while retention.run_once(self.archive):
             pass
 
     def ingest(self, units: range) -> None:
-        made = [
+        source_units = [
             SourceUnit("s", f"landing/{number}.jsonl", "jsonl", partial(lines, number))
             for number in units
         ]
-        self.archive.ingest(made, 1 << 60)
+        self.archive.ingest(source_units, 1 << 60)
 
     def roll(self) -> None:
         """Until nothing is left to do for any chunk."""
@@ -99,15 +99,15 @@ class Place:
             roller.stop()
 
     def wrong(self) -> list[str]:
-        found = run_checks(self.settings, self.connection)
-        return [finding.check for finding in found if finding.problems]
+        findings = run_checks(self.settings, self.connection)
+        return [finding.check for finding in findings if finding.problems]
 
     def accounts(self) -> dict[str, Any]:
         (counts,) = sql.UnitGateway(self.connection).sum_by_stream()
         assert is_balanced(sum_accounting([counts]))
         return asdict(counts)
 
-    def one(self, query: str) -> Any:
+    def value(self, query: str) -> Any:
         row = self.connection.execute(query.encode()).fetchone()
         assert row is not None
         return row[0]
@@ -151,11 +151,11 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
         declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age))
         archive = ArchiveWriter(Path(settings.archive), declared, policy, connection, lambda: None)
-        made = Place(
+        new_place = Place(
             settings, connection, archive, open_outboxes(connection, Path(settings.archive))
         )
-        made.ingest(range(UNITS))
-        yield made
+        new_place.ingest(range(UNITS))
+        yield new_place
 
 
 def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
@@ -169,10 +169,12 @@ def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
     place.retain()
     assert place.accounts() == before
     assert place.wrong() == []
-    left = {name for (name,) in place.connection.execute("SELECT unit FROM units WHERE unit <> ''")}
+    remaining = {
+        name for (name,) in place.connection.execute("SELECT unit FROM units WHERE unit <> ''")
+    }
     dead = {f"landing/{unit}.jsonl" for unit in range(0, UNITS, 10)}
-    assert left >= dead | {"landing/3.jsonl"}
-    assert len(left) < UNITS / 3
+    assert remaining >= dead | {"landing/3.jsonl"}
+    assert len(remaining) < UNITS / 3
     # More comes; rows of folded units leave with their chunks, and are counted as theirs.
     place.ingest(range(UNITS, UNITS + 50))
     place.roll()
@@ -186,7 +188,7 @@ def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
     place.connection.execute("UPDATE dead_letters SET at = at - interval '2 hours'")
     place.retain()
     place.retain()
-    assert place.one("SELECT count(*) FROM dead_letters") == 0
+    assert place.value("SELECT count(*) FROM dead_letters") == 0
     assert place.accounts() == after
     assert place.wrong() == []
 
@@ -210,7 +212,7 @@ def test_files_of_an_empty_folder_do_not_count_as_gone(place: Place) -> None:
     (place.settings.file.parent / "landing" / ".keep").unlink()
     place.roll()
     place.retain()
-    assert place.one("SELECT count(*) FROM units WHERE unit = ''") == 0
+    assert place.value("SELECT count(*) FROM units WHERE unit = ''") == 0
 
 
 def test_present_files_do_not_count_as_gone(place: Place) -> None:
@@ -270,18 +272,16 @@ def events(place: Place, numbers: range) -> None:
             place.connection.execute(query.encode(), values)
 
 
-def kept(place: Place, table: str) -> set[int]:
+def numbers_in(place: Place, table: str) -> set[int]:
     return {eid.int - 1 for (eid,) in place.connection.execute(f"SELECT eid FROM {table}".encode())}
 
 
-def asked_again(place: Place) -> list[Any]:
-    """What live would compute or ask about the events that are there."""
+def requested_rows(place: Place) -> list[Any]:
+    """The contexts and recalls that live would request for the stored events."""
     gateway = sql.ContextGateway(place.connection)
     missing = gateway.list_missing("g/r", "1", every_event=True, since=None, limit=1000)
     unrequested = gateway.list_unrequested(
-        "g/r",
-        "1",
-        "norm",
+        sql.RecallOfVersion("g/r", "1", "norm"),
         every_event=True,
         needs_context=False,
         background_before=from_micros(START),
@@ -312,22 +312,22 @@ def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
     young = {n for n in range(190) if START + n * 100_000 >= (horizon or 0)}
     assert len(young) < 190 - 20
     place.retain(least=timedelta(days=1))
-    assert kept(place, "events") == kept(place, "tasks") == set(range(190)), (
+    assert numbers_in(place, "events") == numbers_in(place, "tasks") == set(range(190)), (
         "nothing goes on its first day"
     )
     place.retain()
-    assert kept(place, "events") == kept(place, "contexts") == set(range(190)), (
+    assert numbers_in(place, "events") == numbers_in(place, "contexts") == set(range(190)), (
         "nothing that is not archived"
     )
-    assert kept(place, "alerts") == kept(place, "tasks") == young | words
-    assert asked_again(place) == []
+    assert numbers_in(place, "alerts") == numbers_in(place, "tasks") == young | words
+    assert requested_rows(place) == []
     for outbox in place.outboxes.values():
         outbox.flush(chunks)
     place.retain()
     for table in ("events", "contexts", "alerts", "tasks"):
-        assert kept(place, table) == young | words, table
-    assert place.one("SELECT count(*) FROM revisions") == len(young | words)
-    assert asked_again(place) == []
+        assert numbers_in(place, table) == young | words, table
+    assert place.value("SELECT count(*) FROM revisions") == len(young | words)
+    assert requested_rows(place) == []
     assert place.wrong() == []
     place.connection.execute(
         "DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'"
@@ -364,8 +364,8 @@ def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
         outbox.flush(place.archive.chunks)
     place.roll()
     place.retain()
-    assert place.one("SELECT number FROM corpus_forgotten") > 60
-    assert place.one("SELECT max(corpus) FROM contexts") == 190
+    assert place.value("SELECT number FROM corpus_forgotten") > 60
+    assert place.value("SELECT max(corpus) FROM contexts") == 190
     stored, fresh = Corpora(place.connection, root), Corpora(place.connection, root)
     for corpora in (following, sleeping, stored):
         assert counts(corpora) == everything
@@ -431,10 +431,10 @@ def test_interrupted_retention_is_completed_by_the_next_run(place: Place) -> Non
         ):
             place.retention().run_once(place.archive)
         assert place.accounts() == account
-        assert asked_again(place) == []
+        assert requested_rows(place) == []
     place.retain()
     assert place.wrong() == []
-    assert len(kept(place, "events")) < 100
+    assert len(numbers_in(place, "events")) < 100
 
 
 @contextmanager

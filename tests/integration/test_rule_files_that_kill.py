@@ -20,20 +20,20 @@ from tests.property.world import workspace
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def settings(public_folder: Path) -> Settings:
     (public_folder / "rules").mkdir()
     (public_folder / "rules" / "rules.yaml").write_text("groups: []\n")
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "rules") as made:
-        yield made
+def connection(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(settings, "rules") as new_connection:
+        yield new_connection
 
 
 def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
-    place: Settings, connection: Connection[Any], monkeypatch: pytest.MonkeyPatch
+    settings: Settings, connection: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = 0
 
@@ -43,7 +43,7 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
         raise Py4JNetworkError("no memory")
 
     rule_files = sql.RuleFileGateway(connection)
-    files = RuleFileLoader(None, place, connection)  # type: ignore[arg-type]
+    files = RuleFileLoader(None, settings, connection)  # type: ignore[arg-type]
     monkeypatch.setattr(reload, "check_rule_files", falls)
     for _ in range(reload._MAX_CRASHES):
         assert files.is_check_due(files_changed=True)

@@ -109,8 +109,8 @@ def test_relation_named_pending_is_not_hidden_by_views_of_the_check(
     text = ASKED.replace("    recall:\n", f"      {context}\n    recall:\n")
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    (definition,), found = check_rules(spark, settings, rules)
-    assert found == []
+    (definition,), check_problems = check_rules(spark, settings, rules)
+    assert check_problems == []
     assert definition.result_columns["owner"] == {"owner": "string"}
 
 
@@ -208,8 +208,8 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
 ) -> None:
     rules, problems = parse_rules("rules.yaml", ASKED, settings.table_names)
     assert not problems
-    (definition,), found = check_rules(spark, settings, rules)
-    assert found == []
+    (definition,), check_problems = check_rules(spark, settings, rules)
+    assert check_problems == []
     assert definition.result_columns["seen"] == {"msg": "string"}
     assert definition.result_columns["norm"] == {"mean": "double", "n": "bigint"}
     assert Definition.from_json(definition.to_json()) == definition
@@ -241,10 +241,11 @@ def test_invalid_recall_is_rejected_with_rule_and_position(
     text = ASKED.replace(old, new, 1)
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check_rules(spark, settings, rules)
+    definitions, check_problems = check_rules(spark, settings, rules)
     assert definitions == []
     changed = text[: text.index(new)].count("\n") + 1
     assert any(
-        problem.line in (changed, changed + 1) and "g/A" in problem.message for problem in found
-    ), found
-    assert message in found[0].message
+        problem.line in (changed, changed + 1) and "g/A" in problem.message
+        for problem in check_problems
+    ), check_problems
+    assert message in check_problems[0].message

@@ -63,25 +63,25 @@ class Served:
     tokens: dict[str, str]
 
     def ask(
-        self, method: str, path: str, role: str | None = "admin", **more: Any
+        self, method: str, path: str, role: str | None = "admin", **options: Any
     ) -> httpx.Response:
         """A request with the token of a role."""
-        headers = dict(more.pop("headers", {}))
+        headers = dict(options.pop("headers", {}))
         if role is not None:
             headers["Authorization"] = f"Bearer {self.tokens[role]}"
-        return httpx.request(method, self.url + path, headers=headers, timeout=120, **more)
+        return httpx.request(method, self.url + path, headers=headers, timeout=120, **options)
 
     def post(
-        self, content: bytes | str, headers: dict[str, str] = LINES, **more: Any
+        self, content: bytes | str, headers: dict[str, str] = LINES, **options: Any
     ) -> httpx.Response:
         """Rows for the stream."""
-        more.setdefault("role", "operator")
+        options.setdefault("role", "operator")
         return self.ask(
             "POST",
             "/api/v1/ingest/cpu",
             content=content,
-            headers={**headers, **more.pop("add", {})},
-            **more,
+            headers={**headers, **options.pop("add", {})},
+            **options,
         )
 
     def landed(self) -> dict[str, bytes]:
@@ -102,7 +102,9 @@ def served() -> Iterator[Served]:
     with workspace(WORKSPACE, RULES) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         connection = database.connect_database(settings, "tests")
-        made = {role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES}
+        token_by_role = {
+            role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES
+        }
         log = root / "server.log"
         command = [
             sys.executable,
@@ -123,7 +125,7 @@ def served() -> Iterator[Served]:
                 time.sleep(0.05)
             line = next(line for line in log.read_text().splitlines() if "server_listens" in line)
             url = f"http://{json.loads(line)['address']}"
-            yield Served(settings, connection, psutil.Process(process.pid), log, url, made)
+            yield Served(settings, connection, psutil.Process(process.pid), log, url, token_by_role)
         finally:
             process.terminate()
             assert process.wait(30) == 0
@@ -143,9 +145,9 @@ def test_acknowledged_batch_is_on_disk_as_posted(served: Served) -> None:
     lines = f"{ROW}\n\n{{broken\n{ROW}"
     answer = served.post(lines)
     assert answer.status_code == 202
-    told = answer.json()
-    assert told == {"stream": "cpu", "batch": told["batch"], "rows": 3}
-    assert served.landed() == {told["batch"]: lines.encode()}
+    reply = answer.json()
+    assert reply == {"stream": "cpu", "batch": reply["batch"], "rows": 3}
+    assert served.landed() == {reply["batch"]: lines.encode()}
 
 
 @pytest.mark.parametrize(
@@ -577,8 +579,8 @@ def test_server_survives_lost_connections(served: Served) -> None:
     ended = "SELECT pid, pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'moirae server'"
     before = {row[0] for row in served.connection.execute(ended)}
     deadline = time.monotonic() + 60
-    held = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
-    while not {row[0] for row in served.connection.execute(held)} - before:
+    locks_query = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
+    while not {row[0] for row in served.connection.execute(locks_query)} - before:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     served.ask("GET", "/api/v1/rules")  # the first may find a connection that is gone

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.errors import LimitExceeded
 from recall.ledger.tasks import SchedulingPolicy
 from recall.requests import Piece
-from tests.integration.history import COUNT, History, go_on
+from tests.integration.history import COUNT, History, run_until
 
 
 def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,18 +27,20 @@ def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPa
         return real(engine, asks)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
-    tasks = [past.ask(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)]
+    tasks = [
+        past.add_task(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)
+    ]
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
-        whole = len(past.task(tasks[0])["pieces"])
-        assert len(read) == len(set(read)) <= 4 * whole
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        piece_count = len(past.task(tasks[0])["pieces"])
+        assert len(read) == len(set(read)) <= 4 * piece_count
         before = len(read)
-        later = past.ask(51, host=1)
-        go_on(manager, lambda: past.task(later)["state"] == "done")
-        assert len(read) - before < whole
+        later = past.add_task(51, host=1)
+        run_until(manager, lambda: past.task(later)["state"] == "done")
+        assert len(read) - before < piece_count
     for number, task in enumerate(tasks, start=1):
-        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
-    assert past.revisions(later)[-1]["answer"] == [past.whole(1)]
+        assert past.revisions(task)[-1]["answer"] == [past.expected_answer(number % 4)]
+    assert past.revisions(later)[-1]["answer"] == [past.expected_answer(1)]
 
 
 def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,16 +54,16 @@ def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
     tasks = [
-        past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
+        past.add_task(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
         for n in range(10)
     ]
-    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    with past.manager(policy=SchedulingPolicy(tickets_per_result=0)) as manager:
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     pieces = sum(len(past.task(task)["pieces"]) - past.task(task)["skipped"] for task in tasks)
     assert sum(scans) == pieces and max(scans) == len(tasks)
     assert scans.count(1) <= len(tasks) + 2 and len(scans) < pieces / 3
     for number, task in enumerate(tasks):
-        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+        assert past.revisions(task)[-1]["answer"] == [past.expected_answer(number % 4)]
 
 
 def test_failing_task_does_not_fail_tasks_of_its_query(
@@ -80,13 +82,13 @@ def test_failing_task_does_not_fail_tasks_of_its_query(
         return real(engine, asks)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
-    wrong = past.ask(1, greedy, rule="g/greedy")
+    wrong = past.add_task(1, greedy, rule="g/greedy")
     tasks = [
-        past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
+        past.add_task(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
         for n in range(2, 6)
     ]
-    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
-        go_on(
+    with past.manager(policy=SchedulingPolicy(tickets_per_result=0)) as manager:
+        run_until(
             manager,
             lambda: all(past.task(task)["state"] in ("done", "failed") for task in (wrong, *tasks)),
         )
@@ -96,7 +98,7 @@ def test_failing_task_does_not_fail_tasks_of_its_query(
         and max(read) > 1
     )
     for number, task in enumerate(tasks, start=2):
-        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+        assert past.revisions(task)[-1]["answer"] == [past.expected_answer(number % 4)]
 
 
 def test_tasks_without_a_first_answer_are_not_read_together(
@@ -117,21 +119,25 @@ def test_tasks_without_a_first_answer_are_not_read_together(
 
     def ask(first: int) -> list[UUID]:
         return [
-            past.ask(first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}")
+            past.add_task(
+                first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}"
+            )
             for n in range(8)
         ]
 
     tasks = ask(1)
-    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
-        go_on(manager, lambda: len(waiting) > 2)
+    with past.manager(policy=SchedulingPolicy(tickets_per_result=0)) as manager:
+        run_until(manager, lambda: len(waiting) > 2)
         tasks += ask(20)
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     assert not any(waiting) and len(waiting) > 10
 
 
 def test_background_task_finishes_when_all_pieces_are_read(past: History) -> None:
     """One with all pieces excluded by summaries, another with the newest piece excluded."""
-    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
+    tasks = [
+        past.add_task(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)
+    ]
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:
         manager._claimer.claim()
@@ -142,16 +148,18 @@ def test_background_task_finishes_when_all_pieces_are_read(past: History) -> Non
             manager._active_tasks.update(active_task, progress)
         skipped = "next = jsonb_array_length(pieces), skipped = jsonb_array_length(pieces)"
         past.connection.execute(f"UPDATE tasks SET {skipped} WHERE id = ANY(%s)", (tasks[:2],))
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
 
 
 def test_two_recalls_of_one_event_with_equal_sql_both_get_the_answer(past: History) -> None:
-    first, second = past.ask(1, rule="g/a"), past.ask(1, rule="g/b")
+    first, second = past.add_task(1, rule="g/a"), past.add_task(1, rule="g/b")
     assert past.task(first)["eid"] == past.task(second)["eid"]
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"])
+        run_until(
+            manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"]
+        )
     assert (
         past.revisions(first)[-1]["answer"]
         == past.revisions(second)[-1]["answer"]
-        == [past.whole()]
+        == [past.expected_answer()]
     )

@@ -67,7 +67,7 @@ def test_task_and_command_wake_an_idle_recall_process(
         try:
             wait_until(lambda: bool(rounds))
             time.sleep(0.3)
-            task = past.ask(1)
+            task = past.add_task(1)
             wait_until(lambda: past.task(task)["state"] == "done")
             number = submit_command(past.connection, "k", "cancel", Target(rule="r"), "ada")
             gateway = sql.CommandGateway(past.connection)

@@ -27,7 +27,7 @@ from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from tests.integration.history import START, History, go_on, history
+from tests.integration.history import START, History, history, run_until
 
 _CHUNKS, _ROWS = 12, 20
 _END = _CHUNKS * _ROWS
@@ -36,8 +36,8 @@ _ALIKE = {"rare": 1, "w1": 1}
 
 @pytest.fixture(scope="module")
 def _history() -> Iterator[History]:
-    with history(chunks=_CHUNKS, rows=_ROWS) as made:
-        yield made
+    with history(chunks=_CHUNKS, rows=_ROWS) as new_history:
+        yield new_history
 
 
 @pytest.fixture
@@ -76,24 +76,25 @@ class _Corpus:
         return {f"w{word}": self._rng.choice([1, 1, 2]) for word in words}
 
     def expected(self, alert: AlertContext) -> list[tuple[str, float]]:
-        """By the plain formula, over all at once."""
-        known = [one for one in self.alerts if (one.ts, one.event_id) <= (alert.ts, alert.event_id)]
-        found = next(
-            find_similar(known, timedelta(0), 5, MEASURES["tfidf"], event_ids={alert.event_id})
+        """The hits by the plain formula, over the whole corpus."""
+        newest = alert.ts, alert.event_id
+        corpus = [past for past in self.alerts if (past.ts, past.event_id) <= newest]
+        answer = next(
+            find_similar(corpus, timedelta(0), 5, MEASURES["tfidf"], event_ids={alert.event_id})
         )
-        return [(past.event_id, pytest.approx(score, abs=1e-9)) for past, score in found.hits]
+        return [(past.event_id, pytest.approx(score, abs=1e-9)) for past, score in answer.hits]
 
 
-def _ask(past: History, alert: AlertContext, order: Any = "newest") -> UUID:
+def _add_task(past: History, alert: AlertContext, order: Any = "newest") -> UUID:
     question = SimilarQuestion(None, 0.0, order, contexts=("own",), k=5, measure="tfidf", gap=0)
-    asked = RecallEvent(UUID(alert.event_id), alert.ts, {}, {})
-    Ledger(past.connection).add([RecallRequest("g/r", "1", "similar", question, asked, 0)])
-    return task_id("g/r", "1", "similar", asked.eid)
+    event = RecallEvent(UUID(alert.event_id), alert.ts, {}, {})
+    Ledger(past.connection).add([RecallRequest("g/r", "1", "similar", question, event, 0)])
+    return task_id("g/r", "1", "similar", event.eid)
 
 
 def _finish(past: History, tasks: list[UUID]) -> None:
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
 
 
 def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
@@ -109,17 +110,17 @@ def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     )  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
-    asked = corpus.alerts[-50:]
-    tasks = [_ask(past, alert, order) for alert in asked]
+    alerts = corpus.alerts[-50:]
+    tasks = [_add_task(past, alert, order) for alert in alerts]
     _finish(past, tasks)
     none_left = 0
-    for alert, task in zip(asked, tasks, strict=True):
+    for alert, task in zip(alerts, tasks, strict=True):
         revisions = past.revisions(task)
         assert _hits(revisions[-1]) == corpus.expected(alert)
         for revision in revisions:
-            hopeful, left = revision["coverage"]["hopeful"], revision["coverage"]["left"]
-            assert 0 <= hopeful <= left
-            if left and hopeful == 0:
+            hopeful, unread = revision["coverage"]["hopeful"], revision["coverage"]["left"]
+            assert 0 <= hopeful <= unread
+            if unread and hopeful == 0:
                 none_left += 1
                 assert _hits(revision) == corpus.expected(alert)
     assert none_left
@@ -131,7 +132,7 @@ def test_pieces_without_common_terms_are_not_read(past: History) -> None:
     corpus.settle(list(range(0, _END, 5)))
     corpus.settle([_END // 3, _END // 2], {"rare": 1, "w1": 1})
     corpus.settle([_END - 1], {"rare": 1})
-    task = _ask(past, corpus.alerts[-1])
+    task = _add_task(past, corpus.alerts[-1])
     _finish(past, [task])
     answer = past.revisions(task)[-1]
     assert _hits(answer) == corpus.expected(corpus.alerts[-1]) and len(answer["answer"]) == 2
@@ -144,17 +145,17 @@ def test_pieces_without_common_terms_are_not_read(past: History) -> None:
     assert _again(past, Corpora(past.connection, Path("/nowhere")), task).equal
 
 
-class _GivenUp:
-    """Of one chunk the past cannot be found."""
+class _AbandonedChunk:
+    """Background work that has given up one chunk."""
 
     def __init__(self, chunk: int) -> None:
         self._chunks = {chunk}
 
     def next_task(self) -> None:
-        """Nothing else is to be done."""
+        """There is no other work."""
 
     def required_task(self, rule: str, version: str, chunk: int) -> None:
-        """What is not given up is there."""
+        """All other chunks are complete."""
 
     def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         return self._chunks
@@ -163,20 +164,20 @@ class _GivenUp:
         return self._chunks
 
     def execute(self, work: object, spark: object) -> None:
-        pytest.fail("nothing was wanted")
+        pytest.fail("no work was planned")
 
     def shut_down(self) -> None:
-        """Nothing is under way."""
+        """No work is running."""
 
 
 def test_chunk_whose_events_cannot_be_computed_counts_as_failed(past: History) -> None:
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
-    task = _ask(past, corpus.alerts[-1])
+    task = _add_task(past, corpus.alerts[-1])
     chunk = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
     assert chunk is not None
-    with past.manager(background=_GivenUp(chunk[0])) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+    with past.manager(background=_AbandonedChunk(chunk[0])) as manager:
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     coverage = past.revisions(task)[-1]["coverage"]
     assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (
         1,
@@ -187,22 +188,22 @@ def test_chunk_whose_events_cannot_be_computed_counts_as_failed(past: History) -
     assert coverage["read"] == len(past.task(task)["pieces"]) - 1
 
 
-class _Wanted:
-    """Of one chunk the past must be found before anything is compared with it, which takes some
-    time.
-    """
+class _RequiredChunk:
+    """Background work that must prepare one chunk before a comparison, which takes some time."""
 
     def __init__(
-        self, chunk: int, connection: Connection[Any], told: list[tuple[str, Any]]
+        self, chunk: int, connection: Connection[Any], calls: list[tuple[str, Any]]
     ) -> None:
         self._chunks = {chunk}
         self._connection = connection
-        self._told = told
+        self._calls = calls
 
     def next_task(self) -> None:
-        """Notes how many recalls somebody may be waiting for."""
-        going_on = "SELECT count(*) FROM tasks WHERE level = 0 AND state IN ('waiting', 'running')"
-        self._told.append(("idle", self._connection.execute(going_on).fetchall()[0][0]))
+        """Records how many interactive recalls are open."""
+        open_recalls = (
+            "SELECT count(*) FROM tasks WHERE level = 0 AND state IN ('waiting', 'running')"
+        )
+        self._calls.append(("idle", self._connection.execute(open_recalls).fetchall()[0][0]))
 
     def required_task(self, rule: str, version: str, chunk: int) -> int | None:
         return chunk if chunk in self._chunks else None
@@ -215,15 +216,15 @@ class _Wanted:
 
     def execute(self, work: int, session: object) -> None:
         time.sleep(0.1)
-        self._told.append(("made", work))
+        self._calls.append(("prepared", work))
         self._chunks = self._chunks - {work}
 
     def shut_down(self) -> None:
-        """Nothing is under way."""
+        """No work is running."""
 
 
-class _Found(_Wanted):
-    """What is found there is alike."""
+class _SimilarEvent(_RequiredChunk):
+    """Its preparation finds a similar event."""
 
     def __init__(
         self, corpus: _Corpus, second: int, chunk: int, connection: Connection[Any]
@@ -236,8 +237,8 @@ class _Found(_Wanted):
         super().execute(work, session)
 
 
-class _FoundMeanwhile(_Found):
-    """By another process, right before somebody asks whether it is."""
+class _PreparedElsewhere(_SimilarEvent):
+    """Another process prepares it, just before the chunk is looked up."""
 
     def required_task(self, rule: str, version: str, chunk: int) -> None:
         """It is not this chunk's turn yet."""
@@ -248,8 +249,10 @@ class _FoundMeanwhile(_Found):
         return self._chunks
 
 
-@pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
-def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found]) -> None:
+@pytest.mark.parametrize("background_class", [_SimilarEvent, _PreparedElsewhere])
+def test_chunk_in_preparation_is_not_skipped(
+    past: History, background_class: type[_SimilarEvent]
+) -> None:
     """The newest chunks have no similar event; the events of one of them are not computed yet."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END - 1, 5)))
@@ -264,11 +267,11 @@ def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found])
     ).fetchone()
     assert chunk is not None
     second = int((chunk[1] - START).total_seconds()) + 1
-    task = _ask(past, alert)
+    task = _add_task(past, alert)
     with past.manager(
-        workers=3, background=found(corpus, second, chunk[0], past.connection)
+        workers=3, background=background_class(corpus, second, chunk[0], past.connection)
     ) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     revisions = past.revisions(task)
     alike = {one.event_id for one in corpus.alerts if "t=rare" in one.term_counts} - {
         alert.event_id
@@ -283,16 +286,16 @@ def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found])
 
 
 class _Turns(StrideScheduler[UUID]):
-    """Notes for how many pieces a task is charged."""
+    """Records for how many pieces a task is charged."""
 
-    def __init__(self, task: UUID, told: list[tuple[str, Any]]) -> None:
+    def __init__(self, task: UUID, calls: list[tuple[str, Any]]) -> None:
         super().__init__()
         self._task = task
-        self._told = told
+        self._calls = calls
 
     def charge_pieces(self, tasks: Mapping[UUID, int]) -> None:
         if self._task in tasks:
-            self._told.append(("charged", tasks[self._task]))
+            self._calls.append(("charged", tasks[self._task]))
         super().charge_pieces(tasks)
 
 
@@ -300,32 +303,37 @@ def test_inputs_of_a_comparison_are_prepared_before_other_work(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a recall is waiting, nothing is prepared that no recall needs."""
-    told: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
     real = recall.worker.comparisons.compare
 
     def compare(
         index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
-        told.extend(("compared", span) for span in spans)
+        calls.extend(("compared", span) for span in spans)
         return real(index, states, spans)
 
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     corpus = _Corpus(past, 5)
     corpus.settle(list(range(0, _END, 5)))
-    task, other = _ask(past, corpus.alerts[-1]), past.ask(99)
-    found = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
-    assert found is not None
-    background = _Wanted(found[0], past.connection, told)
-    with past.manager(workers=3, stride=_Turns(task, told), background=background) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done" == past.task(other)["state"])
-        go_on(manager, lambda: "idle" in dict(told))
+    task, other = _add_task(past, corpus.alerts[-1]), past.add_task(99)
+    chunk = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
+    assert chunk is not None
+    background = _RequiredChunk(chunk[0], past.connection, calls)
+    with past.manager(workers=3, stride=_Turns(task, calls), background=background) as manager:
+        run_until(manager, lambda: past.task(task)["state"] == "done" == past.task(other)["state"])
+        run_until(manager, lambda: "idle" in dict(calls))
     pieces = {chunk: (low, high) for chunk, low, high in past.task(task)["pieces"]}
-    made, before = told.index(("made", found[0])), told.index(("compared", pieces[found[0] + 1]))
-    assert before < made < told.index(("compared", pieces[found[0]]))
-    # It waits while this is prepared, and has paid for it.
-    assert [what for what in told[before + 1 : made] if what[0] != "idle"] == [("charged", 1)]
-    assert sum(count for what, count in told if what == "charged") == len(pieces) + 1
-    assert {count for what, count in told if what == "idle"} == {0}
+    prepared_at, before = (
+        calls.index(("prepared", chunk[0])),
+        calls.index(("compared", pieces[chunk[0] + 1])),
+    )
+    assert before < prepared_at < calls.index(("compared", pieces[chunk[0]]))
+    # The task waits for the preparation, and is charged for it.
+    assert [what for what in calls[before + 1 : prepared_at] if what[0] != "idle"] == [
+        ("charged", 1)
+    ]
+    assert sum(count for what, count in calls if what == "charged") == len(pieces) + 1
+    assert {count for what, count in calls if what == "idle"} == {0}
     assert _hits(past.revisions(task)[-1]) == corpus.expected(corpus.alerts[-1])
 
 
@@ -336,14 +344,14 @@ def test_replayed_similar_answer_is_unchanged_by_later_events(
     monkeypatch.setattr(recall.corpora, "_SAVE_MIN_EVENTS", 10)
     corpus = _Corpus(past, 2)
     corpus.settle(list(range(0, _END - 40, 3)))
-    asked = corpus.alerts[-4:]
-    tasks = [_ask(past, alert) for alert in asked]
+    alerts = corpus.alerts[-4:]
+    tasks = [_add_task(past, alert) for alert in alerts]
     _finish(past, tasks)
     corpus.settle([_END - 100, 5, _END - 1, *range(1, 120, 2)])
     root = Path(past.settings.archive)
     for _ in range(2):
         corpora = Corpora(past.connection, root)
-        for alert, task in zip(asked, tasks, strict=True):
+        for alert, task in zip(alerts, tasks, strict=True):
             again = _again(past, corpora, task)
             assert (again.equal, again.why) == (True, None)
             assert len(again.answer) == len(past.revisions(task)[-1]["answer"])
@@ -354,7 +362,7 @@ def test_replayed_similar_answer_is_unchanged_by_later_events(
 def test_replay_reports_expired_events(past: History) -> None:
     corpus = _Corpus(past, 3)
     corpus.settle(list(range(0, 100, 3)))
-    task = _ask(past, corpus.alerts[-1])
+    task = _add_task(past, corpus.alerts[-1])
     _finish(past, [task])
     past.connection.execute("DELETE FROM contexts WHERE corpus = 1")
     again = _again(past, Corpora(past.connection, Path("/nowhere")), task)

@@ -86,8 +86,8 @@ def test_reference_formulas_give_the_scores_of_the_paper() -> None:
 
     for log10, scores in ((rounded, (0, 0.203, 0.287)), (math.log10, (0, 0.1999, 0.2827))):
         first, second, third = (weights(context, [E1, E2, E3], log10) for context in (E1, E2, E3))
-        found = [cosine(first, second), cosine(first, third), cosine(second, third)]
-        assert found == pytest.approx(scores, abs=5e-4 if log10 is rounded else 5e-5)
+        computed = [cosine(first, second), cosine(first, third), cosine(second, third)]
+        assert computed == pytest.approx(scores, abs=5e-4 if log10 is rounded else 5e-5)
 
 
 def test_generated_scenario_covers_the_cases_of_the_formulas() -> None:
@@ -131,12 +131,12 @@ def test_answers_for_the_generated_scenario_equal_the_reference(
         for event in events
     ]
     reference, _ = expected_answers(events, gap, K, leave_one_out)
-    found = {
+    answers = {
         answer.query.event_id: [(past.event_id, score) for past, score in answer.hits]
         for answer in find_similar(alerts, gap, K, MEASURES["tfidf"], leave_one_out)
     }
-    assert found.keys() == reference.keys()
-    assert_equal_answers(found, reference)
+    assert answers.keys() == reference.keys()
+    assert_equal_answers(answers, reference)
 
 
 @pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
@@ -164,11 +164,11 @@ def test_similarity_run_equals_the_reference(
     CliRunner().invoke(app, command, catch_exceptions=False)
     with (tmp_path / "run.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
-    found: Answers = {event.event_id: [] for event in events}
+    answers: Answers = {event.event_id: [] for event in events}
     for row in rows:
-        found[row["query"]].append((row["event"], float(row["score"])))
-        assert len(found[row["query"]]) == int(row["rank"])
-    assert_equal_answers(found, expected_answers(events, gap, K, leave_one_out)[0])
+        answers[row["query"]].append((row["event"], float(row["score"])))
+        assert len(answers[row["query"]]) == int(row["rank"])
+    assert_equal_answers(answers, expected_answers(events, gap, K, leave_one_out)[0])
 
 
 def write_events(path: Path, events: list[ScenarioEvent]) -> None:
@@ -183,11 +183,11 @@ def write_events(path: Path, events: list[ScenarioEvent]) -> None:
             file.write(orjson.dumps(row) + b"\n")
 
 
-def assert_equal_answers(found: Answers, reference: Answers) -> None:
+def assert_equal_answers(answers: Answers, reference: Answers) -> None:
     """The same events in the same order, with equal scores."""
     for query, hits in reference.items():
-        assert [event for event, _ in found[query]] == [event for event, _ in hits], query
-        assert [score for _, score in found[query]] == pytest.approx(
+        assert [event for event, _ in answers[query]] == [event for event, _ in hits], query
+        assert [score for _, score in answers[query]] == pytest.approx(
             [score for _, score in hits], abs=1e-9
         ), query
 
@@ -209,7 +209,7 @@ def compare(name: str, reference: dict[str, list[tuple[str, float]]]) -> None:
     """Our answers against the stored ones, and against what scikit-learn makes of the same alerts."""
     scenario, alerts = SCENARIOS[name], alerts_of(name)
     loo = scenario.gap is None
-    found = {
+    answers = {
         answer.query.event_id: answer
         for answer in find_similar(
             alerts, scenario.gap or timedelta(0), K, MEASURES["tfidf"], loo, event_ids=reference
@@ -217,12 +217,12 @@ def compare(name: str, reference: dict[str, list[tuple[str, float]]]) -> None:
     }
     independent = Independent(alerts, scenario.gap)
     for query, expected in reference.items():
-        hits = [(past.event_id, score) for past, score in found[query].hits]
+        hits = [(past.event_id, score) for past, score in answers[query].hits]
         assert [event for event, _ in hits] == [event for event, _ in expected], query
         assert [score for _, score in hits] == pytest.approx(
             [score for _, score in expected], abs=1e-9
         ), query
-        independent.check(found[query])
+        independent.check(answers[query])
 
 
 class Independent:
@@ -247,13 +247,13 @@ class Independent:
         )
 
     def check(self, answer: SimilarAlerts) -> None:
-        query, place = answer.query, self.places[answer.query.event_id]
+        query, position = answer.query, self.places[answer.query.event_id]
         kind, matrix = self.kinds[query.event_type], self.matrices[query.event_type]
-        counted = matrix if self.gap is None else matrix[: place + 1]
-        held = np.asarray((counted > 0).sum(axis=0)).ravel()
-        idf = np.log10(counted.shape[0] / np.maximum(held, 1))
+        counted = matrix if self.gap is None else matrix[: position + 1]
+        shared_counts = np.asarray((counted > 0).sum(axis=0)).ravel()
+        idf = np.log10(counted.shape[0] / np.maximum(shared_counts, 1))
         weighted = counted.multiply(idf).tocsr()
-        scores = cosine_similarity(weighted[[place]], weighted).ravel()
+        scores = cosine_similarity(weighted[[position]], weighted).ravel()
         scores[[not self.candidate(query, other) for other in kind[: len(scores)]]] = 0
         ours = [score for _, score in answer.hits]
         best = np.sort(scores[scores > 1e-9])[::-1][:K]
@@ -292,14 +292,14 @@ def reference_of(name: str) -> dict[str, list[tuple[str, float]]]:
     """The stored answers of each judged query, best first; none for queries without a score above
     0.
     """
-    found: dict[str, list[tuple[str, float]]] = {
+    hits_by_query: dict[str, list[tuple[str, float]]] = {
         row["query"]: [] for row in rows_of(name, "qrels.csv.gz")
     }
     for row in rows_of(name, "top10.csv.gz"):
         if row["method"] == "tfidf_online":
-            found[row["query"]].append((row["event"], float(row["cosine"])))
-            assert len(found[row["query"]]) == int(row["rank"])
-    return found
+            hits_by_query[row["query"]].append((row["event"], float(row["cosine"])))
+            assert len(hits_by_query[row["query"]]) == int(row["rank"])
+    return hits_by_query
 
 
 def rows_of(name: str, file: str) -> Iterator[dict[str, str]]:

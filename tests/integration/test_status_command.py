@@ -37,8 +37,8 @@ def taken() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def root(taken: int) -> Iterator[Path]:
-    with workspace(WORKSPACE.replace("PORT", str(taken)), "groups: []\n") as made:
-        yield made
+    with workspace(WORKSPACE.replace("PORT", str(taken)), "groups: []\n") as folder:
+        yield folder
 
 
 def _status(root: Path, *arguments: str) -> tuple[int, str]:

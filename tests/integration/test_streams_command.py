@@ -31,15 +31,15 @@ NOW = to_micros(datetime(2026, 1, 2, tzinfo=UTC))
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with workspace(WORKSPACE, "groups: []\n") as made:
-        yield made
+    with workspace(WORKSPACE, "groups: []\n") as folder:
+        yield folder
 
 
 def _row(minute: int, n: int) -> bytes:
     return json.dumps({"ts": f"2026-01-01T00:{minute:02d}:00Z", "n": n}).encode()
 
 
-def _told(root: Path) -> dict[str, dict[str, Any]]:
+def _list_streams(root: Path) -> dict[str, dict[str, Any]]:
     command = ["streams", "list", "-o", "json", "--workspace", str(root / "moirae.yaml")]
     rows = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
     return {row["stream"]: row for row in rows}
@@ -65,7 +65,7 @@ def test_streams_list_accounts_for_every_line(root: Path) -> None:
         ]
         for unit in [*units, SourceUnit("behind", "b", "jsonl", lambda: iter([_row(18, 1)]))]:
             archive.ingest([unit], NOW)
-    told = _told(root)
+    output = _list_streams(root)
     counts = {
         "read": 6,
         "archived": 3,
@@ -75,11 +75,14 @@ def test_streams_list_accounts_for_every_line(root: Path) -> None:
         "quarantined": 1,
     }
     zeros = {"conflicts": 0, "expired": 0, "deleted": 0}
-    assert {name: told["ahead"][name] for name in (*counts, *zeros)} == counts | zeros
-    assert (told["ahead"]["lag"], told["behind"]["lag"], told["unread"]["lag"]) == (
+    assert {name: output["ahead"][name] for name in (*counts, *zeros)} == counts | zeros
+    assert (output["ahead"]["lag"], output["behind"]["lag"], output["unread"]["lag"]) == (
         0.0,
         120.0,
         None,
     )
-    assert [told[name]["rows"] for name in ("ahead", "behind", "unread")] == [3, 1, 0]
-    assert [told[name]["newest"] for name in ("ahead", "unread")] == ["2026-01-01T00:20:00Z", None]
+    assert [output[name]["rows"] for name in ("ahead", "behind", "unread")] == [3, 1, 0]
+    assert [output[name]["newest"] for name in ("ahead", "unread")] == [
+        "2026-01-01T00:20:00Z",
+        None,
+    ]

@@ -12,7 +12,7 @@ import pytest
 import recall.worker.comparisons
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Piece, RecallEvent, RecallRequest, SimilarQuestion, task_id
@@ -20,21 +20,23 @@ from recall.scheduling.concurrency import CpuTimes
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
 from recall.similarity.measure import TfIdfMeasure
-from tests.integration.history import CHUNKS, COUNT, START, History, go_on
+from tests.integration.history import CHUNKS, COUNT, START, History, run_until
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[UUID, Piece]]]:
     """What each query has read, and for whom."""
-    found: list[list[tuple[UUID, Piece]]] = []
+    pieces_by_query: list[list[tuple[UUID, Piece]]] = []
     real = LocalEngine.compute_partials
 
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
-        found.append([(asked.eid, piece) for one in asks for asked, piece in one.event_pieces])
+        pieces_by_query.append(
+            [(asked.eid, piece) for one in asks for asked, piece in one.event_pieces]
+        )
         return real(engine, asks)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
-    return found
+    return pieces_by_query
 
 
 def _done(past: History, tasks: Sequence[UUID]) -> bool:
@@ -74,33 +76,33 @@ def test_busy_machine_runs_fewer_concurrent_queries(
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
     monkeypatch.setattr("recall.worker.load._read_cpu_times", _Busy())
-    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in range(1, 5)]
-    with past.manager(workers=2, least=least) as manager:
-        go_on(manager, lambda: _done(past, tasks))
+    tasks = [past.add_task(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in range(1, 5)]
+    with past.manager(workers=2, min_queries=least) as manager:
+        run_until(manager, lambda: _done(past, tasks))
     assert most == expected
 
 
 def test_only_task_reads_many_pieces_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
-    task = past.ask(1)
+    task = past.add_task(1)
     with past.manager() as manager:
-        go_on(manager, lambda: _done(past, [task]))
+        run_until(manager, lambda: _done(past, [task]))
     assert len(past.task(task)["pieces"]) >= CHUNKS and len(reads) <= CHUNKS / 2
-    assert past.revisions(task)[-1]["answer"] == [past.whole()]
+    assert past.revisions(task)[-1]["answer"] == [past.expected_answer()]
 
 
 def test_competing_tasks_read_one_piece_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
     """However much each has read already."""
-    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
-    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
-        go_on(manager, lambda: _done(past, tasks))
+    tasks = [past.add_task(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
+    with past.manager(policy=SchedulingPolicy(tickets_per_result=0)) as manager:
+        run_until(manager, lambda: _done(past, tasks))
     pieces = {Piece.from_json(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
-        mine = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
-        assert set(mine) <= pieces and len(mine) == len(set(mine)) == CHUNKS
+        task_pieces = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
+        assert set(task_pieces) <= pieces and len(task_pieces) == len(set(task_pieces)) == CHUNKS
 
 
 def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
@@ -120,9 +122,9 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     end = to_micros(START + timedelta(seconds=len(past.rows)))
     events = [RecallEvent(UUID(int=number), end, {}, {}) for number in range(1, 51)]
     Ledger(past.connection).add(
-        [RecallRequest("g/r", "1", "similar", question, asked, 0) for asked in events]
+        [RecallRequest("g/r", "1", "similar", question, event, 0) for event in events]
     )
-    tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
+    tasks = [task_id("g/r", "1", "similar", event.eid) for event in events]
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
         SimilarState,
@@ -130,16 +132,16 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
         lambda _, spans: [False] * len(spans),
     )
     with past.manager() as manager:
-        go_on(manager, lambda: _done(past, tasks))
+        run_until(manager, lambda: _done(past, tasks))
     assert passes == [len(tasks)] * len(past.task(tasks[0])["pieces"])
 
 
 def test_task_with_long_interval_publishes_first_and_final_revision(past: History) -> None:
-    often, seldom = past.ask(1), past.ask(2, f"{COUNT} AND h.v > -1", every=3600.0)
+    often, seldom = past.add_task(1), past.add_task(2, f"{COUNT} AND h.v > -1", every=3600.0)
     with past.manager() as manager:
-        go_on(manager, lambda: _done(past, [often, seldom]))
+        run_until(manager, lambda: _done(past, [often, seldom]))
     assert len(past.revisions(often)) > 2
     first, last = past.revisions(seldom)
     assert (first["number"], first["coverage"]["read"], first["coverage"]["final"]) == (1, 1, False)
     assert (last["number"], last["coverage"]["left"], last["coverage"]["final"]) == (2, 0, True)
-    assert last["answer"] == [past.whole()]
+    assert last["answer"] == [past.expected_answer()]

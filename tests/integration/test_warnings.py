@@ -31,8 +31,8 @@ RULES = """groups:
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
-    with workspace(WORKSPACE, RULES) as made:
-        yield made
+    with workspace(WORKSPACE, RULES) as folder:
+        yield folder
 
 
 def _places(root: Path) -> list[str]:
@@ -53,11 +53,11 @@ def test_rules_check_lists_keys_without_an_effect_as_warnings(root: Path) -> Non
         check=False,
     )
     problems = json.loads(done.stdout)["problems"]
-    told = [
+    warnings = [
         f"{p['file']}:{p['line']}:{p['column']}: {p['severity']}: {p['message']}" for p in problems
     ]
-    assert len(told) == 3
-    assert all(text.startswith(place) for text, place in zip(told, _places(root), strict=True))
+    assert len(warnings) == 3
+    assert all(text.startswith(place) for text, place in zip(warnings, _places(root), strict=True))
     assert done.returncode == 3  # there are warnings in rule files
 
 

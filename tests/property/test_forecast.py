@@ -1,10 +1,14 @@
-"""Forecasts of when tasks finish, and the bounds of concurrency."""
+"""Forecasts of when tasks finish, the statistics they use, and the bounds of concurrency."""
+
+import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recall.scheduling.concurrency import adjust_concurrency
 from recall.scheduling.forecast import RemainingWork, forecast_finishes
+from recall.scheduling.statistics import TaskStatistics, TurnStatistics, share_query
 from recall.scheduling.stride import StrideScheduler
 
 # (tickets, pieces left) of each task.
@@ -13,9 +17,13 @@ TaskList = list[tuple[int, int]]
 _TASKS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6)
 
 
+def _seconds_per_piece(seconds: float) -> TaskStatistics:
+    return TaskStatistics(pieces=2, seconds=2 * seconds)
+
+
 def _remaining_work(tasks: TaskList) -> list[RemainingWork[int]]:
     return [
-        RemainingWork(number, 0, tickets, pieces, 1.0)
+        RemainingWork(number, 0, tickets, pieces, _seconds_per_piece(1.0))
         for number, (tickets, pieces) in enumerate(tasks)
     ]
 
@@ -66,13 +74,70 @@ def test_more_tickets_finish_sooner_and_leaving_makes_room(
 
 
 def test_second_level_starts_after_the_first() -> None:
-    tasks = [RemainingWork("user", 0, 1, 10, 2.0), RemainingWork("background", 1, 100, 1, 2.0)]
+    statistics = _seconds_per_piece(2.0)
+    tasks = [
+        RemainingWork("user", 0, 1, 10, statistics),
+        RemainingWork("background", 1, 100, 1, statistics),
+    ]
     assert forecast_finishes(tasks, concurrency=1) == {"user": 20.0, "background": 22.0}
 
 
-def test_unknown_work_counts_as_the_mean_of_the_known() -> None:
-    tasks = [RemainingWork("new", 0, 1, None, None), RemainingWork("old", 1, 1, 10, 2.0)]
+def test_task_that_has_read_nothing_takes_as_long_as_the_others_on_average() -> None:
+    tasks = [
+        RemainingWork("new", 0, 1, 10, TaskStatistics()),
+        RemainingWork("old", 1, 1, 10, _seconds_per_piece(2.0)),
+    ]
     assert forecast_finishes(tasks, concurrency=1) == {"new": 20.0, "old": 40.0}
+
+
+_TURNS = st.lists(
+    st.builds(
+        TurnStatistics,
+        pieces=st.integers(0, 50),
+        rows=st.integers(0, 1000),
+        results=st.integers(0, 1000),
+        seconds=st.integers(0, 60).map(float),
+        query_seconds=st.integers(0, 60).map(float),
+    ),
+    max_size=10,
+)
+
+
+@given(_TURNS)
+def test_statistics_are_the_sums_of_all_turns(turns: list[TurnStatistics]) -> None:
+    """So a task that another process claims, with the stored sums, has the same forecast."""
+    statistics = TaskStatistics()
+    for turn in turns:
+        statistics = statistics.add(turn)
+    stored = TaskStatistics(
+        pieces=sum(turn.pieces for turn in turns),
+        rows=sum(turn.rows for turn in turns),
+        results=sum(turn.results for turn in turns),
+        seconds=sum(turn.seconds for turn in turns),
+    )
+    assert replace(statistics, query_seconds_per_piece=None) == stored
+    work = [RemainingWork("task", 0, 100, 7, total) for total in (statistics, stored)]
+    forecasts = [forecast_finishes([remaining], concurrency=2) for remaining in work]
+    assert forecasts[0] == forecasts[1]
+
+
+@given(st.floats(0, 1000), st.lists(st.integers(0, 50), min_size=1, max_size=20))
+def test_shares_of_a_query_add_up_to_its_time(query_seconds: float, pieces: list[int]) -> None:
+    counts = [0] * len(pieces)
+    shares = share_query(query_seconds, pieces, rows=counts, results=counts)
+    assert math.isclose(sum(share.seconds for share in shares), query_seconds, abs_tol=1e-9)
+
+
+@given(_TURNS, st.integers(1, 100_000), st.integers(0, 10))
+def test_tickets_never_rise_with_results(
+    turns: list[TurnStatistics], tickets: int, tickets_per_result: int
+) -> None:
+    for turn in turns:
+        tickets_left = max(1, tickets - turn.price(tickets_per_result, tickets))
+        assert 1 <= tickets_left <= tickets
+        if not turn.results:
+            assert tickets_left == tickets
+        tickets = tickets_left
 
 
 @given(

@@ -34,43 +34,45 @@ class Crash(Exception):
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def workspace_settings(public_folder: Path) -> Settings:
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "properties") as made:
-        yield made
+def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(workspace_settings, "properties") as new_connection:
+        yield new_connection
 
 
 @pytest.fixture(scope="module")
-def rules(spark: SparkSession, place: Settings) -> list[Definition]:
-    return definitions(spark, place)
+def rules(spark: SparkSession, workspace_settings: Settings) -> list[Definition]:
+    return definitions(spark, workspace_settings)
 
 
 @pytest.fixture(scope="module")
 def make(
     spark: SparkSession,
     connection: Connection[Any],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Make:
     """Makes new worlds."""
-    return lambda: World(spark, connection, place, rules, tmp_path_factory.mktemp("archive"))
+    return lambda: World(
+        spark, connection, workspace_settings, rules, tmp_path_factory.mktemp("archive")
+    )
 
 
 def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: bool) -> None:
     for batch in plan.batches:
         if restarts and rng.random() < 0.3:
             _crash(world, batch)
-        world.take(batch, at_once=rng.random() < 0.5)
+        world.ingest(batch, at_once=rng.random() < 0.5)
         if restarts and rng.random() < 0.2:
             world.reopen()
         if idle and rng.random() < 0.3:
-            world.idle()
-    world.end()
+            world.advance_idle()
+    world.end_input()
 
 
 def _crash(world: World, batch: Any) -> None:
@@ -82,7 +84,7 @@ def _crash(world: World, batch: Any) -> None:
 
     ArchiveWriter._finish_units = fall  # type: ignore[method-assign]
     try:
-        world.take(batch, at_once=True)
+        world.ingest(batch, at_once=True)
     except Crash:
         world.reopen()
     finally:
@@ -101,7 +103,7 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
     # Windows that slide are merged of panes; with so many rows at most they are aggregated whole.
     with patch.object(panes, "_MIN_ROWS", few):
         _drive(world, plan, random.Random(seed), idle, restarts)
-    live, batch = world.events(), world.batch()
+    live, batch = world.events(), world.batch_events()
     for name in batch:
         assert live[name] == batch[name], name
     _identity(world, plan)
@@ -112,18 +114,18 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
 @given(seed=st.integers(0, 10**9))
 def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
     plan = Plan.draw(seed)
-    found = []
+    results = []
     one_batch = sorted(
         (unit for batch in plan.batches for unit in batch), key=lambda unit: unit.stream
     )
     for batches in (plan.batches, [one_batch]):
         world = make()
         for batch in batches:
-            world.take(batch, at_once=False)
-        world.end()
+            world.ingest(batch, at_once=False)
+        world.end_input()
         rows = {name: sorted(map(repr, world.rows(name).to_pylist())) for name in ("a", "b")}
-        found.append((rows, world.events()))
-    assert found[0] == found[1]
+        results.append((rows, world.events()))
+    assert results[0] == results[1]
 
 
 def _identity(world: World, plan: Plan) -> None:
@@ -137,8 +139,8 @@ def _identity(world: World, plan: Plan) -> None:
 
 def _alerts(world: World) -> None:
     """Settled alerts are an independent fold of settled events; nothing provisional is left."""
-    left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
-    assert left == (0,)
+    unsettled = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
+    assert unsettled == (0,)
     query = "SELECT rule, fingerprint, starts_at, fired_at IS NOT NULL, ends_at, state FROM alerts"
     stored = sorted(
         world.connection.execute(f"{query} WHERE state <> 'withdrawn'").fetchall(), key=repr
@@ -146,7 +148,7 @@ def _alerts(world: World) -> None:
     events = world.connection.execute(
         "SELECT rule, fingerprint, ts FROM events WHERE settled ORDER BY ts"
     ).fetchall()
-    wanted = []
+    expected = []
     for rule, fingerprint in {(r, f) for r, f, _ in events}:
         wait, keep = (timedelta(seconds=s) for s in TIMING.get(rule.split("/")[1], (0, 300)))
         times = [ts for r, f, ts in events if (r, f) == (rule, fingerprint)]
@@ -154,7 +156,7 @@ def _alerts(world: World) -> None:
         for ts in [*times[1:], None]:
             if ts is None or ts > last + keep:
                 fired = last - start >= wait
-                wanted.append(
+                expected.append(
                     (
                         rule,
                         fingerprint,
@@ -166,4 +168,4 @@ def _alerts(world: World) -> None:
                 )
                 start = ts or start
             last = ts or last
-    assert stored == sorted(wanted, key=repr)
+    assert stored == sorted(expected, key=repr)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES
-from archiver.times import from_micros, to_micros
+from archiver.time_range import TimeRange
+from archiver.times import from_micros, micros_column, to_micros
 from moirae.alerts.event import EventRow
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
@@ -22,6 +22,7 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     RuleSlice,
     advance_cohorts,
     build_cohorts,
@@ -70,13 +71,13 @@ def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveR
 
 def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
     """Rules that are settled up to the same time."""
-    return build_cohorts([([rule], settled_to) for rule in rules])
+    return build_cohorts([RuleGroup([rule], settled_to) for rule in rules])
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> list[ActiveRule]:
     """Rules over sliding windows: some of one shape, some over a derived stream that slides."""
-    made = []
+    active_rules = []
     for group in range(draw(st.integers(1, 3))):
         slide = draw(st.sampled_from([2, 5, 7, 10]))
         size = draw(st.integers(slide + 1, 60))
@@ -90,16 +91,16 @@ def rules(draw: st.DrawFn) -> list[ActiveRule]:
         for k in range(draw(st.integers(1, 2))):
             expr = f"SELECT host, {', '.join(outputs)}, {time} AS ts FROM s {f'WHERE n > {k}' if where else ''} "
             expr += f"GROUP BY host, {window} {f'HAVING count(*) > {k}' if having else ''}"
-            made.append(running(f"R{group}{k}", expr, names, derived))
+            active_rules.append(running(f"R{group}{k}", expr, names, derived))
             expr = f"SELECT host, ts, m FROM d WHERE c > {k}"
-            made.append(running(f"D{group}{k}", expr, ["host", "m"], derived))
-    return made
+            active_rules.append(running(f"D{group}{k}", expr, ["host", "m"], derived))
+    return active_rules
 
 
 def rows(rng: random.Random, count: int) -> pa.Table:
     """Rows of a few minutes, in no order."""
     odd = [None, math.nan, math.inf, -0.0, 1e15]
-    held: dict[str, list[Any]] = {
+    values_by_column: dict[str, list[Any]] = {
         "ts": [
             from_micros(START + rng.randrange(200 * SECOND) // step * step)
             for step in rng.choices([1, SECOND], k=count)
@@ -112,7 +113,10 @@ def rows(rng: random.Random, count: int) -> pa.Table:
         "ok": [None] * count,
     }
     return pa.table(
-        {name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in held.items()}
+        {
+            name: pa.array(values, ARROW_TYPES[COLUMNS[name]])
+            for name, values in values_by_column.items()
+        }
     )
 
 
@@ -122,28 +126,24 @@ class Archived:
     def __init__(self, rows: pa.Table, rng: random.Random) -> None:
         self.rows, self.rng = rows, rng
         self.read = 0
-        self.held: int | None = None
+        self.rows_held: int | None = None
 
-    def between(self, low: int | None, high: int) -> pa.Table:
-        """Rows with event times in [low, high), in microseconds."""
-        ts = self.rows["ts"]
-        known = pc.less(ts, pa.scalar(from_micros(high), ts.type))
-        if low is not None:
-            known = pc.and_(known, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type)))
-        return self.rows.filter(known)
+    def between(self, time_range: TimeRange) -> pa.Table:
+        """Rows with event times in a range."""
+        return self.rows.filter(pa.array(time_range.mask(micros_column(self.rows, "ts"))))
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
         """See `moirae.evaluation.panes.PaneInput`."""
-        return self.held
+        return self.rows_held
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
-        held, at = self.between(low, high), 0
-        self.read += len(held)
-        while at < len(held):
-            more = self.rng.choice([60, 1000])
-            yield held.slice(at, more)
-            at += more
+        rows, at = self.between(time_range), 0
+        self.read += len(rows)
+        while at < len(rows):
+            row_count = self.rng.choice([60, 1000])
+            yield rows.slice(at, row_count)
+            at += row_count
 
 
 Finds = dict[str, list[EventRow]]
@@ -153,32 +153,31 @@ def evaluate_all_rows(
     sharing: RuleBatcher, local: LocalEvaluator, archived: Archived, part: RuleSlice
 ) -> Finds:
     """The event rows of windows aggregated from all their rows."""
-    assert part.input_high is not None
-    held = archived.between(part.input_low, part.input_high)
+    rows = archived.between(part.input_range)
     shares = sharing.batch(part.rules)
     assert not shares.unbatched
-    found: Finds = {rule.name: [] for rule in part.rules}
-    for _, places in local.evaluate(shares.batches, {input_view("s"): held, "s": held}):
-        for place, one in places:
-            found[part.rules[place].name].append(one)
-    return {name: part.select_event_rows(finds) for name, finds in found.items()}
+    finds_by_rule: Finds = {rule.name: [] for rule in part.rules}
+    for _, rows_by_index in local.evaluate(shares.batches, {input_view("s"): rows, "s": rows}):
+        for index, row in rows_by_index:
+            finds_by_rule[part.rules[index].name].append(row)
+    return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
 
 
 def evaluate_panes(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
     """The event rows of windows merged from panes."""
-    found: Finds = {}
-    for group, places in panes.evaluate(part, sharing.batch(part.rules)):
-        found |= {part.rules[place].name: [] for place in group.rule_indexes}
-        for place, one in places:
-            found[part.rules[place].name].append(one)
-    return {name: part.select_event_rows(finds) for name, finds in found.items()}
+    finds_by_rule: Finds = {}
+    for group, rows_by_index in panes.evaluate(part, sharing.batch(part.rules)):
+        finds_by_rule |= {part.rules[index].name: [] for index in group.rule_indexes}
+        for index, row in rows_by_index:
+            finds_by_rule[part.rules[index].name].append(row)
+    return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
 
 
-def alike(one: Finds, other: Finds) -> bool:
+def alike(first: Finds, second: Finds) -> bool:
     """Equal rows, fractions to nine digits."""
-    return one.keys() == other.keys() and all(
-        len(finds) == len(other[name]) and all(map(_alike, _sorted(finds), _sorted(other[name])))
-        for name, finds in one.items()
+    return first.keys() == second.keys() and all(
+        len(finds) == len(second[name]) and all(map(_alike, _sorted(finds), _sorted(second[name])))
+        for name, finds in first.items()
     )
 
 
@@ -187,19 +186,19 @@ def _sorted(finds: Sequence[EventRow]) -> list[EventRow]:
         return f"{value:.6g}" if isinstance(value, float) else value
 
     return sorted(
-        finds, key=lambda one: (one.ts, repr([rounded(value) for value in one.attributes.values()]))
+        finds, key=lambda row: (row.ts, repr([rounded(value) for value in row.attributes.values()]))
     )
 
 
-def _alike(one: EventRow, other: EventRow) -> bool:
-    return one.ts == other.ts and _same(one.attributes, other.attributes)
+def _alike(first: EventRow, second: EventRow) -> bool:
+    return first.ts == second.ts and _same(first.attributes, second.attributes)
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return list(one) == list(other) and all(
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return list(first) == list(second) and all(
         a == b
         or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
-        for a, b in zip(one.values(), other.values(), strict=True)
+        for a, b in zip(first.values(), second.values(), strict=True)
     )
 
 
@@ -217,15 +216,17 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             gone = rng.choice(running)
             panes.remove_inactive([rule for rule in running if rule is not gone])
         for part in due_slices(standings, {"s": mark}):
-            assert part.high is not None
-            kept = tuple(rule for rule in part.rules if rng.random() < 0.9)
-            if kept:
-                chosen = replace(part, rules=kept)
+            assert part.range.end is not None
+            kept_rules = tuple(rule for rule in part.rules if rng.random() < 0.9)
+            if kept_rules:
+                chosen = replace(part, rules=kept_rules)
                 assert alike(
                     evaluate_panes(sharing, panes, chosen),
                     evaluate_all_rows(sharing, local, archived, chosen),
                 )
-            standings = advance_cohorts(standings, {rule.name for rule in kept}, part.high)
+            standings = advance_cohorts(
+                standings, {rule.name for rule in kept_rules}, part.range.end
+            )
 
 
 @settings(max_examples=12, deadline=None)
@@ -264,10 +265,15 @@ def test_rows_are_aggregated_once() -> None:
             before, panes = archived.read, PaneCache(local, archived)
         (part,) = due_slices(standings, {"s": START + second * SECOND})
         assert len(evaluate_panes(sharing, panes, part)) == 3
-        standings = advance_cohorts(standings, {rule.name for rule in part.rules}, part.high or 0)
-    periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
-    known = [len(archived.between(low, high)) for low, high in periods]
-    assert [before, archived.read - before] == known
+        standings = advance_cohorts(
+            standings, {rule.name for rule in part.rules}, part.range.end or 0
+        )
+    periods = [
+        TimeRange(None, START + 129 * SECOND),
+        TimeRange(START + 110 * SECOND, START + 159 * SECOND),
+    ]
+    row_counts = [len(archived.between(period)) for period in periods]
+    assert [before, archived.read - before] == row_counts
 
 
 def test_a_long_and_a_short_window_share_panes() -> None:
@@ -288,7 +294,7 @@ def test_a_long_and_a_short_window_share_panes() -> None:
         for part in due_slices(standings, {"s": START + second * SECOND}):
             assert evaluate_panes(sharing, panes, part).keys() == {rule.name for rule in part.rules}
         standings = standing(*both, settled_to=START + second * SECOND)
-    assert archived.read == len(archived.between(None, START + 159 * SECOND))
+    assert archived.read == len(archived.between(TimeRange(None, START + 159 * SECOND)))
 
 
 def test_unreadable_file_leaves_windows_to_spark() -> None:
@@ -303,8 +309,8 @@ def test_unreadable_file_leaves_windows_to_spark() -> None:
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     panes, broken = PaneCache(local, archived), Archived(archived.rows, rng)
 
-    def pieces(stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        yield archived.between(low, START + 40 * SECOND)
+    def pieces(stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
+        yield archived.between(TimeRange(time_range.start, START + 40 * SECOND))
         raise pa.ArrowInvalid("no Parquet file")
 
     broken.read_tables = pieces  # type: ignore[method-assign]
@@ -352,6 +358,6 @@ def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
     panes = PaneCache(local, archived)
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     (part,) = due_slices(standing(rule), {"s": START + 150 * SECOND})
-    for held, kept in ((300, False), (10_000, True), (None, True)):
-        archived.held = held
-        assert bool(evaluate_panes(sharing, panes, part)) == kept
+    for rows_held, uses_panes in ((300, False), (10_000, True), (None, True)):
+        archived.rows_held = rows_held
+        assert bool(evaluate_panes(sharing, panes, part)) == uses_panes

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.engines.partial_cache import PartialCache
+from recall.engines.routing.partial_cache import PartialCache
 
 
 def test_recently_used_answers_are_not_evicted() -> None:

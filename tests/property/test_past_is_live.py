@@ -100,28 +100,30 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Any) -> Settings:
+def workspace_settings(public_folder: Any) -> Settings:
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connections(place: Settings) -> Iterator[list[Connection[Any]]]:
-    made = [database.connect_database(place, f"properties {number}") for number in range(3)]
-    yield made
-    for connection in made:
+def connections(workspace_settings: Settings) -> Iterator[list[Connection[Any]]]:
+    new_connections = [
+        database.connect_database(workspace_settings, f"properties {number}") for number in range(3)
+    ]
+    yield new_connections
+    for connection in new_connections:
         connection.close()
 
 
 @pytest.fixture(scope="module")
-def rules(spark: SparkSession, place: Settings) -> list[Definition]:
-    return definitions(spark, place, RULES)
+def rules(spark: SparkSession, workspace_settings: Settings) -> list[Definition]:
+    return definitions(spark, workspace_settings, RULES)
 
 
 @pytest.fixture(scope="module")
 def make(
     spark: SparkSession,
     connections: list[Connection[Any]],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Make:
@@ -129,29 +131,29 @@ def make(
     return lambda with_rules: World(
         spark,
         connections[0],
-        place,
+        workspace_settings,
         rules if with_rules else [],
         tmp_path_factory.mktemp("archive"),
     )
 
 
 def _drive(
-    world: World, plan: Plan, rng: random.Random, late: list[Definition], place: int
+    world: World, plan: Plan, rng: random.Random, late: list[Definition], late_batch: int
 ) -> None:
     """All of the plan; rules that come late are added before a batch."""
     for number, batch in enumerate(plan.batches):
-        if number == place and late:
+        if number == late_batch and late:
             RuleRegistry(world.connection).apply(late)
-            world.judge.reload(START)
-        world.take(batch, at_once=rng.random() < 0.5)
-    world.end()
+            world.detector.reload(START)
+        world.ingest(batch, at_once=rng.random() < 0.5)
+    world.end_input()
     world.follow_up.run_to_end()
 
 
 def _make_views(
     world: World,
     connections: list[Connection[Any]],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     rng: random.Random,
 ) -> int:
@@ -161,19 +163,19 @@ def _make_views(
     chunks = [chunk.id for chunk in world.archive.chunks]
     old = [chunk for chunk in chunks if rng.random() < 0.5]
     world.connection.execute("UPDATE chunks SET state = 'old' WHERE id = ANY(%s)", (old,))
-    asked = [(rule, chunk) for rule in rules for chunk in old]
-    rng.shuffle(asked)
+    pending_recalls = [(rule, chunk) for rule in rules for chunk in old]
+    rng.shuffle(pending_recalls)
     count = 0
     spark = world.spark.newSession()
-    views = _views(world, connections, place)
+    views = _views(world, connections, workspace_settings)
     while True:
-        by_itself = not asked or rng.random() < 0.3
+        by_itself = not pending_recalls or rng.random() < 0.3
         if by_itself:
             work = views.next_task()
         else:
-            rule, chunk = asked.pop()
+            rule, chunk = pending_recalls.pop()
             work = views.required_task(rule.name, rule.version, chunk)
-        if work is None and by_itself and not asked:
+        if work is None and by_itself and not pending_recalls:
             return count
         if work is not None:
             count += 1
@@ -181,14 +183,14 @@ def _make_views(
                 with _fall(rng) if rng.random() < 0.2 else nullcontext():
                     views.execute(work, lambda: spark)
             except Killed:
-                views = _views(world, connections, place)
+                views = _views(world, connections, workspace_settings)
                 if work.is_requested:
-                    asked.append(
+                    pending_recalls.append(
                         next((rule, work.chunk) for rule in rules if rule.name == work.rule)
                     )
         elif by_itself:
             views = _views(
-                world, connections, place
+                world, connections, workspace_settings
             )  # one that has found nothing looks again after a while
 
 
@@ -205,15 +207,20 @@ def _fall(rng: random.Random) -> Any:
     return patch.object(ViewStore, name, fall)
 
 
-def _views(world: World, connections: list[Connection[Any]], place: Settings) -> HistoryBuilder:
-    schemas = [stream_schema(name, declared) for name, declared in place.streams.items()]
+def _views(
+    world: World, connections: list[Connection[Any]], workspace_settings: Settings
+) -> HistoryBuilder:
+    schemas = [
+        stream_schema(name, declared) for name, declared in workspace_settings.streams.items()
+    ]
     related = RelationVersions(
-        Relations(connections[1], place.relations).table, frozenset(place.relations)
+        Relations(connections[1], workspace_settings.relations).table,
+        frozenset(workspace_settings.relations),
     )
     return HistoryBuilder(connections[1], connections[2], world.root, schemas, related)
 
 
-def _found(world: World, rules: list[Definition]) -> dict[str, Any]:
+def _stored_past(world: World, rules: list[Definition]) -> dict[str, Any]:
     """Events, corpora with their contexts, E and C_k at each of their events."""
     execute = world.connection.execute
     events = execute(
@@ -247,22 +254,22 @@ def _found(world: World, rules: list[Definition]) -> dict[str, Any]:
                 )
             )
             words = index.vocabulary.decode_terms(range(len(index.vocabulary)))
-            held = {
+            term_counts = {
                 word: n for word, n in zip(words, counts.document_frequencies, strict=False) if n
             }
-            counted[rule.name, eid] = (counts.event_count, held)
+            counted[rule.name, eid] = (counts.event_count, term_counts)
     return {"events": events, "corpus": execute(query).fetchall(), "counts": counted}
 
 
 def _alerts(world: World, before: Any) -> list[Any]:
     """Alerts that have fired and were over before some event times of their rules."""
-    found = world.connection.execute(
+    rows = world.connection.execute(
         "SELECT rule, fingerprint, eid, starts_at, fired_at, last_at, ends_at, events FROM alerts "
         "WHERE state = 'resolved' ORDER BY 1, 2, 4"
     )
     return [
         row
-        for row in found
+        for row in rows
         if row[0] in before and (before[row[0]] is None or row[6] < before[row[0]])
     ]
 
@@ -270,7 +277,7 @@ def _alerts(world: World, before: Any) -> list[Any]:
 def _property(
     make: Make,
     connections: list[Connection[Any]],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
 ) -> None:
@@ -278,14 +285,14 @@ def _property(
     world = make(True)
     _drive(world, plan, rng, [], 0)
     # PostgreSQL is one, so what live has found is kept before the next world is made.
-    live, ended = _found(world, rules), _alerts(world, {rule.name: None for rule in rules})
+    live, ended = _stored_past(world, rules), _alerts(world, {rule.name: None for rule in rules})
     late = make(False)
     _drive(late, plan, rng, rules, rng.randrange(1, len(plan.batches)))
-    count = _make_views(late, connections, place, rules, rng)
-    found = _found(late, rules)
-    assert found["events"] == live["events"]
-    assert found["corpus"] == live["corpus"]
-    assert found["counts"] == live["counts"]
+    count = _make_views(late, connections, workspace_settings, rules, rng)
+    past = _stored_past(late, rules)
+    assert past["events"] == live["events"]
+    assert past["corpus"] == live["corpus"]
+    assert past["counts"] == live["counts"]
     starts = dict(late.connection.execute("SELECT rule, live_from FROM deployments").fetchall())
     starts = {rule: start for rule, start in starts.items() if start is not None}
     assert _alerts(late, starts) == [
@@ -294,10 +301,12 @@ def _property(
     assert count or not starts
     doubled = "SELECT count(*) - count(DISTINCT corpus) FROM contexts WHERE corpus IS NOT NULL"
     assert late.connection.execute(doubled).fetchone() == (0,)
-    _given_up(late, connections, place)
+    _given_up(late, connections, workspace_settings)
 
 
-def _given_up(world: World, connections: list[Connection[Any]], place: Settings) -> None:
+def _given_up(
+    world: World, connections: list[Connection[Any]], workspace_settings: Settings
+) -> None:
     """A view that has failed too often is not wanted any more, and its chunk known to be lost."""
     row = world.connection.execute(
         "UPDATE views SET upto = NULL, tries = 3 WHERE ctid = (SELECT min(ctid) FROM views) "
@@ -305,7 +314,7 @@ def _given_up(world: World, connections: list[Connection[Any]], place: Settings)
     ).fetchone()
     if row is not None:
         rule, version, chunk = row
-        views = _views(world, connections, place)
+        views = _views(world, connections, workspace_settings)
         assert views.required_task(rule, version, chunk) is None
         assert views.abandoned_chunks(rule, version) == {chunk}
 
@@ -315,11 +324,11 @@ def _given_up(world: World, connections: list[Connection[Any]], place: Settings)
 def test_history_equals_what_live_would_have_detected(
     make: Make,
     connections: list[Connection[Any]],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
 ) -> None:
-    _property(make, connections, place, rules, seed)
+    _property(make, connections, workspace_settings, rules, seed)
 
 
 PROGRESS = Progress("histories", 1)
@@ -332,9 +341,9 @@ PROGRESS = Progress("histories", 1)
 def test_history_equals_what_live_would_have_detected_at_length(
     make: Make,
     connections: list[Connection[Any]],
-    place: Settings,
+    workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
 ) -> None:
-    _property(make, connections, place, rules, seed)
+    _property(make, connections, workspace_settings, rules, seed)
     PROGRESS.step()

@@ -16,6 +16,8 @@ from archiver.delta.identity import fingerprint
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.read.reader import Reader
+from archiver.time_range import TimeRange
+from archiver.times import micros_column
 
 SCHEMA = StreamSchema(
     "s",
@@ -53,16 +55,13 @@ def make_rows(first: int, count: int, chunk: int, start: int) -> pa.Table:
     return rows
 
 
-def count_numbers(reader: Reader, low: int | None, high: int | None) -> Counter[int]:
-    """The numbers of the rows in [low, high), from memory and files."""
-    snapshot = reader.snapshot("s", low, high)
+def count_numbers(reader: Reader, time_range: TimeRange) -> Counter[int]:
+    """The numbers of the rows in a range, from memory and files."""
+    snapshot = reader.snapshot("s", time_range)
     parts = [*snapshot.rows, *(pq.ParquetFile(path).read() for path in snapshot.lease_paths())]
     numbers: Counter[int] = Counter()
     for part in parts:
-        ts = part["ts"].cast("int64").to_numpy()
-        inside = (ts >= (low if low is not None else ts)) & (
-            ts < (high if high is not None else ts + 1)
-        )
+        inside = time_range.mask(micros_column(part, "ts"))
         numbers.update(part["n"].to_numpy()[inside].tolist())
     return numbers
 
@@ -125,9 +124,9 @@ def test_memory_and_files_together_hold_the_archived_rows(
             ]
             for each in (reader, without_memory):
                 each.refresh()
-                each.snapshot("s", None, None)  # opens a table that was created since
-                assert count_numbers(each, first, last) == Counter(numbers)
-        tables = reader.snapshot("s", None, None).rows
+                each.snapshot("s")  # opens a table that was created since
+                assert count_numbers(each, TimeRange(first, last)) == Counter(numbers)
+        tables = reader.snapshot("s").rows
         assert sum(table.nbytes for table in tables) <= budget
 
 
@@ -179,7 +178,7 @@ def test_file_bounds_are_exact_after_a_checkpoint(tmp_path: Path) -> None:
         (file,) = each.data_files(chunk=0)
         assert (file.oldest, file.newest) == (5, 2_000_001)
         assert (
-            not each.data_files(2_000_002, 3_000_000)
-            and each.data_files(2_000_001, 3_000_000)
-            and not each.data_files(None, 5)
+            not each.data_files(TimeRange(2_000_002, 3_000_000))
+            and each.data_files(TimeRange(2_000_001, 3_000_000))
+            and not each.data_files(TimeRange(None, 5))
         )

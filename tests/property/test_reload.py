@@ -40,47 +40,51 @@ BAD = [
 
 
 @pytest.fixture(scope="module")
-def place(public_folder: Path) -> Settings:
+def settings(public_folder: Path) -> Settings:
     (public_folder / "rules").mkdir()
     return workspace(public_folder)
 
 
 @pytest.fixture(scope="module")
-def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(place, "reload") as made:
-        yield made
+def connection(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(settings, "reload") as new_connection:
+        yield new_connection
 
 
 @pytest.mark.parametrize("reloads", [5, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3000)
 def test_reloads_neither_lose_nor_repeat_events(
-    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
+    spark: SparkSession,
+    connection: Connection[Any],
+    settings: Settings,
+    tmp_path: Path,
+    reloads: int,
 ) -> None:
-    files, rng, seed = RuleFileLoader(spark, place, connection), random.Random(reloads), 0
+    files, rng, seed = RuleFileLoader(spark, settings, connection), random.Random(reloads), 0
     while reloads > 0:
         seed += 1
-        _write(place, random.Random(0), steady=True)
-        world = World(spark, connection, place, [], tmp_path / str(seed))
+        _write(settings, random.Random(0), steady=True)
+        world = World(spark, connection, settings, [], tmp_path / str(seed))
         files.apply()
-        world.judge.reload(START)
+        world.detector.reload(START)
         for batch in Plan.draw(seed).batches:
-            world.take(batch, at_once=rng.random() < 0.5)
-            _reload(files, world, place, rng)
+            world.ingest(batch, at_once=rng.random() < 0.5)
+            _reload(files, world, settings, rng)
             reloads -= 1
             if rng.random() < 0.2:
                 world.reopen()
-        world.end()
+        world.end_input()
         _compare(world)
         print(f"world {seed} is as it should be; {max(reloads, 0)} reloads to go", flush=True)
 
 
-def _reload(files: RuleFileLoader, world: World, place: Settings, rng: random.Random) -> None:
+def _reload(files: RuleFileLoader, world: World, settings: Settings, rng: random.Random) -> None:
     if rng.random() < 0.2:
         before, desired = (
             sql.RuleGateway(world.connection).revision(),
             RuleRegistry(world.connection).desired_rules(),
         )
-        bad = place.file.parent / "rules" / "bad.yaml"
+        bad = settings.file.parent / "rules" / "bad.yaml"
         bad.write_text(rng.choice(BAD))
         with pytest.raises(ProblemsError, match=r"bad\.yaml"):
             files.apply()
@@ -89,23 +93,27 @@ def _reload(files: RuleFileLoader, world: World, place: Settings, rng: random.Ra
         assert "bad.yaml" in (sql.RuleFileGateway(world.connection).get_state().problems or [""])[0]
         bad.unlink()
     else:
-        _write(place, rng)
+        _write(settings, rng)
         files.apply()
         assert sql.RuleFileGateway(world.connection).get_state().problems is None
-    world.judge.reload(START)
+    world.detector.reload(START)
 
 
-def _write(place: Settings, rng: random.Random, steady: bool = False) -> None:
-    others = [] if steady else [text for text in COMES_AND_GOES.values() if rng.random() < 0.5]
-    text = STEADY.replace("{version}", str(rng.randrange(3))) + "".join(others)
-    (place.file.parent / "rules" / "rules.yaml").write_text(text)
+def _write(settings: Settings, rng: random.Random, steady: bool = False) -> None:
+    optional_rules = (
+        [] if steady else [text for text in COMES_AND_GOES.values() if rng.random() < 0.5]
+    )
+    text = STEADY.replace("{version}", str(rng.randrange(3))) + "".join(optional_rules)
+    (settings.file.parent / "rules" / "rules.yaml").write_text(text)
 
 
 def _compare(world: World) -> None:
-    live, batch = world.events(), world.batch()
+    live, batch = world.events(), world.batch_events()
     for name in ALWAYS:
-        found = [(ts, *(part for part in rest if part[0] != "version")) for ts, *rest in live[name]]
-        assert sorted(found, key=repr) == batch[name], name
+        events = [
+            (ts, *(part for part in rest if part[0] != "version")) for ts, *rest in live[name]
+        ]
+        assert sorted(events, key=repr) == batch[name], name
     for name in COMES_AND_GOES:
         assert set(live[name]) <= set(batch[name]), name
     twice = "SELECT rule, eid FROM events GROUP BY rule, eid HAVING count(*) > 1"
@@ -114,5 +122,5 @@ def _compare(world: World) -> None:
         "SELECT rule, count(DISTINCT version) FROM events GROUP BY rule"
     ).fetchall()
     assert all(count == 1 for rule, count in versions if rule.split("/")[1] in {"Star", "Site"})
-    left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
-    assert left == (0,)
+    unsettled = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
+    assert unsettled == (0,)

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -362,15 +363,11 @@ def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
     assert "takes more than 1 s" in problem.message
     process = jvm_process()
     assert process is not None
-    threads = Path(f"/proc/{process.pid}/task")
-    (thread,) = [
-        thread
-        for thread in threads.iterdir()
-        if (thread / "comm").read_text().startswith("sandbox ")
-    ]
-    assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == 19
+    threads = [psutil.Process(thread.id) for thread in psutil.Process(process.pid).threads()]
+    (thread,) = [thread for thread in threads if thread.name().startswith("sandbox ")]
+    assert thread.nice() == 19
     deadline = time.monotonic() + 120
-    while thread.exists():
+    while thread.is_running():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

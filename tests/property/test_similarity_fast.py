@@ -53,14 +53,13 @@ def _add_events(index: Index, events: list[CorpusEvent], borders: list[int]) -> 
 
 
 def _expected_hits(
-    index: Index, events: list[CorpusEvent], comparison: Comparison, low: int | None, high: int
+    index: Index, events: list[CorpusEvent], comparison: Comparison, span: TimeRange
 ) -> list[tuple[EventKey, float]]:
     """The best hits by the formula, from all events."""
-    end = min(high, comparison.before_ts)
+    past = span.intersect(TimeRange(None, comparison.before_ts))
     candidates = []
     for event in sorted(events, key=lambda event: event.key):
-        in_span = event.ts < end and (low is None or event.ts >= low)
-        if in_span and event.sequence <= comparison.event.sequence:
+        if past.contains(event.ts) and event.sequence <= comparison.event.sequence:
             candidates.append(event)
     if not candidates:
         return []
@@ -77,7 +76,7 @@ def _expected_hits(
 
 
 def _split_time(borders: list[int]) -> list[TimeRange]:
-    return list(zip([None, *borders], [*borders, END_OF_TIME], strict=True))
+    return list(map(TimeRange, [None, *borders], [*borders, END_OF_TIME]))
 
 
 def _draw_comparison(
@@ -122,7 +121,7 @@ def test_search_finds_the_hits_of_the_formula_while_events_are_added(
             index.score(comparisons, [span] * len(comparisons))
         for comparison in comparisons:
             hits = [(hit.event, hit.score) for hit in comparison.top.hits]
-            expected = _expected_hits(index, events, comparison, None, END_OF_TIME)
+            expected = _expected_hits(index, events, comparison, TimeRange(None, END_OF_TIME))
             assert hits == [(key, pytest.approx(score, abs=1e-9)) for key, score in expected]
 
 
@@ -150,7 +149,7 @@ def test_no_chunk_exceeds_its_bound(
         for comparison in comparisons:
             spans = _split_time(borders)
             bounds = index.score_bounds(comparison, spans)
-            for (low, high), bound in zip(spans, bounds, strict=True):
-                hits = _expected_hits(index, events, comparison, low, high)
+            for span, bound in zip(spans, bounds, strict=True):
+                hits = _expected_hits(index, events, comparison, span)
                 if hits:
                     assert hits[0][1] <= bound

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archiver.time_range import TimeRange
 from recall.relevance.ready_contexts import AlertContext, find_similar
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
@@ -71,6 +72,6 @@ def test_hits_do_not_depend_on_chunks_and_order(
         rng.shuffle(spans)
         for low, high in spans:
             assert high is not None
-            index.score([comparison], [(low, high)])
+            index.score([comparison], [TimeRange(low, high)])
         hits = [(hit.event[1], hit.score) for hit in comparison.top.hits]
         assert hits == expected[event.eid]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent, make_corpus_event
 from recall.similarity.index import Index
@@ -155,7 +156,7 @@ def test_scores_of_terms_and_numbers_follow_the_formula(seed: int) -> None:
         before_ts=200,
         max_sequence=39,
     )
-    spans = [(None, 30), (30, 60), (60, 200)]
+    spans = [TimeRange(None, 30), TimeRange(30, 60), TimeRange(60, 200)]
     bounds = index.score_bounds(comparison, spans)
     index.score([comparison] * 3, spans)
     scores = {hit.event[1]: hit.score for hit in comparison.top.hits}

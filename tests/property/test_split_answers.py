@@ -5,6 +5,7 @@ borders between pieces. All pieces of a query are read in one Spark job, each as
 event of its own.
 """
 
+import functools
 import json
 import math
 import random
@@ -25,13 +26,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from archiver.delta.schema import StreamSchema
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines import answers
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.pending_events import JSON_WRITE_OPTIONS, PendingEvent, create_pending_frame
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import PENDING_TABLE, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.query.lift import lift_query
@@ -362,8 +364,10 @@ def answer_in_pieces(
         .get(str(event.eid), [])
     )
     with suppress(SparkRequired):
-        local_merge = LocalEngine(Memory(rows)).merge  # type: ignore[arg-type]
-        local_answers = answers.compute_answers(template, [(event, accumulator)], [local_merge])
+        local = LocalEngine(Memory(rows))  # type: ignore[arg-type]
+        local_answers = answers.compute_answers(
+            template, [(event, accumulator)], functools.partial(local.merge, template)
+        )
         local_answer = local_answers.get(str(event.eid), [])
         assert is_close(local_answer, answer), (sql, local_answer, answer)
     return answer
@@ -373,7 +377,7 @@ def _create_views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> N
     rows.createOrReplaceTempView("_in_s")
     spark.createDataFrame(SITES).createOrReplaceTempView("_in_r")
     create_pending_frame(
-        spark, [PendingEvent(event, None, END)], {"host": "string"}
+        spark, [PendingEvent(event, TimeRange(None, END))], {"host": "string"}
     ).createOrReplaceTempView(PENDING_TABLE)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recall.scheduling.run_length import choose_run_length
+from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 
 
@@ -120,7 +121,8 @@ def test_runs_grow_and_stay_short(pieces: int, seconds_per_piece: float | None) 
     pieces_read = 0
     runs: list[int] = []
     while pieces_read < pieces:
-        run = choose_run_length(pieces_read, pieces - pieces_read, seconds_per_piece, is_alone=True)
+        statistics = TaskStatistics(pieces=pieces_read, query_seconds_per_piece=seconds_per_piece)
+        run = choose_run_length(statistics, pieces - pieces_read, is_alone=True)
         runs.append(run)
         pieces_read += run
     assert pieces_read == pieces
@@ -135,7 +137,8 @@ def test_runs_grow_and_stay_short(pieces: int, seconds_per_piece: float | None) 
 
 @given(st.integers(0, 2000), st.integers(1, 2000))
 def test_run_is_one_piece_while_other_tasks_are_ready(pieces_read: int, pieces_left: int) -> None:
-    assert choose_run_length(pieces_read, pieces_left, 0.0, is_alone=False) == 1
+    statistics = TaskStatistics(pieces=pieces_read, query_seconds_per_piece=0.0)
+    assert choose_run_length(statistics, pieces_left, is_alone=False) == 1
 
 
 def test_second_level_waits_for_the_first() -> None:

@@ -19,6 +19,7 @@ from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, HistoryUnavailable
 from archiver.read.reader import Reader, SnapshotReader
 from archiver.read.time_travel import ReaderAt
+from archiver.time_range import ALL_TIME, TimeRange
 from tests.property.test_present_rows import SCHEMA, count_numbers, make_rows
 
 STEPS = st.lists(
@@ -50,13 +51,13 @@ def test_reader_at_returns_the_rows_of_an_earlier_snapshot(steps: list[str]) -> 
                 DeltaTable(table.data_folder).create_checkpoint()
                 table = StreamTable(root, SCHEMA)
             else:
-                append_count = reader.acquire({"s": (None, None)})["s"].append_count
-                reads.append((append_count, count_numbers(reader, None, None)))
+                append_count = reader.acquire({"s": ALL_TIME})["s"].append_count
+                reads.append((append_count, count_numbers(reader, ALL_TIME)))
         reader_at = ReaderAt(root, [SCHEMA])
         for append_count, numbers in reads:
             reader_at.append_counts = {"s": append_count}
-            assert count_numbers(reader_at, None, None) == numbers
-        assert reader.acquire({"s": (None, None)})["s"].append_count == table.append_count
+            assert count_numbers(reader_at, ALL_TIME) == numbers
+        assert reader.acquire({"s": ALL_TIME})["s"].append_count == table.append_count
     finally:
         shutil.rmtree(root)
 
@@ -66,16 +67,16 @@ def test_snapshot_reader_reads_one_version_until_release(tmp_path: Path) -> None
     table, reader = StreamTable(tmp_path, SCHEMA), Reader(tmp_path, [SCHEMA])
     query = SnapshotReader(reader)
     table.append(make_rows(0, 7, 0, 0), 0)
-    before, files = query.acquire({"s": (None, None)})["s"], query.local_paths("s", None, None)
+    before, files = query.acquire({"s": ALL_TIME})["s"], query.local_paths("s")
     table.append(make_rows(7, 7, 0, 7), 0)
     table.cluster(0)
     reader.refresh()
-    assert (query.snapshot("s", None, None), query.local_paths("s", None, None)) == (before, files)
-    assert query.local_paths("s", None, -1) == []
+    assert (query.snapshot("s"), query.local_paths("s")) == (before, files)
+    assert query.local_paths("s", TimeRange(None, -1)) == []
     query.release()
     assert (
-        query.snapshot("s", None, None).append_count == before.append_count + 1
-        and query.local_paths("s", None, None) != files
+        query.snapshot("s").append_count == before.append_count + 1
+        and query.local_paths("s") != files
     )
 
 
@@ -89,7 +90,7 @@ def test_rows_rewritten_by_another_program_raise_history_unavailable(
     reader_at = ReaderAt(tmp_path, [SCHEMA])
     reader_at.append_counts = {"s": 1}
     with pytest.raises(HistoryUnavailable, match="rewritten by another program"):
-        reader_at.snapshot("s", None, None)
+        reader_at.snapshot("s")
 
 
 def test_concurrent_append_with_the_same_number_is_rejected(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from recall.requests import Piece
 from recall.scheduling.run_length import MAX_RUN_SECONDS
+from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
     MAX_TASKS_PER_QUERY,
@@ -51,10 +52,11 @@ def schedulable_tasks(draw: st.DrawFn) -> list[SchedulableTask]:
             created_at=CREATED + timedelta(seconds=draw(st.integers(0, 5))),
             pieces=tuple(pieces),
             next=done,
-            skipped=skipped,
             has_answer=draw(st.sampled_from([True, True, True, False])),
             tries=draw(st.sampled_from([0, 0, 0, 0, 1, 2])),
-            seconds_per_piece=draw(st.none() | st.floats(0, 2)),
+            statistics=TaskStatistics(
+                pieces=done - skipped, query_seconds_per_piece=draw(st.none() | st.floats(0, 2))
+            ),
             is_busy=draw(st.sampled_from([False, False, False, True])),
         )
         tasks.append(task)
@@ -263,10 +265,9 @@ def test_shares_converge_to_tickets(tickets: list[int], is_joined: bool) -> None
             created_at=CREATED,
             pieces=pieces,
             next=0,
-            skipped=0,
             has_answer=True,
             tries=0,
-            seconds_per_piece=0.001,
+            statistics=TaskStatistics(query_seconds_per_piece=0.001),
         )
         tasks[task.id] = task
         scheduler.join(task.id, count)

@@ -170,9 +170,7 @@ BATCH = {
 
 @dataclass
 class Plan:
-    """Random input: batches of units, each the lines of one stream's file; with what a model knows
-    of them.
-    """
+    """Random input: batches of units, each the lines of one stream's file. `lines`: in all."""
 
     seed: int
     batches: list[list[SourceUnit]] = field(default_factory=list)
@@ -229,7 +227,7 @@ def _unit(stream: str, name: str, lines: Sequence[str]) -> SourceUnit:
 
 
 class World:
-    """One archive and one database, made anew; `reopen` is what a restart does."""
+    """A new archive and an emptied database; `reopen` does what a restart does."""
 
     def __init__(
         self,
@@ -241,8 +239,8 @@ class World:
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
         tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
-        more = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
-        connection.execute(f"TRUNCATE {tables}, {more} RESTART IDENTITY CASCADE")
+        further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
+        connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
         RuleRegistry(connection).apply(definitions)
         self.admission = RuleAdmission(spark, settings)
         self.guard = Guard(spark, settings, connection)
@@ -256,7 +254,7 @@ class World:
         policy = CutPolicy(40, duration_to_micros(timedelta(minutes=5)))
         self.archive = ArchiveWriter(self.root, schemas, policy, self.connection, lambda: None)
         relations = Relations(self.connection, self.settings.relations)
-        self.judge, self.follow_up = build_detection(
+        self.detector, self.follow_up = build_detection(
             spark=self.spark,
             archive=self.archive,
             connection=self.connection,
@@ -264,17 +262,17 @@ class World:
             admission=self.admission,
             guard=self.guard,
         )
-        self.judge.reload(START)
-        self.judge.detect_unsettled(self.judge.active_rules)
+        self.detector.reload(START)
+        self.detector.detect_unsettled(self.detector.active_rules)
 
-    def take(self, units: Sequence[SourceUnit], at_once: bool) -> None:
+    def ingest(self, units: Sequence[SourceUnit], at_once: bool) -> None:
         """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
         ingested = self.archive.ingest(units, NOW)
-        left = self.judge.detect(ingested)
-        self.judge.settle(include_filters=left or at_once)
+        has_settleable = self.detector.detect(ingested)
+        self.detector.settle(include_filters=has_settleable or at_once)
 
-    def idle(self) -> None:
-        """All streams but the furthest are silent."""
+    def advance_idle(self) -> None:
+        """Advance all streams to the furthest, as if they were silent."""
         marks = {n: mark for n, mark in get_watermarks(self.archive).items() if mark is not None}
         if marks:
             furthest = max(marks.values())
@@ -282,28 +280,28 @@ class World:
                 n: furthest for n in self.archive.tables if marks.get(n, furthest - 1) < furthest
             }
             self.archive.advance(behind)
-            self.judge.settle(include_filters=True)
+            self.detector.settle(include_filters=True)
 
-    def end(self) -> None:
+    def end_input(self) -> None:
         """End the input, as `moirae.live.end_of_input` does."""
         newest = [p.newest for p in self.archive.progress.values() if p.newest is not None]
         if newest:
-            end = max(newest) + self.judge.reach() + 1
+            end = max(newest) + self.detector.reach() + 1
             self.archive.advance(dict.fromkeys(self.archive.tables, end))
-            self.judge.settle_to_end(max(newest) + 1, end)
+            self.detector.settle_to_end(max(newest) + 1, end)
 
     def events(self) -> dict[str, list[tuple[Any, ...]]]:
         """Settled events by rule: time and attributes."""
-        found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in BATCH}
+        events: dict[str, list[tuple[Any, ...]]] = {name: [] for name in BATCH}
         query = "SELECT rule, ts, attributes FROM events WHERE settled"
         for rule, ts, attributes in self.connection.execute(query):
-            found[rule.split("/")[1]].append(
+            events[rule.split("/")[1]].append(
                 (ts, *sorted((k, _plain(v)) for k, v in attributes.items()))
             )
-        return {name: sorted(rows, key=repr) for name, rows in found.items()}
+        return {name: sorted(rows, key=repr) for name, rows in events.items()}
 
-    def batch(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What one run over all on-time rows of the archive finds."""
+    def batch_events(self) -> dict[str, list[tuple[Any, ...]]]:
+        """The events of one run over all on-time rows of the archive, by rule."""
         for name in self.archive.tables:
             rows = self.rows(name)
             self.spark.createDataFrame(
@@ -314,14 +312,14 @@ class World:
         newest = max(
             (p.newest for p in self.archive.progress.values() if p.newest is not None), default=0
         )
-        found = {}
+        events = {}
         for name, text in BATCH.items():
             rows = (
                 self.spark.sql(text.replace("{newest}", f"timestamp_micros({newest})"))
                 .toArrow()
                 .to_pylist()
             )
-            found[name] = sorted(
+            events[name] = sorted(
                 {
                     (
                         row["ts"].astimezone(UTC),
@@ -331,7 +329,7 @@ class World:
                 },
                 key=repr,
             )
-        return found
+        return events
 
     def rows(self, stream: str) -> pa.Table:
         """All archived rows of a stream."""
@@ -347,8 +345,8 @@ def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> l
     """The rules, checked."""
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems, problems
-    checked, found = check_rules(spark, settings, rules)
-    assert not found, found
+    checked, check_problems = check_rules(spark, settings, rules)
+    assert not check_problems, check_problems
     return checked
 
 

@@ -10,6 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("archiver", "benchmarks", "moirae", "recall", "sql")
+MAX_PARAMETERS = 7  # without self and cls
+# Decorators of kernels that numba compiles: they take arrays only.
+COMPILED = ("compiled", "numba.njit")
 # Participles, pronouns and words of place: they say that there is a value, not which one.
 VAGUE_NAMES = frozenset(
     """around asked beside found held here it kept known left made mine more one others place
@@ -62,6 +65,22 @@ def find_vague_names(module: str, tree: ast.Module) -> list[str]:
     return findings
 
 
+def find_long_signatures(module: str, tree: ast.Module) -> list[str]:
+    """`file:line: name` of each function outside compiled kernels with too many parameters."""
+    findings = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if any(ast.unparse(decorator).startswith(COMPILED) for decorator in node.decorator_list):
+            continue
+        arguments = node.args
+        names = [arg.arg for arg in arguments.posonlyargs + arguments.args + arguments.kwonlyargs]
+        names += [arg.arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+        if len([name for name in names if name not in ("self", "cls")]) > MAX_PARAMETERS:
+            findings.append(f"{module}:{node.lineno}: {node.name}")
+    return findings
+
+
 def find_packed_constants(module: str, tree: ast.Module) -> list[str]:
     """`file:line: names` of each statement that gives several constants their values."""
     scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
@@ -95,6 +114,13 @@ def test_names_say_what_they_hold() -> None:
     for module, tree in parse_packages().items():
         findings += find_vague_names(module, tree)
     assert not findings, "name these after what they hold:\n" + "\n".join(findings)
+
+
+def test_functions_have_few_parameters() -> None:
+    findings = []
+    for module, tree in parse_packages().items():
+        findings += find_long_signatures(module, tree)
+    assert not findings, "group the parameters of these:\n" + "\n".join(findings)
 
 
 def test_each_constant_has_a_line_of_its_own() -> None:
@@ -140,6 +166,21 @@ def test_vague_names_are_found(source: str, findings: list[str]) -> None:
 )
 def test_packed_constants_are_found(source: str, findings: list[str]) -> None:
     assert find_packed_constants("m.py", ast.parse(source)) == findings
+
+
+@pytest.mark.parametrize(
+    ("source", "findings"),
+    [
+        ("def f(a, b, c, d, e, f, g): pass", []),
+        ("def f(a, b, c, d, *, e, f, g, h): pass", ["m.py:1: f"]),
+        ("async def f(a, /, b, c, d, e, f, *g, **h): pass", ["m.py:1: f"]),
+        ("class C:\n    def f(self, a, b, c, d, e, f, g): pass", []),
+        ("@compiled\ndef f(a, b, c, d, e, f, g, h): pass", []),
+        ("@numba.njit(cache=True)\ndef f(a, b, c, d, e, f, g, h): pass", []),
+    ],
+)
+def test_long_signatures_are_found(source: str, findings: list[str]) -> None:
+    assert find_long_signatures("m.py", ast.parse(source)) == findings
 
 
 def test_repeated_classes_are_found() -> None:

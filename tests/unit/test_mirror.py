@@ -13,11 +13,12 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 # listed.
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
-        recall.engines.local recall.engines.spark""",
+        recall.engines.duckdb.engine recall.engines.spark.engine""",
     "contract/test_ingest_engines.py": """
         archiver.executors.blobs archiver.executors.decode archiver.executors.grouping
         archiver.executors.identities archiver.executors.ingest archiver.executors.jobs
         archiver.executors.reading archiver.executors.task_planner archiver.executors.write""",
+    "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",
@@ -48,8 +49,10 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run
-        recall.worker.claims recall.worker.dispatcher""",
+        recall.ledger.tasks recall.worker.manager
+        recall.worker.dispatcher""",
+    "integration/test_recall_conditions.py": "recall.worker.conditions",
+    "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
@@ -60,7 +63,7 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
-        moirae.rules.check moirae.rules.check_questions moirae.rules.definition""",
+        moirae.rules.check moirae.rules.check_questions""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run
@@ -68,7 +71,6 @@ MODULES_BY_TEST = {
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
-    "integration/test_turns.py": "recall.worker.load",
     "integration/test_units.py": """
         archiver.ingest.batch archiver.ingest.catalog archiver.ingest.chunk_cutter
         archiver.ingest.local_ingest archiver.ingest.writer moirae.config.table_schemas""",
@@ -87,15 +89,15 @@ MODULES_BY_TEST = {
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
-    "property/test_partial_cache.py": "recall.engines.partial_cache",
-    "property/test_past_is_live.py": "moirae.history.builder",
+    "property/test_partial_cache.py": "recall.engines.routing.partial_cache",
+    "property/test_past_is_live.py": "moirae.history.builder moirae.history.versions",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
     "property/test_rule_fuzz.py": """
         recall.sandbox.spark_plan recall.sandbox.time_limit
         recall.sandbox.validation""",
     "property/test_sequenced_table.py": "archiver.delta.sequenced_table",
     "property/test_similarity_numeric.py": "recall.similarity.numeric",
-    "property/test_split_answers.py": "recall.engines.portable recall.query.parts",
+    "property/test_split_answers.py": "recall.engines.duckdb.portable recall.query.parts",
     "property/test_stride_scheduling.py": "recall.scheduling.stride",
     "property/test_similarity_index.py": "recall.similarity.comparison",
     "property/test_time_travel.py": "archiver.read.time_travel",

@@ -15,14 +15,27 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from recall.query.lift.model import EventScope, LiftedQuery, QueryInputs, TableBindings
+from recall.query.lift.model import (
+    AttributeFilter,
+    EventScope,
+    LiftedQuery,
+    QueryInputs,
+    TableBindings,
+)
 from recall.query.lift.select import SelectLifter
 from recall.query.lift.tables import named_subquery
 from recall.query.parsing import parse
 from recall.query.parts import normalize_aggregates
 from recall.query.sql_names import EID
 
-__all__ = ["EventScope", "LiftedQuery", "QueryInputs", "TableBindings", "lift_query"]
+__all__ = [
+    "AttributeFilter",
+    "EventScope",
+    "LiftedQuery",
+    "QueryInputs",
+    "TableBindings",
+    "lift_query",
+]
 
 
 def lift_query(

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from sqlglot import exp
 
+from archiver.times import Micros
 from recall.query.bind import PhysicalTables
 from recall.query.shape import Tables
 
@@ -22,23 +24,30 @@ class EventScope:
     event_tables: frozenset[str] = frozenset()
 
 
+class AttributeFilter(NamedTuple):
+    """A column of a stream equals an attribute of the event."""
+
+    stream: str
+    column: str
+    attribute: str
+
+
 @dataclass(frozen=True)
 class QueryInputs:
     """What a query reads, by name in lower case.
 
     `derived`: streams that only windows of derived streams read. For a derived row at `ts` these
-    are read from `ts - reach` to `ts + lag`, in microseconds.
-    `attribute_filters`: (stream, column, attribute) if of that stream only rows are needed whose
-    column equals the event's attribute.
+    are read from `ts - reach` to `ts + lag`.
+    `attribute_filters`: those that hold for all rows that are needed of their stream.
     """
 
     streams: frozenset[str] = frozenset()
     derived: frozenset[str] = frozenset()
     relations: frozenset[str] = frozenset()
     event_tables: frozenset[str] = frozenset()
-    reach: int = 0
-    lag: int = 0
-    attribute_filters: tuple[tuple[str, str, str], ...] = ()
+    reach: Micros = 0
+    lag: Micros = 0
+    attribute_filters: tuple[AttributeFilter, ...] = ()
 
 
 @dataclass(frozen=True)

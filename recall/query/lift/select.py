@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from recall.query.lift.model import EventScope, QueryInputs, TableBindings
+from recall.query.lift.model import AttributeFilter, EventScope, QueryInputs, TableBindings
 from recall.query.lift.ordering import has_order_or_limit, lift_limit
 from recall.query.lift.tables import TableLifter, carried_names, named_subquery, quoted_column
 from recall.query.parsing import Unsupported
@@ -44,15 +44,15 @@ class SelectLifter:
         """What the query reads."""
         return self._tables.inputs
 
-    def attribute_filters(self) -> tuple[tuple[str, str, str], ...]:
-        """(stream, column, attribute) for equalities that hold wherever a stream is read."""
+    def attribute_filters(self) -> tuple[AttributeFilter, ...]:
+        """The equalities that hold wherever a stream is read."""
         common_pairs: dict[str, frozenset[tuple[str, str]]] = {}
         for stream, pairs in self._stream_equalities:
             common_pairs[stream] = common_pairs.get(stream, pairs) & pairs
         filters = []
         for stream, pairs in sorted(common_pairs.items()):
             for column, attribute in sorted(pairs):
-                filters.append((stream, column, attribute))
+                filters.append(AttributeFilter(stream, column, attribute))
         return tuple(filters)
 
     def carried_columns(self) -> list[exp.Expr]:

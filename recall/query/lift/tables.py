@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from archiver.times import Micros
 from recall.query.bind import bind_query
 from recall.query.lift.model import EventScope, QueryInputs, TableBindings
 from recall.query.parsing import Unsupported
@@ -113,7 +114,7 @@ class TableLifter:
         pending = exp.alias_(pending_table, _PENDING, table=True)
         return exp.select(*columns).from_(source).join(pending, on=condition)
 
-    def _record_inputs(self, reach: int = 0, lag: int = 0, **names: frozenset[str]) -> None:
+    def _record_inputs(self, reach: Micros = 0, lag: Micros = 0, **names: frozenset[str]) -> None:
         inputs = self.inputs
         for kind, added_names in names.items():
             inputs = replace(inputs, **{kind: getattr(inputs, kind) | added_names})

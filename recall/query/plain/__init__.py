@@ -1,32 +1,61 @@
-"""Event queries in a subset of SQL that means the same in Spark and in DuckDB.
+"""SQL that means the same in Spark and in DuckDB.
 
-A query of this subset is one SELECT over one stream, or over another such SELECT, that filters and
-projects, or groups by windows and columns. It may join relations, as of the time of the row. It
-uses plain types, comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, + - * / %, and the common
-aggregates. The query is rewritten with every name
+`ExpressionWriter` decides for each expression: in rules, in recalls and in conditions. It accepts
+columns and constants of plain types, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CASE
+and + - * / %. What it does not accept raises `SparkRequired`.
+
+`to_plain` writes event queries. A plain event query is one SELECT over one stream, or over another
+such SELECT, that filters and projects, or groups by windows and columns. It may join relations, as
+of the time of the row, and use the common aggregates. The query is rewritten with every name
 qualified and every type explicit. The constants of its outermost SELECT move to a table, so that
 queries which differ only in constants have one text. Sliding windows are also written in two steps:
-rows into panes, panes into windows. `tests/contract/test_live_engines.py` compares both engines
-with Spark's reading of the original rules. What is not listed here raises `SparkRequired`. No I/O.
+rows into panes, panes into windows.
+
+`tests/contract` compares both engines with Spark's reading of the original queries. No I/O.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
 from recall.errors import SparkRequired
-from recall.query.plain.model import PanedQuery, PlainQuery, SqlDialect, TypedExpression
+from recall.query.plain.expressions import ExpressionWriter
+from recall.query.plain.model import (
+    RECALL_TYPES,
+    PanedQuery,
+    PlainQuery,
+    SqlDialect,
+    TypedExpression,
+    select_columns,
+)
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
 from recall.query.plain.select import RenderedSelect, SelectWriter
 
 __all__ = [
     "DuckDBDialect",
+    "ExpressionWriter",
     "PanedQuery",
     "PlainQuery",
     "SparkDialect",
+    "TypedExpression",
+    "create_recall_writer",
     "to_plain",
 ]
+
+
+def create_recall_writer(
+    tables: Mapping[str, Mapping[str, str]], qualified_tables: Collection[str]
+) -> ExpressionWriter:
+    """Writes expressions of recalls and conditions for DuckDB.
+
+    `tables`: the types of columns by table; `qualified_tables`: see `ExpressionWriter`.
+    """
+    writer = ExpressionWriter(DuckDBDialect(), parameterized=False)
+    for name, types in tables.items():
+        writer.tables[name] = select_columns(types, RECALL_TYPES)
+    writer.qualified_tables.update(qualified_tables)
+    return writer
 
 
 def to_plain(

@@ -1,6 +1,13 @@
-"""Expressions of plain queries, written with explicit types and with their constants taken out."""
+"""Expressions that mean the same in Spark and in DuckDB, written with explicit types.
 
+This is the one check of expressions: for rules, for recalls and for conditions. What it accepts has
+equal results in both engines also as written, with the engines' own conversions of types.
+"""
+
+import struct
+from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
@@ -42,6 +49,7 @@ class ExpressionWriter:
     """Writes the expressions of one SELECT over tables with typed columns.
 
     `tables`: the columns of each table by its alias as written, in the order of FROM.
+    `qualified_tables`: those of them whose columns are only found under their alias.
     `shared_columns`: names of columns that USING makes one, in lower case. `constants`: the types
     and values found so far. If `parameterized`, they are written as columns of the table of
     constants, which is named `constants_alias`. All methods raise `SparkRequired`.
@@ -51,6 +59,7 @@ class ExpressionWriter:
         self._dialect = dialect
         self._parameterized = parameterized
         self.tables: dict[str, ColumnTypes] = {}
+        self.qualified_tables: set[str] = set()
         self.shared_columns: set[str] = set()
         self.constants: list[tuple[PlainType, Any]] = []
         self.constants_alias = "_c"
@@ -90,6 +99,10 @@ class ExpressionWriter:
             return self._write_negation(node)
         if isinstance(node, exp.Boolean):
             return TypedExpression("true" if node.this else "false", "boolean")
+        if isinstance(node, exp.Null):
+            return TypedExpression("NULL", "null")
+        if isinstance(node, exp.Case):
+            return self._write_case(node)
         if type(node) in _ARITHMETIC:
             return self._write_arithmetic(node, _ARITHMETIC[type(node)])
         return TypedExpression(self._write_predicate(node), "boolean")
@@ -116,8 +129,13 @@ class ExpressionWriter:
         return TypedExpression(sql, self.tables[owners[0]][column])
 
     def matching_aliases(self, table: str) -> list[str]:
-        """The aliases that a qualifier names, in any case; all without qualifier."""
-        return [alias for alias in self.tables if table.lower() in ("", alias.lower())]
+        """The aliases that a qualifier names, in any case.
+
+        Without qualifier: all but `qualified_tables`.
+        """
+        if not table:
+            return [alias for alias in self.tables if alias not in self.qualified_tables]
+        return [alias for alias in self.tables if alias.lower() == table.lower()]
 
     def _write_column(self, node: exp.Column) -> TypedExpression:
         if node.db:
@@ -169,20 +187,49 @@ class ExpressionWriter:
             return f"({' OR '.join(equalities)})"
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             value = self.write(node.this)
-            if value.literal is None:
-                return f"({value.sql} IS NULL)"
+            return f"({self.cast_to(value, value.type)} IS NULL)"
+        if isinstance(node, exp.Like) and clauses_of(node) == {"this", "expression"}:
+            return self._write_like(node)
         sql = node.sql(dialect="spark")
         raise SparkRequired(f"unsupported expression {sql[:_MAX_QUOTED_SQL_LENGTH]}")
 
     def _write_comparison(self, left_node: exp.Expr, operator: str, right_node: exp.Expr) -> str:
         left_value = self.write(left_node)
         right_value = self.write(right_node)
-        common_type = _common_type(left_value, right_value)
-        if common_type == "boolean" and operator not in ("=", "<>"):
-            raise SparkRequired("comparison of booleans by < or >")
+        common_type = _common_type([left_value, right_value])
         left_sql = self.cast_to(left_value, common_type)
         right_sql = self.cast_to(right_value, common_type)
         return f"({left_sql} {operator} {right_sql})"
+
+    def _write_like(self, node: exp.Like) -> str:
+        value = self.write(node.this)
+        pattern = node.expression
+        is_text = isinstance(pattern, exp.Literal) and pattern.is_string
+        if not is_text or value.type != "string":
+            raise SparkRequired("LIKE of anything but a string and a constant")
+        if "\\" in pattern.name:
+            raise SparkRequired("LIKE with escapes")
+        value_sql = self.cast_to(value, "string")
+        return f"({value_sql} LIKE {self.cast_to(self.write(pattern), 'string')})"
+
+    def _write_case(self, node: exp.Case) -> TypedExpression:
+        if node.this is not None:
+            raise SparkRequired("CASE with a value after it")
+        conditions: list[str] = []
+        values: list[TypedExpression] = []
+        for branch in node.args["ifs"]:
+            conditions.append(self.write_condition(branch.this))
+            values.append(self.write(branch.args["true"]))
+        default = node.args.get("default")
+        values.append(TypedExpression("NULL", "null") if default is None else self.write(default))
+        common_type = _common_type(values)
+        if common_type in ("decimal", "null"):
+            raise SparkRequired("CASE with values of type decimal or without type")
+        *branch_values, default_sql = [self.cast_to(value, common_type) for value in values]
+        branches = ""
+        for condition, value_sql in zip(conditions, branch_values, strict=True):
+            branches += f" WHEN {condition} THEN {value_sql}"
+        return TypedExpression(f"(CASE{branches} ELSE {default_sql} END)", common_type)
 
     # Numbers
 
@@ -190,15 +237,20 @@ class ExpressionWriter:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _parse_literal(node.this, "-")
         number = self._write_number(node.this)
-        return TypedExpression(f"(-{number.sql})", number.type)
+        return TypedExpression(f"(-{self.cast_to(number, number.type)})", number.type)
 
     def _write_arithmetic(self, node: exp.Expr, operator: str) -> TypedExpression:
         left_value = self._write_number(node.this)
         right_value = self._write_number(node.expression)
-        result_type = _common_type(left_value, right_value)
+        result_type = _common_type([left_value, right_value])
+        if result_type == "decimal":
+            raise SparkRequired("arithmetic with decimal constants")
+        if result_type == "float" and (operator == "/" or left_value.type != right_value.type):
+            # Spark computes it as double.
+            raise SparkRequired("arithmetic of a float and a constant, or division of floats")
         if operator == "/":
             result_type = "double"
-        elif operator == "%" and result_type == "double":
+        elif operator == "%" and result_type in ("float", "double"):
             raise SparkRequired("remainder of a non-integer")
         left_sql = self.cast_to(left_value, result_type)
         right_sql = self.cast_to(right_value, result_type)
@@ -212,7 +264,7 @@ class ExpressionWriter:
 
     def _write_number(self, node: exp.Expr) -> TypedExpression:
         value = self.write(node)
-        if value.type not in (*_NUMERIC_TYPES, "decimal"):
+        if value.type not in (*_NUMERIC_TYPES, "float", "decimal"):
             raise SparkRequired("arithmetic on a non-numeric value")
         return value
 
@@ -266,14 +318,19 @@ class ExpressionWriter:
     def cast_to(self, value: TypedExpression, target_type: PlainType) -> str:
         """A value as one of another type. A constant is added to `constants` if parameterized."""
         if value.literal is None:
-            if value.type == target_type:
+            # Decimals are compared with integers, whatever their number of digits.
+            if target_type in (value.type, "decimal"):
                 return value.sql
             return f"CAST({value.sql} AS {target_type.upper()})"
+        if self._parameterized and target_type == "decimal":
+            raise SparkRequired("comparison of integers with a decimal constant")
         if self._parameterized:
             self.constants.append((target_type, _python_value(value.literal, target_type)))
             return f"{self.constants_alias}.p{len(self.constants) - 1}"
         if target_type == "string":
-            return f"'{value.literal}'"
+            return self._dialect.string(value.literal)
+        if target_type == "decimal":
+            return value.literal
         if target_type == "double":
             return f"CAST('{value.literal}' AS DOUBLE)"
         return f"CAST({value.literal} AS {target_type.upper()})"
@@ -282,8 +339,8 @@ class ExpressionWriter:
 def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
     text = sign + node.this
     if node.is_string:
-        if not set("\\'\0").isdisjoint(text):
-            raise SparkRequired("string with escapes")
+        if "\0" in text:
+            raise SparkRequired("string with the character NUL")
         return TypedExpression("", "string", text)
     if not node.is_int:
         has_exponent = "e" in text.lower()
@@ -304,18 +361,36 @@ def _python_value(text: str, constant_type: PlainType) -> int | float | str:
     return text
 
 
-def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
-    """The type in which two values are compared or computed; at most one of them is a constant."""
-    if a.literal is not None and b.literal is not None:
-        raise SparkRequired("operation on constants only")
-    types = {a.type, b.type}
-    if types == {"decimal", "double"}:
+def _common_type(values: Sequence[TypedExpression]) -> PlainType:
+    """The type in which values are compared or computed; "null" if all of them are NULL."""
+    types = {value.type for value in values} - {"null"}
+    if not types:
+        return "null"
+    if len(types) == 1:
+        return types.pop()
+    if types <= {"int", "bigint", "decimal"} and "decimal" in types:
+        return "decimal"
+    if types <= {*_NUMERIC_TYPES, "decimal"} and ("double" in types or "decimal" not in types):
+        return max(types - {"decimal"}, key=_NUMERIC_TYPES.index)
+    if types == {"float", "double"}:
         return "double"
-    if types <= set(_NUMERIC_TYPES):
-        return max(types, key=_NUMERIC_TYPES.index)
-    if len(types) == 1 and "decimal" not in types:
-        return a.type
+    # Spark compares a float with other numbers as double, DuckDB as float.
+    if "float" in types and all(value.type == "float" or _is_float(value) for value in values):
+        return "float"
     raise SparkRequired("operation on values of different types")
+
+
+def _is_float(value: TypedExpression) -> bool:
+    """Whether a value is NULL or a numeric constant that a float holds exactly."""
+    if value.type == "null":
+        return True
+    if value.literal is None or value.type not in ("int", "bigint", "decimal"):
+        return False
+    try:
+        (as_float,) = struct.unpack("f", struct.pack("f", float(value.literal)))
+    except OverflowError:
+        return False
+    return Decimal(as_float) == Decimal(value.literal)
 
 
 def normalized_text(node: exp.Expr) -> str:

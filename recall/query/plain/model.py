@@ -5,18 +5,31 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, Protocol
 
-PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
+from recall.query.windows import Window as Window
 
-# The types that columns may have; decimals are constants only.
+PlainType = Literal[
+    "int", "bigint", "float", "double", "string", "boolean", "timestamp", "decimal", "null"
+]
+
+# The types that columns of rules may have; decimals are constants only.
 PLAIN_TYPES: frozenset[str] = frozenset(
     ("int", "bigint", "double", "string", "boolean", "timestamp")
 )
+# The types that columns of recalls and conditions may have. Attributes of events are no floats:
+# Spark writes a float to JSON with fewer digits than Python does.
+RECALL_TYPES: frozenset[str] = PLAIN_TYPES | {"float"}
 
 # The types of columns, by name in lower case.
 ColumnTypes = Mapping[str, PlainType]
 
-# Size, slide and offset of windows, in microseconds.
-Window = tuple[int, int, int]
+
+def select_columns(types: Mapping[str, str], allowed_types: frozenset[str]) -> ColumnTypes:
+    """The columns of allowed types, by name in lower case."""
+    columns: dict[str, PlainType] = {}
+    for name, column_type in types.items():
+        if column_type in allowed_types:
+            columns[name.lower()] = column_type  # type: ignore[assignment]
+    return columns
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,8 @@ class PaneDialect(Protocol):
     def assign_windows(self, window: Window) -> str:
         """FROM with each pane in each of its windows.
 
-        Windows start at `_start`, from $low to $high, in microseconds; $low must be the start of a
-        window.
+        Windows start at `_start`, from _low to _high of the table `_window_bounds`, in
+        microseconds; _low must be the start of a window.
         """
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
@@ -65,6 +78,9 @@ class SqlDialect(Protocol):
 
     def quote(self, name: str) -> str:
         """A quoted identifier."""
+
+    def string(self, value: str) -> str:
+        """A string constant."""
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """FROM with each row in each of its windows, and what to group by."""
@@ -83,7 +99,7 @@ class PanedQuery:
 
     Overlapping windows are cut into panes as long as the greatest common divisor of size and slide,
     so that no pane crosses a window's border. `partial` aggregates rows into panes, with the start
-    of the pane in microseconds as `_w`; `merge` computes windows that start in [$low, $high] from
+    of the pane in microseconds as `_w`; `merge` computes windows that start within `_window_bounds` from
     the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
     SIGMOD Record 34(1), 2005). Where either needs the table of constants, it belongs between the
     two parts of the text; otherwise the text is one part.
@@ -97,8 +113,7 @@ class PanedQuery:
     @property
     def pane_length(self) -> int:
         """The length of a pane in microseconds."""
-        size, slide, _ = self.window
-        return gcd(size, slide)
+        return gcd(self.window.size, self.window.slide)
 
 
 @dataclass(frozen=True)

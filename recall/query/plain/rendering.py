@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from recall.query.plain.model import PlainAggregate, Window
-from recall.query.sql_names import PANES_TABLE
+from recall.query.sql_names import HIGH, LOW, PANES_TABLE, WINDOW_BOUNDS_TABLE
 
 
 def _quote(name: str, quote_mark: str) -> str:
@@ -18,6 +20,10 @@ class SparkDialect:
     def quote(self, name: str) -> str:
         """See `SqlDialect`."""
         return _quote(name, "`")
+
+    def string(self, value: str) -> str:
+        """See `SqlDialect`."""
+        return exp.Literal.string(value).sql(dialect="spark")
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
@@ -45,8 +51,11 @@ class DuckDBPaneDialect:
         """See `PaneDialect`."""
         first, last = _window_starts("_w", window)
         _, slide, _ = window
-        bounds = f"greatest({first}, $low), least({last}, $high) + 1, {slide}"
-        return f"(SELECT {PANES_TABLE}.*, unnest(range({bounds})) AS _start FROM {PANES_TABLE})"
+        bounds = f"greatest({first}, {LOW}), least({last}, {HIGH}) + 1, {slide}"
+        return (
+            f"(SELECT {PANES_TABLE}.*, unnest(range({bounds})) AS _start "
+            f"FROM {PANES_TABLE} CROSS JOIN {WINDOW_BOUNDS_TABLE})"
+        )
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
         """See `PaneDialect`."""
@@ -78,6 +87,10 @@ class DuckDBDialect:
     def quote(self, name: str) -> str:
         """See `SqlDialect`."""
         return _quote(name, '"')
+
+    def string(self, value: str) -> str:
+        """See `SqlDialect`."""
+        return exp.Literal.string(value).sql(dialect="duckdb")
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""

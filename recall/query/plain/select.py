@@ -18,6 +18,7 @@ from recall.query.plain.model import (
     SqlDialect,
     TypedExpression,
     Window,
+    select_columns,
 )
 from recall.query.plain.windows import WindowGroups, write_panes
 from recall.query.windows import is_window, parse_window, window_arguments
@@ -129,7 +130,7 @@ class SelectWriter:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
             return self._write_subquery(table.this)
         if isinstance(table, exp.Table) and table.name in self._tables:
-            columns = _plain_columns(self._tables[table.name])
+            columns = select_columns(self._tables[table.name], PLAIN_TYPES)
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
         raise SparkRequired("FROM of anything but one stream")
 
@@ -173,7 +174,7 @@ class SelectWriter:
         if expressions.matching_aliases(alias):
             raise SparkRequired("tables with the same name")
         earlier_aliases = list(expressions.tables)
-        expressions.tables[alias] = _plain_columns(self._relations[join.this.name])
+        expressions.tables[alias] = select_columns(self._relations[join.this.name], PLAIN_TYPES)
         relation = f"{self._dialect.quote(join.this.name)} AS {self._dialect.quote(alias)}"
         conditions: list[str] = []
         for name in join.args.get("using") or ():
@@ -413,15 +414,6 @@ class SelectWriter:
             text = normalized_text(aggregate_nodes[number])
             values[text] = TypedExpression(f"_g.a{number}", aggregate.expression.type)
         self._expressions.enter_groups(values, window)
-
-
-def _plain_columns(types: Mapping[str, str]) -> ColumnTypes:
-    """The columns of plain types, by name in lower case."""
-    columns: dict[str, PlainType] = {}
-    for name, column_type in types.items():
-        if column_type in PLAIN_TYPES:
-            columns[name.lower()] = column_type  # type: ignore[assignment]
-    return columns
 
 
 def _format_clause(name: str) -> str:

@@ -51,7 +51,7 @@ class WindowGroups:
                 values.append(f"{part} AS a{number}_{part_number}")
         size, slide, offset = self.window
         pane_length = gcd(size, slide)
-        return self._select_rows((pane_length, pane_length, offset), values)
+        return self._select_rows(Window(pane_length, pane_length, offset), values)
 
     def merge_panes(self, panes: PaneDialect) -> str:
         """SELECT of windows over the table of panes."""

@@ -9,7 +9,6 @@ from recall.query.parts import (
     aggregates_of,
     aliased_outputs,
     check_plain_groups,
-    has_star,
     is_aggregate,
     own_nodes,
     resolve_output,
@@ -41,7 +40,7 @@ def _rewrite_distinct(query: exp.Select) -> None:
                 "DISTINCT with aggregates takes no ORDER BY and LIMIT; leave DISTINCT out", query
             )
         return
-    if has_star(query):
+    if query.is_star:
         raise Unsupported("SELECT DISTINCT names its columns in a recall, not *", query)
     query.set("distinct", None)
     keys = [output.unalias().copy() for output in query.expressions]

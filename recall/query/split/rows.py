@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from recall.query.parsing import Unsupported
-from recall.query.parts import has_star, resolve_output
+from recall.query.parts import resolve_output
 from recall.query.shape import Tables
 from recall.query.split.model import Split
 from recall.query.sql_names import MERGED_TABLE
@@ -19,7 +19,7 @@ def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
     limit = query.args.get("limit")
     if limit is None or not _is_integer(limit.expression):
         raise Unsupported("a recall of plain rows needs a LIMIT", query)
-    if has_star(query):
+    if query.is_star:
         raise Unsupported("a recall of plain rows names its columns, not *", query)
     outputs = []
     for number, output in enumerate(query.expressions):

@@ -1,8 +1,9 @@
 """Ranges of event time: the end is excluded, the start may be open."""
 
+import numpy as np
 import pytest
 
-from archiver.time_range import TimeRange
+from archiver.time_range import ALL_TIME, TimeRange
 
 
 @pytest.mark.parametrize(("ts", "is_contained"), [(9, False), (10, True), (19, True), (20, False)])
@@ -34,3 +35,37 @@ def test_adjacent_ranges_do_not_overlap() -> None:
 def test_range_without_any_time_is_empty() -> None:
     assert TimeRange(20, 20).is_empty
     assert not TimeRange(None, 20).is_empty
+
+
+def test_the_mask_is_true_for_contained_times() -> None:
+    times = np.array([9, 10, 19, 20])
+    assert TimeRange(10, 20).mask(times).tolist() == [False, True, True, False]
+    assert ALL_TIME.mask(times).all()
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "overlaps"),
+    [(1, 9, False), (1, 10, True), (19, 30, True), (20, 30, False)],
+)
+def test_times_overlap_a_range_if_one_of_them_lies_in_it(
+    oldest: int, newest: int, overlaps: bool
+) -> None:
+    assert TimeRange(10, 20).overlaps_times(oldest, newest) is overlaps
+    assert ALL_TIME.overlaps_times(oldest, newest)
+
+
+def test_the_enclosing_range_is_unbounded_where_one_of_both_is() -> None:
+    assert TimeRange(10, 20).enclose(TimeRange(30, 40)) == TimeRange(10, 40)
+    assert TimeRange(10).enclose(TimeRange(None, 20)) == ALL_TIME
+
+
+def test_bounds_are_shifted_where_there_are_any() -> None:
+    assert TimeRange(10, 20).shift(start=-5, end=1) == TimeRange(5, 21)
+    assert TimeRange(10).shift(start=-5, end=1) == TimeRange(5)
+    assert ALL_TIME.shift(start=-5, end=1) == ALL_TIME
+
+
+def test_a_range_without_an_end_contains_all_later_times() -> None:
+    assert TimeRange(10).contains(1 << 62) and not TimeRange(10).contains(9)
+    assert TimeRange(10).intersect(TimeRange(None, 12)) == TimeRange(10, 12)
+    assert not TimeRange(10).is_empty

@@ -5,8 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from archiver.time_range import TimeRange
 from recall.requests import (
     AnyQuestion,
+    ChunkRange,
     Order,
     Piece,
     RecallEvent,
@@ -35,7 +37,11 @@ SQL = SqlQuestion(
     own={},
     columns={"n": "bigint"},
 )
-CHUNKS = [(1, None, 10), (2, 10, 20), (3, 20, None)]
+CHUNKS = [
+    ChunkRange(1, TimeRange(None, 10)),
+    ChunkRange(2, TimeRange(10, 20)),
+    ChunkRange(3, TimeRange(20)),
+]
 
 
 def similar_question(range_: int | None, order: Order) -> SimilarQuestion:

@@ -10,6 +10,7 @@ import pytest
 from archiver.delta.log import ChunkFiles, DataFile, DeltaLog, open_or_create_delta_table
 from archiver.errors import CommitConflict, LogDamaged
 from archiver.storage.base import LocalStorage
+from archiver.time_range import TimeRange
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("chunk", pa.int32())])
 FILE = DataFile("chunk=0/a-1.parquet", 0, rows=5, bytes=100, oldest=1_000, newest=2_000)
@@ -101,7 +102,7 @@ def test_invalid_commit_is_reported_with_its_file(
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "overlaps"),
+    ("start", "end", "overlaps"),
     [
         (None, None, True),
         (2_000, None, True),
@@ -111,12 +112,12 @@ def test_invalid_commit_is_reported_with_its_file(
     ],
 )
 def test_time_ranges_include_their_start_and_exclude_their_end(
-    low: int | None, high: int | None, overlaps: bool
+    start: int | None, end: int | None, overlaps: bool
 ) -> None:
-    assert FILE.overlaps(low, high) is overlaps
+    assert FILE.overlaps(TimeRange(start, end)) is overlaps
     chunk_files = ChunkFiles()
     chunk_files.add(FILE)
-    assert chunk_files.overlaps(low, high) is overlaps
+    assert chunk_files.overlaps(TimeRange(start, end)) is overlaps
 
 
 def test_bounds_of_files_of_other_writers_are_inexact() -> None:

@@ -10,6 +10,7 @@ from archiver.delta.identity import fingerprint
 from archiver.delta.log import DataFile
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable, select_for_clustering
+from archiver.time_range import TimeRange
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", ("n",), ("n",), timedelta(0), timedelta(0)
@@ -75,8 +76,8 @@ def test_files_are_selected_by_time_and_chunk(tmp_path: Path) -> None:
     table = StreamTable(tmp_path, SCHEMA)
     for chunk, start in enumerate((0, 10)):
         table.append(rows(range(start, start + 5), chunk), chunk)
-    assert [file.chunk for file in table.data_files(low=5)] == [1]
-    assert [file.chunk for file in table.data_files(high=10)] == [0]
+    assert [file.chunk for file in table.data_files(TimeRange(5))] == [1]
+    assert [file.chunk for file in table.data_files(TimeRange(None, 10))] == [0]
     assert [file.chunk for file in table.data_files(chunk=1)] == [1]
     assert table.data_files(chunk=2) == []
     assert table.local_paths(chunk=0)[0].startswith(f"{table.data_folder}/chunk=0/a-1-")

@@ -9,27 +9,28 @@ import pytest
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.read.reader import Reader, SnapshotReader, _filter_rows
+from archiver.time_range import ALL_TIME, TimeRange
 from tests.property.test_present_rows import SCHEMA, make_rows
 
 
 def test_stream_without_a_table_is_empty_until_it_is_created(tmp_path: Path) -> None:
     reader = Reader(tmp_path, [SCHEMA])
-    assert reader.snapshot("s", None, None).table is None
-    assert reader.snapshot("s", None, None).lease_paths() == []
-    assert reader.local_paths("s", None, None) == []
+    assert reader.snapshot("s").table is None
+    assert reader.snapshot("s").lease_paths() == []
+    assert reader.local_paths("s") == []
     StreamTable(tmp_path, SCHEMA).append(make_rows(0, 7, 0, 0), 0)
-    assert len(reader.snapshot("s", None, None).lease_paths()) == 1
+    assert len(reader.snapshot("s").lease_paths()) == 1
 
 
 def test_appended_rows_are_seen_after_refresh(tmp_path: Path) -> None:
     table, reader = StreamTable(tmp_path, SCHEMA), Reader(tmp_path, [SCHEMA])
-    assert reader.snapshot("s", None, None).append_count == 0
+    assert reader.snapshot("s").append_count == 0
     table.append(make_rows(0, 7, 0, 0), 0)
-    assert reader.snapshot("s", None, None).append_count == 0
+    assert reader.snapshot("s").append_count == 0
     reader.refresh({"other"})
-    assert reader.snapshot("s", None, None).append_count == 0
+    assert reader.snapshot("s").append_count == 0
     reader.refresh({"s"})
-    assert reader.snapshot("s", None, None).append_count == 1
+    assert reader.snapshot("s").append_count == 1
 
 
 def test_files_are_selected_by_chunk_and_time(tmp_path: Path) -> None:
@@ -37,12 +38,12 @@ def test_files_are_selected_by_chunk_and_time(tmp_path: Path) -> None:
     table.append(make_rows(0, 4, 0, 0), 0)
     table.append(make_rows(4, 4, 1, 4), 1)
     reader = SnapshotReader(Reader(tmp_path, [SCHEMA]))
-    reader.acquire({"s": (None, None)})
-    all_paths = reader.local_paths("s", None, None)
-    first_path = reader.local_paths("s", None, None, chunk=0)
+    reader.acquire({"s": ALL_TIME})
+    all_paths = reader.local_paths("s")
+    first_path = reader.local_paths("s", chunk=0)
     assert len(all_paths) == 2 and len(first_path) == 1
-    assert reader.local_paths("s", None, 2_000_000) == first_path
-    assert reader.local_paths("s", 2_000_000, None, chunk=0) == []
+    assert reader.local_paths("s", TimeRange(None, 2_000_000)) == first_path
+    assert reader.local_paths("s", TimeRange(2_000_000), chunk=0) == []
 
 
 def test_another_reader_can_serve_a_stream(tmp_path: Path) -> None:
@@ -61,8 +62,8 @@ def test_rows_in_memory_are_filtered_by_time_lateness_and_values() -> None:
     rows = make_rows(0, 10, 0, 0)
 
     def numbers(*bounds: int | None, include_late: bool = True, **values: list[str]) -> list[int]:
-        low, high = bounds
-        selected: pa.Table = _filter_rows(rows, SCHEMA, low, high, include_late, values)
+        time_range = TimeRange(*bounds)
+        selected: pa.Table = _filter_rows(rows, SCHEMA, time_range, include_late, values)
         assert selected.column_names == list(SCHEMA.columns)
         return [int(number) for number in selected["n"].to_pylist()]
 

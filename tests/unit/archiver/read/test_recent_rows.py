@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from archiver.delta.schema import StreamSchema
 from archiver.read.recent_rows import RecentRows
+from archiver.time_range import TimeRange
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", None, (), timedelta(0), timedelta(0)
@@ -28,17 +29,17 @@ def test_range_is_filtered_by_event_time() -> None:
     recent = RecentRows(SCHEMA, None, BUDGET)
     recent.add(rows_at([1, 2, 3]))
     recent.add(rows_at([4, 5]))
-    assert numbers(recent.read(2, 5)) == [2, 3, 4]
-    assert numbers(recent.read(None, None)) == [1, 2, 3, 4, 5]
-    assert numbers(recent.read(6, None)) == []
+    assert numbers(recent.read(TimeRange(2, 5))) == [2, 3, 4]
+    assert numbers(recent.read(TimeRange(None, None))) == [1, 2, 3, 4, 5]
+    assert numbers(recent.read(TimeRange(6, None))) == []
 
 
 def test_range_before_the_rows_of_this_process_is_incomplete() -> None:
     recent = RecentRows(SCHEMA, 10, BUDGET)
     recent.add(rows_at([10, 11, 12]))
-    assert recent.read(10, None) is None
-    assert recent.read(None, 5) is None
-    assert numbers(recent.read(11, None)) == [11, 12]
+    assert recent.read(TimeRange(10, None)) is None
+    assert recent.read(TimeRange(None, 5)) is None
+    assert numbers(recent.read(TimeRange(11, None))) == [11, 12]
 
 
 def test_dropped_rows_make_earlier_ranges_incomplete() -> None:
@@ -47,8 +48,8 @@ def test_dropped_rows_make_earlier_ranges_incomplete() -> None:
         recent.add(rows_at(range(start, start + 3)))
     recent.drop_before(13)
     assert recent.complete_from == 13
-    assert recent.read(12, None) is None
-    assert numbers(recent.read(13, None)) == [20, 21, 22]
+    assert recent.read(TimeRange(12, None)) is None
+    assert numbers(recent.read(TimeRange(13, None))) == [20, 21, 22]
 
 
 def test_oldest_batches_over_the_budget_are_dropped() -> None:
@@ -57,5 +58,5 @@ def test_oldest_batches_over_the_budget_are_dropped() -> None:
     recent.add(batch)
     recent.add(rows_at(range(100, 200)))
     assert recent.complete_from == 100
-    assert recent.estimate_rows(150, 160) == 100
-    assert recent.estimate_rows(99, None) is None
+    assert recent.estimate_rows(TimeRange(150, 160)) == 100
+    assert recent.estimate_rows(TimeRange(99, None)) is None

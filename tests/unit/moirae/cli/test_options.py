@@ -1,5 +1,7 @@
 """Printed values, and checks that several commands share."""
 
+import inspect
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from moirae.cli.options import (
     check_choices,
+    expand_option_groups,
     format_cell,
     format_count,
     format_size,
@@ -19,7 +22,7 @@ from moirae.errors import Problem, UsageError
 
 @pytest.mark.parametrize(
     ("byte_count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (10**15, "1000.0 TB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (10**13, "10.0 TB")],
 )
 def test_sizes_have_decimal_units(byte_count: int, text: str) -> None:
     assert format_size(byte_count) == text
@@ -65,3 +68,20 @@ def test_unknown_choice_names_the_choices() -> None:
 def test_warnings_of_several_lines_keep_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_warnings([Problem("rules.yaml", 1, 2, "unused key\nsee \x1b[2J", "warning")])
     assert capsys.readouterr().err == "rules.yaml:1:2: warning: unused key\nsee \\x1b[2J\n"
+
+
+def test_fields_of_an_option_group_are_parameters_in_its_place() -> None:
+    @dataclass(frozen=True)
+    class Source:
+        path: str
+        limit: int = 5
+
+    calls = []
+
+    @expand_option_groups
+    def command(rule: str, source: Source, output: str = "table") -> None:
+        calls.append((rule, source, output))
+
+    assert list(inspect.signature(command).parameters) == ["rule", "path", "limit", "output"]
+    command(rule="r", path="p", limit=6, output="json")
+    assert calls == [("r", Source("p", 6), "json")]

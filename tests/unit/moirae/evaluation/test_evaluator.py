@@ -9,9 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from archiver.delta.schema import ARROW_TYPES
-from moirae.errors import StatementTimeout
+from archiver.time_range import TimeRange
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
+from recall.engines.routing.choice import EngineChoice
+from recall.errors import StatementTimeout
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,
@@ -52,7 +54,7 @@ def guard() -> FakeGuard:
     return FakeGuard()
 
 
-def _evaluator(guard: FakeGuard, allow_local: bool) -> RuleEvaluator:
+def _evaluator(guard: FakeGuard, engine_choice: EngineChoice) -> RuleEvaluator:
     """Spark returns one event of the first rule for every statement."""
     spark: Any = Mock()
     result = {
@@ -71,7 +73,7 @@ def _evaluator(guard: FakeGuard, allow_local: bool) -> RuleEvaluator:
         guard=any_guard,
         columns={"s": COLUMNS},
         relations={},
-        allow_local=allow_local,
+        engine_choice=engine_choice,
     )
 
 
@@ -82,7 +84,9 @@ def _upper(name: str) -> ActiveRule:
 
 def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
     rule = make_filter("A", 1.5)
-    result = _evaluator(guard, allow_local=True).evaluate([rule], {"s": make_rows(1.0, 2.0)}, 2)
+    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate(
+        [rule], {"s": make_rows(1.0, 2.0)}, 2
+    )
     ((evaluated, event_rows),) = result.event_rows
     assert evaluated is rule
     assert [(row.ts, row.attributes["v"]) for row in event_rows] == [(START_MICROS + SECOND, 2.0)]
@@ -91,7 +95,9 @@ def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
 
 def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
     rules = [make_filter("A", 1.5), _upper("B")]
-    result = _evaluator(guard, allow_local=True).evaluate(rules, {"s": make_rows(1.0, 2.0)}, 2)
+    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate(
+        rules, {"s": make_rows(1.0, 2.0)}, 2
+    )
     assert [(rule.name, len(rows)) for rule, rows in result.event_rows] == [("g/A", 1), ("g/B", 1)]
     assert guard.statements == [["g/B"]]
 
@@ -99,7 +105,9 @@ def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
 def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
     guard.failing = "g/C"
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, allow_local=False).evaluate(rules, {"s": make_rows(1.0)}, 1)
+    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
+        rules, {"s": make_rows(1.0)}, 1
+    )
     assert guard.statements[:5] == [
         ["g/A", "g/B", "g/C", "g/D"],
         ["g/A", "g/B"],
@@ -113,7 +121,9 @@ def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
 
 def test_failing_row_is_recorded_with_its_stream(guard: FakeGuard) -> None:
     guard.failing = "g/A"
-    _evaluator(guard, allow_local=False).evaluate([_upper("A")], {"s": make_rows(1.0)}, 1)
+    _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
+        [_upper("A")], {"s": make_rows(1.0)}, 1
+    )
     failing_row = guard.failures["g/A"]
     assert failing_row["stream"] == "s"
     assert failing_row["row"]["v"] == 1.0
@@ -123,14 +133,17 @@ def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
     guard.failing = "g/A"
     guard.error = StatementTimeout("exceeded its time limit")
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, allow_local=False).evaluate(rules, {"s": make_rows(1.0)}, 1)
+    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
+        rules, {"s": make_rows(1.0)}, 1
+    )
     assert guard.statements[1:] == [["g/A"], ["g/B"], ["g/C"], ["g/D"]]
     assert (result.failed, guard.failures) == ({"g/A"}, {"g/A": None})
 
 
 def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     rule = make_filter("A", 0.5)
-    low = START_MICROS + SECOND
-    rule_slice = RuleSlice((rule,), low, low + SECOND, START_MICROS, low + SECOND)
-    result = _evaluator(guard, allow_local=True).evaluate_slice(rule_slice)
-    assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[low]]
+    start = START_MICROS + SECOND
+    time_range = TimeRange(start, start + SECOND)
+    rule_slice = RuleSlice((rule,), time_range, time_range.shift(start=-SECOND))
+    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_slice(rule_slice)
+    assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]

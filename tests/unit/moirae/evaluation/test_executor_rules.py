@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -13,6 +12,7 @@ from archiver.delta.data_files import cast_to_fields
 from archiver.delta.log import DataFile
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.time_range import TimeRange
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.executor_rules import ExecutorRules, FileRows, divide_files, is_executable
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -20,7 +20,8 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
-from recall.engines import connect_duckdb
+from recall.engines import Statement
+from recall.errors import SparkRequired
 from recall.query.shape import Tables, infer_shape
 from tests.inline_jobs import InlineJobs
 from tests.unit.moirae.evaluation.builders import (
@@ -62,7 +63,8 @@ def sort(results: Sequence[tuple[object, RuleEventRows]]) -> list[tuple[int, int
 
 
 def file_rows(table: StreamTable, low: int | None = None, high: int | None = None) -> FileRows:
-    return FileRows(table.files, table.data_files(low, high), low, high)
+    time_range = TimeRange(low, high)
+    return FileRows(table.files, table.data_files(time_range), time_range)
 
 
 def test_events_in_files_are_those_in_memory(tmp_path: Path) -> None:
@@ -124,13 +126,12 @@ def test_files_are_divided_into_tasks_of_some_size() -> None:
     ["SELECT * FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '{}'", "INSTALL httpfs"],
 )
 def test_statements_of_rules_have_no_access_to_files(tmp_path: Path, statement: str) -> None:
-    duck = connect_duckdb(has_file_access=False)
-    duck.register("rows", pa.table({"n": [1]}))
-    assert duck.execute("SELECT n FROM rows").fetchall() == [(1,)]
-    with pytest.raises(duckdb.Error):
-        duck.execute(statement.format(tmp_path / "out"))
-    with pytest.raises(duckdb.Error):
-        duck.execute("SET enable_external_access = true")
+    duck = LocalEvaluator()._duckdb
+    rows = Statement("SELECT n FROM rows", {"rows": pa.table({"n": [1]})})
+    assert duck.run(rows).to_pylist() == [{"n": 1}]
+    for text in (statement.format(tmp_path / "out"), "SET enable_external_access = true"):
+        with pytest.raises(SparkRequired):
+            duck.run(Statement(text))
 
 
 def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from moirae.alerts import EventRow
 from moirae.config.settings import Limits
-from moirae.errors import StatementTimeout
 from moirae.evaluation import guard as guard_module
 from moirae.evaluation.guard import Guard
+from recall.errors import StatementTimeout
 from tests.unit.moirae.evaluation.builders import START_MICROS, make_filter
 
 

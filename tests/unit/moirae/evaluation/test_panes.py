@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from archiver.time_range import ALL_TIME, TimeRange
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
@@ -21,11 +22,11 @@ class Input:
         self.row_count = row_count
         self.reads = 0
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
         self.reads += 1
         yield make_rows(1.0, 2.0, 3.0)
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
         return self.row_count
 
 
@@ -37,7 +38,7 @@ def _windows(name: str, slide: int) -> ActiveRule:
 
 def _evaluate(panes: PaneCache, *rules: ActiveRule) -> list[int]:
     """The positions of the rules that were evaluated from panes."""
-    rule_slice = RuleSlice(rules, None, None, None, START_MICROS + 60 * SECOND)
+    rule_slice = RuleSlice(rules, ALL_TIME, TimeRange(None, START_MICROS + 60 * SECOND))
     results = panes.evaluate(rule_slice, RuleBatcher({"s": COLUMNS}).batch(rules))
     return [index for batch, _ in results for index in batch.rule_indexes]
 

@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archiver.time_range import ALL_TIME, TimeRange
 from moirae.alerts import EventRow
 from moirae.evaluation.plan import (
     ActiveRule,
+    RuleGroup,
     RuleSlice,
     advance_cohorts,
     build_cohorts,
@@ -44,7 +46,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
 ) -> None:
     rules = [make_rule(number, shape) for number, (shape, _) in enumerate(progress)]
     settled_to = {rule.name: time for rule, (_, time) in zip(rules, progress, strict=True)}
-    cohorts = build_cohorts([([rule], settled_to[rule.name]) for rule in rules])
+    cohorts = build_cohorts([RuleGroup([rule], settled_to[rule.name]) for rule in rules])
     for numbers, high in advances:
         evaluated = {f"g/R{number}" for number in numbers} & settled_to.keys()
         cohorts = advance_cohorts(cohorts, evaluated, high)
@@ -55,13 +57,13 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
     assert len({(cohort.shape, cohort.settled_to) for cohort in cohorts}) == len(cohorts)
 
     bounds = {
-        rule.name: (rule_slice.low, rule_slice.high)
+        rule.name: rule_slice.range
         for rule_slice in due_slices(cohorts, watermarks)
         for rule in rule_slice.rules
     }
     for rule in rules:
         low = settled_to[rule.name]
-        slices = due_slices(build_cohorts([([rule], low)]), watermarks)
+        slices = due_slices(build_cohorts([RuleGroup([rule], low)]), watermarks)
         assert len(slices) <= 1
         if slices:
             assert bounds[rule.name] == (low, rule.shape.horizon(watermarks))
@@ -71,7 +73,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
 
 def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
     rules = [make_rule(number, SHAPES[0]) for number in range(3)]
-    (before,) = build_cohorts([(rules, 5)])
+    (before,) = build_cohorts([RuleGroup(rules, 5)])
     (after,) = advance_cohorts([before], {rule.name for rule in rules}, 9)
     assert after.settled_to == 9
     assert after.rules is before.rules
@@ -79,15 +81,23 @@ def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
 
 def test_the_input_of_a_slice_includes_reach_and_lag() -> None:
     rule = make_rule(1, Shape(frozenset({"a"}), reach=7, lag=2))
-    (rule_slice,) = due_slices(build_cohorts([([rule], 20)]), {"a": 50})
-    assert rule_slice == RuleSlice((rule,), low=20, high=48, input_low=13, input_high=50)
-    (unbounded,) = due_slices(build_cohorts([([rule], None)]), {"a": 50})
-    assert unbounded == RuleSlice((rule,), low=None, high=48, input_low=None, input_high=50)
+    (rule_slice,) = due_slices(build_cohorts([RuleGroup([rule], 20)]), {"a": 50})
+    assert rule_slice == RuleSlice((rule,), TimeRange(20, 48), TimeRange(13, 50))
+    (unbounded,) = due_slices(build_cohorts([RuleGroup([rule], None)]), {"a": 50})
+    assert unbounded == RuleSlice((rule,), TimeRange(None, 48), TimeRange(None, 50))
 
 
 def test_a_slice_selects_event_rows_without_its_end() -> None:
     event_rows = [EventRow(ts, {}) for ts in (1, 2, 3)]
-    bounded = RuleSlice((), 2, 3, None, None)
-    unbounded = RuleSlice((), None, None, None, None)
+    bounded = RuleSlice((), TimeRange(2, 3), ALL_TIME)
+    unbounded = RuleSlice((), ALL_TIME, ALL_TIME)
     assert [row.ts for row in bounded.select_event_rows(event_rows)] == [2]
     assert unbounded.select_event_rows(event_rows) == event_rows
+
+
+def test_an_active_rule_has_the_properties_of_its_definition() -> None:
+    rule = make_rule(1, SHAPES[0])
+    assert rule.key == (rule.name, rule.version) == ("g/R1", rule.definition.version)
+    assert (rule.spec, rule.types, rule.columns) == (rule.definition.rule.spec, {}, ())
+    assert (rule.delay, rule.keep_firing_for, rule.event_limit) == (0, 300_000_000, None)
+    assert not (rule.is_absence or rule.has_questions or rule.recalls_every_event)

@@ -3,7 +3,7 @@
 import sqlglot
 
 from moirae.evaluation.plan import ActiveRule
-from moirae.evaluation.statements import build_batch_branch, build_branches
+from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
 from tests.unit.moirae.evaluation.builders import make_filter, make_rule
 
 WINDOWS = "SELECT host, max(v) AS v, window.end AS ts FROM s GROUP BY host, window(ts, '1 minute')"
@@ -11,7 +11,7 @@ WINDOWS = "SELECT host, max(v) AS v, window.end AS ts FROM s GROUP BY host, wind
 
 def _branches(*rules: ActiveRule) -> list[str]:
     return build_branches(
-        [(number, rule, rule.bind_event_query()) for number, rule in enumerate(rules)]
+        [NumberedQuery(number, rule, rule.bind_event_query()) for number, rule in enumerate(rules)]
     )
 
 

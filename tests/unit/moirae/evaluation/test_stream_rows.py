@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
+from archiver.time_range import TimeRange
 from moirae.evaluation.stream_rows import LiveStreamRows
 from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
 
@@ -16,10 +17,10 @@ SECOND = 1_000_000  # microseconds
 class InMemory:
     """Recent rows, all of which are in memory."""
 
-    def read(self, low: int | None, high: int | None) -> pa.Table:
+    def read(self, time_range: TimeRange) -> pa.Table:
         return make_rows(*range(10))
 
-    def estimate_rows(self, low: int | None, high: int | None) -> int:
+    def estimate_rows(self, time_range: TimeRange) -> int:
         return 10
 
 
@@ -35,8 +36,8 @@ def rows() -> LiveStreamRows:
     return LiveStreamRows(spark, archive)
 
 
-def _range(first: int, last: int) -> tuple[int, int]:
-    return START_MICROS + first * SECOND, START_MICROS + last * SECOND
+def _range(first: int, last: int) -> TimeRange:
+    return TimeRange(START_MICROS + first * SECOND, START_MICROS + last * SECOND)
 
 
 def test_rows_near_events_lie_in_one_of_the_ranges(rows: LiveStreamRows) -> None:
@@ -50,8 +51,8 @@ def test_rows_near_events_have_allowed_values(rows: LiveStreamRows) -> None:
 
 
 def test_rows_in_memory_are_one_table(rows: LiveStreamRows) -> None:
-    (table,) = rows.read_tables("s", *_range(0, 10))
-    assert len(table) == rows.estimate_count("s", *_range(0, 10)) == 10
+    (table,) = rows.read_tables("s", _range(0, 10))
+    assert len(table) == rows.estimate_count("s", _range(0, 10)) == 10
 
 
 def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:

@@ -1,10 +1,12 @@
 """Reports of evaluations as JSON, table rows and charts."""
 
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from moirae.errors import MoiraeError
 from moirae.feedback.report import EvaluationReport, draw_reports
 from recall.relevance.baselines import BASELINES
 from recall.relevance.calibration import Reliability, ReliabilityBin
@@ -84,3 +86,11 @@ def test_chart_is_written_in_the_format_of_its_suffix(
     path = tmp_path / "report.svg"
     draw_reports([report], path)
     assert b"<svg" in path.read_bytes()
+
+
+def test_missing_matplotlib_is_reported(
+    report: EvaluationReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MoiraeError, match="pip install matplotlib"):
+        draw_reports([report], tmp_path / "report.svg")

@@ -8,16 +8,16 @@ from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
 
 def test_idle_source_advances_to_the_highest_watermark() -> None:
     tracker = IdleTracker({"slow": timedelta(seconds=10), "fast": timedelta(seconds=10)})
-    watermarks: dict[SourceKey, int | None] = {("slow", None): None, ("fast", None): 7}
+    watermarks: dict[SourceKey, int | None] = {SourceKey("slow"): None, SourceKey("fast"): 7}
     unread: set[SourceKey] = set()
     advances = [
         tracker.compute_advances(watermarks, now, unread.__contains__) for now in (0.0, 9.9, 10.0)
     ]
-    assert advances == [{}, {}, {("slow", None): 7}]
-    unread.add(("slow", None))
+    assert advances == [{}, {}, {SourceKey("slow"): 7}]
+    unread.add(SourceKey("slow"))
     assert tracker.compute_advances(watermarks, 20.0, unread.__contains__) == {}
     unread.clear()
-    tracker.record_activity({("slow", None)}, 20.0)
+    tracker.record_activity({SourceKey("slow")}, 20.0)
     assert tracker.compute_advances(watermarks, 29.9, unread.__contains__) == {}
 
 

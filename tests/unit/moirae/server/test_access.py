@@ -37,15 +37,18 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
 def request(
     pool: FakePool, method: str = "GET", path: str = "/api/v1/rules", **headers: str
 ) -> httpx.Response:
+    return send(pool, method, path, [(n.replace("_", "-"), v) for n, v in headers.items()])
+
+
+def send(pool: FakePool, method: str, path: str, headers: list[tuple[str, str]]) -> httpx.Response:
     middleware = AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app=middleware)
 
-    async def send() -> httpx.Response:
-        names = {name.replace("_", "-"): value for name, value in headers.items()}
+    async def request() -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.request(method, path, headers=names)
+            return await client.request(method, path, headers=headers)
 
-    return asyncio.run(send())
+    return asyncio.run(request())
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,19 @@ def test_request_without_valid_token_is_rejected(pool: FakePool, authorization: 
     response = request(pool, Authorization=authorization)
     assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert response.json() == {"error": "valid token required: Authorization: Bearer TOKEN"}
+
+
+@pytest.mark.parametrize("authorization", ["Bearer v", "bearer v", "BEARER  v"])
+def test_scheme_is_recognised_in_any_case(pool: FakePool, authorization: str) -> None:
+    assert request(pool, Authorization=authorization).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["Host", "Authorization", "Origin"])
+def test_repeated_header_is_rejected(pool: FakePool, name: str) -> None:
+    headers = [("Authorization", "Bearer v"), (name, "127.0.0.1"), (name, "127.0.0.1")]
+    response = send(pool, "GET", "/api/v1/rules", headers)
+    assert response.status_code == 400
+    assert response.json() == {"error": f"repeated header: {name.lower()}"}
 
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.engines.isolation import run_isolated
+from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 
 
 class Failing:
@@ -65,3 +65,27 @@ def test_each_item_has_one_outcome(count: int, failing: set[int]) -> None:
             succeeded += outcome
     assert failed == sorted(failing & set(range(count)))
     assert succeeded == sorted(set(range(count)) - failing)
+
+
+def test_part_that_fails_is_repeated_for_a_smaller_part_only() -> None:
+    action = Failing(3)
+
+    def split(items: Sequence[int], error: Exception) -> list[Sequence[int]]:
+        return [items[:1]] if len(items) > 1 else []
+
+    assert list(run_isolated([1, 2, 3], action, (ValueError,), split)) == [([1], [1])]
+    assert action.calls == [[1, 2, 3], [1]]
+
+
+def test_error_that_interrupts_is_raised_by_split() -> None:
+    def split(items: Sequence[int], error: Exception) -> list[Sequence[int]]:
+        raise KeyError("interrupted") from error
+
+    with pytest.raises(KeyError, match="interrupted"):
+        list(run_isolated([1, 2], Failing(2), (Exception,), split))
+
+
+def test_single_item_is_not_split() -> None:
+    assert split_into_items([1, 2, 3]) == [[1], [2], [3]]
+    assert split_into_items([1]) == []
+    assert split_in_halves([1], ValueError()) == []

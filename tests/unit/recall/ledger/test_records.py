@@ -29,6 +29,9 @@ ROW: dict[str, Any] = {
     "partial_answer": b"partial",
     "revision": 0,
     "tries": 0,
+    "rows": 0,
+    "results": 0,
+    "seconds": 0.0,
     "fence": 3,
     "created_at": datetime(2026, 1, 1, tzinfo=UTC),
 }

@@ -4,7 +4,14 @@ import pytest
 
 from recall.errors import SparkRequired
 from recall.query.parsing import parse
-from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
+from recall.query.plain import (
+    DuckDBDialect,
+    PlainQuery,
+    SparkDialect,
+    TypedExpression,
+    create_recall_writer,
+    to_plain,
+)
 
 TABLES = {
     "cpu": {
@@ -85,7 +92,7 @@ def test_spark_keeps_no_panes() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT host, ts FROM cpu WHERE host LIKE 'a%'", "unsupported expression host LIKE"),
+        ("SELECT host, ts FROM cpu WHERE host RLIKE 'a'", "unsupported expression host RLIKE"),
         ("SELECT host, ts FROM cpu ORDER BY ts", "^ORDER BY$"),
         ("SELECT host, ts FROM cpu ORDER BY ts LIMIT 3", "^LIMIT, ORDER BY$"),
         ("SELECT DISTINCT host, ts FROM cpu", "^DISTINCT$"),
@@ -108,8 +115,7 @@ def test_spark_keeps_no_panes() -> None:
             "of an unsupported type",
         ),
         ("SELECT host, ts FROM cpu WHERE d > 5", "column d of an unsupported type"),
-        ("SELECT host, ts FROM cpu WHERE 1 = 1", "constants only"),
-        ("SELECT host, ts FROM cpu WHERE host = 'it\\'s'", "escapes"),
+        ("SELECT host, ts FROM cpu WHERE n > 2.5", "integers with a decimal constant"),
         ("SELECT host, ts FROM cpu WHERE 5 / n > 1", "may be zero"),
         ("SELECT n AS host, ts FROM cpu", "output column of a type other than"),
         ("SELECT host, ts, n FROM cpu", "unique name"),
@@ -118,3 +124,62 @@ def test_spark_keeps_no_panes() -> None:
 def test_other_queries_are_left_to_spark(sql: str, message: str) -> None:
     with pytest.raises(SparkRequired, match=message):
         write(sql, host="string")
+
+
+WRITER_TABLES = {
+    "s": {"host": "string", "v": "double", "n": "bigint", "f": "float", "ok": "boolean"},
+    "event": {"host": "string", "v": "double"},
+}
+
+
+def write_expression(sql: str) -> TypedExpression:
+    writer = create_recall_writer(WRITER_TABLES, qualified_tables={"event"})
+    return writer.write(parse(f"SELECT {sql}").expressions[0].unalias())
+
+
+@pytest.mark.parametrize(
+    ("sql", "written", "type_name"),
+    [
+        ("v > event.v", '("s"."v" > "event"."v")', "boolean"),
+        ("v > 0.5", """("s"."v" > CAST('0.5' AS DOUBLE))""", "boolean"),
+        ("n > 2.5", '("s"."n" > 2.5)', "boolean"),
+        ("f > 0.5", '("s"."f" > CAST(0.5 AS FLOAT))', "boolean"),
+        ("f + f", '("s"."f" + "s"."f")', "float"),
+        ("f - v", '(CAST("s"."f" AS DOUBLE) - "s"."v")', "double"),
+        ("-(5)", "(-CAST(5 AS INT))", "int"),
+        ("host LIKE 'a%'", """("s"."host" LIKE 'a%')""", "boolean"),
+        (r"host = 'it\'s'", """("s"."host" = 'it''s')""", "boolean"),
+        (
+            "CASE WHEN ok THEN v WHEN n > 2 THEN 1 END",
+            '(CASE WHEN "s"."ok" THEN "s"."v" WHEN ("s"."n" > CAST(2 AS BIGINT)) '
+            "THEN CAST('1' AS DOUBLE) ELSE CAST(NULL AS DOUBLE) END)",
+            "double",
+        ),
+        ("NULL", "NULL", "null"),
+    ],
+)
+def test_expression_is_written_with_explicit_types(sql: str, written: str, type_name: str) -> None:
+    expression = write_expression(sql)
+    assert (expression.sql, expression.type) == (written, type_name)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("f > 0.1", "values of different types"),  # no float is 0.1
+        ("f > 16777217", "values of different types"),
+        ("f > n", "values of different types"),
+        ("f + 1", "arithmetic of a float and a constant"),
+        ("n + 2.5", "arithmetic with decimal constants"),
+        ("v / n", "divisor that may be zero"),
+        ("host LIKE event.host", "LIKE of anything but a string and a constant"),
+        (r"host LIKE 'a\\%'", "LIKE with escapes"),
+        ("CASE n WHEN 1 THEN v END", "CASE with a value after it"),
+        ("CASE WHEN ok THEN 'a' ELSE 1 END", "values of different types"),
+        ("event.n", "column n of an unsupported type"),
+        ("upper(host)", r"unsupported expression UPPER\(host\)"),
+    ],
+)
+def test_expression_of_unequal_meaning_needs_spark(sql: str, reason: str) -> None:
+    with pytest.raises(SparkRequired, match=reason):
+        write_expression(sql)

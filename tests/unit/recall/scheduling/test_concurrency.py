@@ -22,7 +22,10 @@ def test_concurrency_follows_the_live_process(
     assert adjust_concurrency(2, 1, 4, urgent_share, heartbeat_age) == expected
 
 
-def test_niced_processes_are_no_load() -> None:
-    before = CpuTimes.parse("cpu  100 50 10 1000 5 0 1 0 0 0")
-    after = CpuTimes.parse("cpu  110 140 20 1000 5 0 1 0 0 0")
-    assert after.urgent_share_since(before) == 20 / 110
+def test_load_is_the_share_of_processes_that_are_not_niced() -> None:
+    before = CpuTimes(urgent=1.0, total=16.0)
+    assert CpuTimes(urgent=1.5, total=18.0).urgent_share_since(before) == 0.25
+
+
+def test_no_time_between_two_readings_is_no_load() -> None:
+    assert CpuTimes(1.0, 16.0).urgent_share_since(CpuTimes(1.0, 16.0)) == 0.0

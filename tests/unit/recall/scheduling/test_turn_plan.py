@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from recall.requests import Piece
+from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
     MAX_TASKS_PER_QUERY,
@@ -34,11 +35,15 @@ def task(number: int, **changes: Any) -> SchedulableTask:
         created_at=CREATED + timedelta(seconds=number),
         pieces=PIECES,
         next=0,
-        skipped=0,
         has_answer=True,
         tries=0,
     )
     return replace(fresh, **changes)
+
+
+def fast(pieces: int) -> TaskStatistics:
+    """Of a task that has read so many pieces in no time."""
+    return TaskStatistics(pieces=pieces, query_seconds_per_piece=0.0)
 
 
 def plan(
@@ -63,7 +68,7 @@ def test_run_ends_before_a_piece_that_is_not_adjacent() -> None:
 
 
 def test_lone_task_reads_a_growing_run_up_to_a_gap() -> None:
-    alone = task(1, next=1, seconds_per_piece=0.0)
+    alone = task(1, next=1, statistics=fast(1))
     (turn,) = plan([alone])
     assert turn.first.end == 2
     pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(20)))
@@ -72,7 +77,7 @@ def test_lone_task_reads_a_growing_run_up_to_a_gap() -> None:
 
 
 def test_task_reads_one_piece_while_another_question_is_ready() -> None:
-    first, second = (task(n, next=2, seconds_per_piece=0.0) for n in (1, 2))
+    first, second = (task(n, next=2, statistics=fast(2)) for n in (1, 2))
     (turn,) = plan([first, second])
     assert turn.first.end == 3
 
@@ -132,7 +137,7 @@ def test_leading_pieces_end_at_the_first_other_chunk() -> None:
     first = task(
         1, question="same", pieces=(Piece(4, 40, 50), Piece(3, 30, 40)), needs_engine=False
     )
-    first = replace(first, next=1, seconds_per_piece=0.0)
+    first = replace(first, next=1, statistics=fast(1))
     joined = task(
         2, question="same", pieces=(Piece(3, 30, 40), Piece(4, 40, 50)), needs_engine=False
     )
@@ -172,7 +177,8 @@ def test_joined_questions_leave_a_share_to_each_free_engine() -> None:
 
 def test_joined_questions_together_take_about_a_second() -> None:
     streams = dict.fromkeys(range(1, 5), "cpu")
-    tasks = [task(n, seconds_per_piece=0.4) for n in range(1, 5)]
+    slow = TaskStatistics(query_seconds_per_piece=0.4)
+    tasks = [task(n, statistics=slow) for n in range(1, 5)]
     (turn,) = plan(tasks, scan_streams=streams)
     assert members(turn) == [[1], [2]]
 

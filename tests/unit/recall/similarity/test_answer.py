@@ -6,6 +6,7 @@ from uuid import UUID
 import orjson
 import pytest
 
+from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity.answer import (
     SimilarState,
@@ -15,7 +16,7 @@ from recall.similarity.events import make_corpus_event
 from recall.similarity.index import Index
 
 # One piece of history for each chunk.
-PIECES = [(None, 10), (10, 20), (20, 30)]
+PIECES = [TimeRange(None, 10), TimeRange(10, 20), TimeRange(20, 30)]
 EVENT = RecallEvent(UUID(int=9), 30, {}, {})
 EVENT_ID = str(EVENT.eid)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
@@ -31,7 +32,7 @@ def test_later_events_do_not_change_a_pinned_answer() -> None:
     assert before.document_frequencies(terms).tolist() == frequencies
     assert after.document_frequencies(terms).tolist() == frequencies
     comparison = Comparison(event, after, MEASURES["tfidf"], restore_top(5, []), 10, 2)
-    index.score([comparison], [(None, 10)])
+    index.score([comparison], [TimeRange(None, 10)])
     assert [hit.event[1] for hit in comparison.top.hits] == ["a"]
 
 

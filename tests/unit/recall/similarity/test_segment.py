@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from archiver.time_range import TimeRange
 from recall.similarity.corpus import Vocabulary
 from recall.similarity.events import CorpusEvent
 from recall.similarity.segment import Segment
@@ -41,9 +42,9 @@ def test_context_of_a_row_has_terms_of_the_vocabulary(vocabulary: Vocabulary) ->
 
 def test_rows_between_times_exclude_the_end(vocabulary: Vocabulary) -> None:
     segment = Segment.from_events(0, EVENTS, vocabulary)
-    assert segment.rows_between(None, 20) == (0, 1)
-    assert segment.rows_between(11, 21) == (1, 3)
-    assert segment.rows_between(21, 30) == (3, 3)
+    assert segment.rows_between(TimeRange(None, 20)) == (0, 1)
+    assert segment.rows_between(TimeRange(11, 21)) == (1, 3)
+    assert segment.rows_between(TimeRange(21, 30)) == (3, 3)
 
 
 def test_counted_rows_are_limited_by_key_and_sequence(vocabulary: Vocabulary) -> None:
@@ -77,11 +78,11 @@ def test_maximum_by_span_considers_only_segments_with_events_in_it(
     vocabulary: Vocabulary,
 ) -> None:
     segments = [Segment.from_events(0, [event], vocabulary) for event in EVENTS[:2]]
-    spans = [(None, 15), (15, 30), (11, 20), (None, 99)]
+    spans = [TimeRange(None, 15), TimeRange(15, 30), TimeRange(11, 20), TimeRange(None, 99)]
     scores = [0.5, 0.9]
     assert max_by_span(segments, scores, spans, before_ts=30) == [0.9, 0.5, 0.0, 0.9]
     assert max_by_span(segments, scores, spans, before_ts=20) == [0.9, 0.0, 0.0, 0.9]
 
 
 def test_maximum_by_span_of_no_segments_is_zero() -> None:
-    assert max_by_span([], [], [(None, 5)], before_ts=9) == [0.0]
+    assert max_by_span([], [], [TimeRange(None, 5)], before_ts=9) == [0.0]

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
@@ -39,7 +40,7 @@ def _best_hits(index: Index, sequence: int) -> list[tuple[tuple[int, str], float
         before_ts=event.ts,
         max_sequence=sequence,
     )
-    index.score([comparison], [(None, 5000)])
+    index.score([comparison], [TimeRange(None, 5000)])
     return [(hit.event, hit.score) for hit in comparison.top.hits]
 
 

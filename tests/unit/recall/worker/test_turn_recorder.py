@@ -1,12 +1,15 @@
 """What becomes of active tasks when their turns are recorded."""
 
+import ast
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+import recall.worker
 from recall.ledger.records import Revision, Task, TaskProgress, TurnResult
 from recall.requests import compute_coverage
 from recall.scheduling.statistics import TurnStatistics
@@ -16,6 +19,17 @@ from recall.worker.turn_recorder import TurnRecorder
 from tests.unit.recall.worker.test_active_tasks import active_task
 
 TASK_ID = UUID(int=1)
+WORKER = Path(recall.worker.__file__).parent
+# The methods of the ledger that change claimed tasks, or what is known of their alerts.
+LEDGER_WRITES = {
+    "advance",
+    "count_failed_attempt",
+    "defer",
+    "lock_tasks",
+    "mark_query_started",
+    "pin_pieces",
+    "set_verdict",
+}
 
 
 class FakeConnection:
@@ -39,7 +53,14 @@ class FakeLedger:
         if self.state is None:
             return None
         revision = task.progress.revision + (result.revision is not None)
-        progress = replace(task.progress, next=result.next, revision=revision, tries=0, tickets=90)
+        progress = replace(
+            task.progress,
+            next=result.next,
+            revision=revision,
+            tries=0,
+            tickets=90,
+            statistics=task.progress.statistics.add(result.statistics),
+        )
         return self.state, progress
 
     def defer(self, tasks: list[UUID]) -> None:
@@ -88,7 +109,8 @@ def test_recorded_turn_moves_the_task_and_frees_it() -> None:
     assert setup.record(result(has_improved=True)) == []
     assert setup.now is not None
     assert (setup.now.progress.next, setup.now.progress.tickets) == (2, 90)
-    assert (setup.now.seconds_per_piece, setup.now.has_improved) == (0.5, True)
+    assert setup.now.progress.statistics.query_seconds_per_piece == 0.5
+    assert setup.now.has_improved
     assert not setup.now.is_busy
     assert setup.before.progress.next == 0
 
@@ -140,3 +162,24 @@ def test_task_with_too_many_failed_attempts_fails_when_it_is_requeued() -> None:
     (failure,) = setup.ledger.results
     assert failure.exceeded
     assert setup.now is None
+
+
+def test_only_the_recorder_changes_claimed_tasks_in_the_ledger() -> None:
+    writers = set()
+    for path in WORKER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_write = isinstance(node, ast.Attribute) and node.attr in LEDGER_WRITES
+            if is_write and ast.unparse(node.value).endswith("ledger"):
+                writers.add(path.name)
+    assert writers == {"turn_recorder.py"}
+
+
+def test_history_queries_take_and_return_values() -> None:
+    """They run in worker threads: nothing that they import can change a task or its state."""
+    imported: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse((WORKER / "history_queries.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported[node.module] = {alias.name for alias in node.names}
+    assert imported["recall.ledger"] == {"Revision", "TurnResult"}
+    assert imported["recall.worker.active_tasks"] == {"TurnTask"}
+    assert not imported.keys() & {"sql", "recall.worker.turn_recorder"}

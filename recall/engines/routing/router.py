@@ -10,18 +10,17 @@ from uuid import UUID
 import orjson
 import pyarrow as pa
 
-from recall.engines.answers import AnswerRows, MergedPartials, MergeFunction, compute_answers
-from recall.engines.cost_model import EngineCosts
+from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.portable import to_portable
+from recall.engines.duckdb import LocalEngine, to_portable
+from recall.engines.routing.choice import EngineChoice, EngineSetting
+from recall.engines.routing.cost_model import EngineCosts
+from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.spark import SparkEngine
 from recall.engines.template import EventPieces, EventTables, PartialQuery, Template, relabel_event
 from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent
 
-EngineSetting = Literal["auto", "spark", "local"]
 # Partial answers by event ID; an event without matching rows has none.
 PartialAnswers = dict[str, pa.Table]
 
@@ -30,8 +29,9 @@ class EngineRouter:
     """The engines of one worker.
 
     `local` None: Spark runs all queries. `partial_cache` and `costs` are shared by all workers.
-    With the setting `local`, the local engine runs all queries that it supports. `derived`: the
-    archived derived streams, read by both engines.
+    With the setting `local`, the local engine runs all queries that it supports; with `auto`, the
+    engine that was faster for the query and the size of its rows. `derived`: the archived derived
+    streams, read by both engines.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class EngineRouter:
         self._local = local
         self._partial_cache = partial_cache
         self._costs = costs if costs is not None else EngineCosts()
-        self._setting = setting
+        self._choice = EngineChoice("spark" if local is None else setting)
 
     @property
     def has_local_engine(self) -> bool:
@@ -70,7 +70,7 @@ class EngineRouter:
         """
         spans = []
         for query in partial_queries:
-            spans.append((query.template, *query.range))
+            spans.append((query.template, query.range))
         try:
             yield self.spark.acquire(spans)
         finally:
@@ -108,22 +108,26 @@ class EngineRouter:
     ) -> dict[str, AnswerRows]:
         """The answers from merged partial answers, by event ID, rows in order."""
 
-        def merge_with_spark(
-            template: Template, events: Sequence[RecallEvent], values: pa.Table
-        ) -> dict[str, AnswerRows]:
-            return self.spark.merge(template, events, values, event_tables)
+        def merge(events: Sequence[RecallEvent], values: pa.Table) -> dict[str, AnswerRows]:
+            return self._choice.run(
+                lambda: self._merge_locally(template, events, values),
+                lambda: self.spark.merge(template, events, values, event_tables),
+            )
 
-        merge_functions: list[MergeFunction] = [merge_with_spark]
-        if self._local is not None:
-            merge_functions.insert(0, self._local.merge)
-        return compute_answers(template, partials, merge_functions)
+        return compute_answers(template, partials, merge)
+
+    def _merge_locally(
+        self, template: Template, events: Sequence[RecallEvent], values: pa.Table
+    ) -> dict[str, AnswerRows]:
+        assert self._local is not None
+        return self._local.merge(template, events, values)
 
     def _cache_key(
         self, template: Template, parameters: Sequence[str], event: RecallEvent, piece: Piece
     ) -> Hashable:
-        low, high = piece.range
         values = orjson.dumps([event.attributes.get(name) for name in parameters])
-        return template.query_key, values, low, high, self.spark.list_files(template, low, high)
+        files = self.spark.list_files(template, piece.range)
+        return template.query_key, values, piece.range, files
 
     def _look_up(self, query: PartialQuery) -> "_CacheLookup":
         """Look up a query; of events with the same key, one is left to compute."""
@@ -186,16 +190,25 @@ class EngineRouter:
 
     def _compute_single(self, query: PartialQuery) -> PartialAnswers:
         if self._derived is not None:
-            template = self._derived.read_archived(query.template, *query.range)
+            template = self._derived.read_archived(query.template, query.range)
             query = replace(query, template=template)
         if self._local is None or not self._local.supports(query.template):
             return self._compute_with_spark(query)
         megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
-        if self._prefers_local(query, megabytes):
+
+        def compute_locally() -> PartialAnswers:
+            if not self._prefers_local(query, megabytes):
+                raise SparkRequired("Spark is expected to be faster")
             try:
                 return self._compute_locally([query], [megabytes])[0]
             except SparkRequired:
                 self._costs.exclude_from_shared_scans(query.template.query_key)
+                raise
+
+        return self._choice.run(compute_locally, lambda: self._measure_spark(query, megabytes))
+
+    def _measure_spark(self, query: PartialQuery, megabytes: float) -> PartialAnswers:
+        """Run a query that both engines support with Spark, and record its cost."""
         began = time.monotonic()
         was_running = self.spark.is_spark_running
         answers = self._compute_with_spark(query)
@@ -209,7 +222,7 @@ class EngineRouter:
 
     def _prefers_local(self, query: PartialQuery, megabytes: float) -> bool:
         """Whether the local engine runs a query that both engines support."""
-        if self._setting == "local":
+        if not self._choice.measures_costs:
             return True
         engine = self._costs.cheaper_engine(
             query.template.query_key, megabytes, self.spark.is_spark_running
@@ -269,7 +282,8 @@ def explain_engine(
     template: Template, columns: Mapping[str, Mapping[str, str]], setting: EngineSetting
 ) -> EngineDecision:
     """Which engine runs a query. `columns`: by stream, with their types."""
-    if setting == "spark":
+    choice = EngineChoice(setting)
+    if not choice.allows_duckdb:
         return EngineDecision("spark", "recall.engine of the workspace is spark")
     stream_columns: Mapping[str, str] = {}
     for stream in template.partial.inputs.streams:
@@ -279,7 +293,7 @@ def explain_engine(
         to_portable(template, stream_columns)
     except SparkRequired as reason:
         return EngineDecision("spark", str(reason))
-    if setting == "local":
+    if not choice.measures_costs:
         return EngineDecision("local", "recall.engine of the workspace is local")
     return EngineDecision(
         "either", "both engines give the same answer: the faster one is chosen for each piece"

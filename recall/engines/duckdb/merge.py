@@ -7,15 +7,17 @@ coalesce and nullif. If a statement fails, such as by a division by zero, Spark 
 
 from collections.abc import Sequence
 
-import duckdb
 import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows, to_json_value
-from recall.engines.duckdb_session import fetch_table
+from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pending_table
+from recall.engines.statement import Statement
 from recall.engines.template import PENDING_TABLE, Template
+from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.requests import RecallEvent
 
@@ -103,28 +105,24 @@ def to_duckdb_sql(template: Template) -> str:
 
 
 def run_merge(
-    duck: duckdb.DuckDBPyConnection,
-    statement: str,
+    duckdb: DuckDBStatements,
+    text: str,
     template: Template,
     events: Sequence[RecallEvent],
     values: pa.Table,
-) -> dict[str, AnswerRows] | None:
-    """The answers of some events, by event ID; None if Spark must compute them.
+) -> dict[str, AnswerRows]:
+    """The answers of some events, by event ID. Raises `SparkRequired`.
 
-    `statement`: from `to_duckdb_sql`. `values`: merged values of all the events.
+    `text`: from `to_duckdb_sql`. `values`: merged values of all the events.
     """
     if not _has_portable_types(template, values):
-        return None
-    pending = [PendingEvent(event, None, event.ts) for event in events]
-    duck.register(sql_names.MERGED_TABLE, values)
-    duck.register(PENDING_TABLE, create_pending_table(pending, template.question.attributes))
-    try:
-        rows = fetch_table(duck, statement)
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error:
-        return None
-    return _rows_by_event(rows)
+        raise SparkRequired("merge of values other than numbers")
+    pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
+    tables = {
+        sql_names.MERGED_TABLE: values,
+        PENDING_TABLE: create_pending_table(pending, template.question.attributes),
+    }
+    return _rows_by_event(duckdb.run(Statement(text, tables)))
 
 
 def _has_portable_types(template: Template, values: pa.Table) -> bool:

@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import duckdb
 import pyarrow as pa
 import pytest
 
-from recall.engines import merge as merging
+from recall.engines.duckdb import merge as merging
+from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.template import Template
+from recall.errors import SparkRequired
 from recall.operators.kinds import MERGE_FUNCTIONS
 from recall.requests import RecallEvent, SqlQuestion
 
@@ -46,9 +47,10 @@ def test_division_by_zero_is_left_to_spark(count: int, expected: Any) -> None:
     }
     merged = pa.table({"_eid": [str(event.eid)], **values})
     statement = merging.to_duckdb_sql(template)
-    answers = merging.run_merge(duckdb.connect(), statement, template, [event], merged)
+    engine = DuckDBStatements()
     if expected is None:
-        assert answers is None
+        with pytest.raises(SparkRequired, match="division by zero"):
+            merging.run_merge(engine, statement, template, [event], merged)
     else:
-        assert answers is not None
+        answers = merging.run_merge(engine, statement, template, [event], merged)
         assert [row["half"] for row in answers[str(event.eid)]] == expected

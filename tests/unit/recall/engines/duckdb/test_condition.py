@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from recall.engines.condition import evaluate_condition
+from recall.engines.duckdb.condition import evaluate_condition
 from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 
@@ -41,5 +41,5 @@ def test_condition_without_history_has_no_verdict() -> None:
 
 
 def test_column_of_another_type_needs_spark() -> None:
-    with pytest.raises(SparkRequired, match="the column at is of type"):
+    with pytest.raises(SparkRequired, match="column at of an unsupported type"):
         evaluate("norm.at IS NULL", [{"n": 1}])

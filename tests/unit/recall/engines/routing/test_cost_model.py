@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.engines.cost_model import SPARK_START_SECONDS, EngineCosts
 from recall.engines.lru_cache import DEFAULT_MAX_ENTRIES
+from recall.engines.routing.cost_model import SPARK_START_SECONDS, EngineCosts
 
 
 @given(

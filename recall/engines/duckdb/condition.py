@@ -1,18 +1,17 @@
 """Evaluate a rule's `where` with DuckDB, if it is in the portable part of SQL."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-import duckdb
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
 
-from recall.engines.duckdb_session import connect_duckdb
+from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
-from recall.engines.portable import TypeChecker
+from recall.engines.statement import Statement
 from recall.errors import SparkRequired
 from recall.query import parse, sql_names
+from recall.query.plain import create_recall_writer
 from recall.requests import RecallEvent, SqlQuestion
 
 # By recall name: the rows of its answer, and the types of their columns.
@@ -30,27 +29,26 @@ def evaluate_condition(
     for name, (_, types) in answers.items():
         types_by_recall[name] = _plain_columns(types)
     condition = parse(f"SELECT {question.where}").expressions[0].unalias()
-    type_checker = _AnswerTypeChecker({"ts": "timestamp", **attributes}, types_by_recall)
-    if type_checker.type_class(condition) not in ("boolean", "null"):
-        raise SparkRequired("the condition is not a boolean expression")
-    spark_sql = condition.sql(dialect="spark")
-    condition_sql = sqlglot.transpile(spark_sql, read="spark", write="duckdb")[0]
+    tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **attributes}}
+    value = create_recall_writer(tables, qualified_tables=tables).write(condition)
+    if value.type not in ("boolean", "null"):
+        raise SparkRequired("condition that is not boolean")
     joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
-    event_columns = {
-        "ts": pa.array([recall_event.ts], _MICROS),
-        **_arrow_columns([recall_event.attributes], attributes),
-    }
+    text = f'SELECT {value.sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
     try:
-        with connect_duckdb() as duck:
-            duck.register(sql_names.EVENT, pa.table(event_columns))
-            for name, types in types_by_recall.items():
-                duck.register(name, _answer_table(answers[name][0], types))
-            query = f'SELECT {condition_sql} FROM "{sql_names.EVENT}" {joins}'
-            rows = duck.execute(query).fetchall()
-    except (duckdb.Error, pa.ArrowException, ValueError) as error:
+        event_columns = {
+            "ts": pa.array([recall_event.ts], _MICROS),
+            **_arrow_columns([recall_event.attributes], attributes),
+        }
+        rows = {sql_names.EVENT: pa.table(event_columns)}
+        for name, types in types_by_recall.items():
+            rows[name] = _answer_table(answers[name][0], types)
+    except (pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
+    with closing(DuckDBStatements()) as duckdb:
+        result = duckdb.run(Statement(text, tables=rows))
     verdicts: list[bool] = []
-    for (verdict,) in rows:
+    for verdict in result["verdict"].to_pylist():
         if verdict is not None:
             verdicts.append(bool(verdict))
     if not verdicts:
@@ -76,22 +74,3 @@ def _arrow_columns(
         values = [to_arrow_value(row.get(name), arrow_type) for row in rows]
         columns[name] = pa.array(values, arrow_type)
     return columns
-
-
-class _AnswerTypeChecker(TypeChecker):
-    """Types of qualified columns: of the event, or of a recall's answer."""
-
-    def __init__(
-        self, event_types: Mapping[str, str], types_by_recall: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        super().__init__({}, event_types)
-        self._types_by_column: dict[tuple[str, str], str] = {}
-        for table, types in {**types_by_recall, sql_names.EVENT: event_types}.items():
-            for column, type_name in types.items():
-                self._types_by_column[table.lower(), column.lower()] = type_name
-
-    def column_type(self, node: exp.Expr) -> str | None:
-        """See `TypeChecker.column_type`."""
-        if not isinstance(node, exp.Column) or node.db:
-            return None
-        return self._types_by_column.get((node.table.lower(), node.name.lower()))

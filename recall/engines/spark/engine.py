@@ -1,7 +1,6 @@
 """The Spark engine: many events, one piece of history, one Spark job; and conditions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from pyspark.sql.types import StructType
 from archiver.delta import StreamSchema
 from archiver.read import Reader
 from archiver.spark import jvm_process
+from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import (
@@ -25,6 +25,7 @@ from recall.engines.pending_events import (
     create_event_table,
     create_pending_frame,
 )
+from recall.engines.spark.statements import SparkStatements
 from recall.engines.template import (
     PENDING_TABLE,
     EventPieces,
@@ -39,8 +40,8 @@ from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
-# What a query reads of a stream: its name, and [low, high) in microseconds; low None: unbounded.
-_StreamSpan = tuple[str, int | None, int]
+# What a query reads of a stream: its name, and the range of event time.
+_StreamSpan = tuple[str, TimeRange]
 
 
 class SparkEngine:
@@ -55,32 +56,18 @@ class SparkEngine:
         reader: Reader,
         relations: Callable[[str], pa.Table],
     ) -> None:
-        self._start_session = session
+        self._statements = SparkStatements(session)
         self._reader = reader
         self._relations = relations
-        self._session_started = False
         self._checked_queries: LruCache[str, StructType] = LruCache()
-
-    @cached_property
-    def _own_session(self) -> SparkSession:
-        self._session_started = True
-        return self._start_session()
-
-    @property
-    def _spark(self) -> SparkSession:
-        # Jobs that this thread starts from now on belong to this group and can be cancelled.
-        self._own_session.sparkContext.setJobGroup(
-            self._job_group, "history", interruptOnCancel=True
-        )
-        return self._own_session
-
-    @property
-    def _job_group(self) -> str:
-        return str(id(self))
 
     def session(self) -> SparkSession:
         """The session, for other work than queries of recalls."""
         return self._spark
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._statements.session
 
     @property
     def is_spark_running(self) -> bool:
@@ -89,14 +76,13 @@ class SparkEngine:
 
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
-        if self._session_started:
-            self._own_session.sparkContext.cancelJobGroup(self._job_group)
+        self._statements.interrupt()
 
     def is_alive(self) -> bool:
         """Whether the JVM answers, or was never needed."""
         gateway = SparkContext._gateway
         if gateway is None:
-            return not self._session_started
+            return not self._statements.has_started
         process = jvm_process()
         if process is not None and process.poll() is not None:
             return False
@@ -107,20 +93,16 @@ class SparkEngine:
             return False
         return True
 
-    def acquire(self, queries: Iterable[tuple[Template, int | None, int]]) -> dict[str, int]:
-        """Pin the latest version of the streams that some queries read, each for [low, high).
+    def acquire(self, queries: Iterable[tuple[Template, TimeRange]]) -> dict[str, int]:
+        """Pin the latest version of the streams that some queries read, each for a range.
 
         Returns the number of appends of each stream.
         """
-        range_by_stream: dict[str, tuple[int | None, int]] = {}
-        for template, low, high in queries:
-            for stream, stream_low, stream_high in _read_spans(template, low, high):
-                lowest, highest = range_by_stream.get(stream, (stream_low, stream_high))
-                if lowest is not None and stream_low is not None:
-                    lowest = min(lowest, stream_low)
-                else:
-                    lowest = None
-                range_by_stream[stream] = lowest, max(highest, stream_high)
+        range_by_stream: dict[str, TimeRange] = {}
+        for template, time_range in queries:
+            for stream, stream_range in _read_spans(template, time_range):
+                enclosing = range_by_stream.get(stream, stream_range)
+                range_by_stream[stream] = enclosing.enclose(stream_range)
         snapshots = self._reader.acquire(range_by_stream)
         return {stream: snapshot.append_count for stream, snapshot in snapshots.items()}
 
@@ -128,10 +110,10 @@ class SparkEngine:
         """Unpin what `acquire` has pinned."""
         self._reader.release()
 
-    def list_files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
-        """The files that a query reads for [low, high)."""
+    def list_files(self, template: Template, time_range: TimeRange) -> tuple[str, ...]:
+        """The files that a query reads for a range."""
         files: list[str] = []
-        for span in _read_spans(template, low, high):
+        for span in _read_spans(template, time_range):
             files += self._reader.local_paths(*span)
         return tuple(files)
 
@@ -142,13 +124,13 @@ class SparkEngine:
 
         An event without matching rows has none.
         """
-        low, high = enclosing_range(map(itemgetter(1), event_pieces))
-        if not self.list_files(template, low, high):
+        time_range = enclosing_range(map(itemgetter(1), event_pieces))
+        if not self.list_files(template, time_range):
             return {}
-        pending = [PendingEvent(event, *piece.range) for event, piece in event_pieces]
+        pending = [PendingEvent(event, piece.range) for event, piece in event_pieces]
         self._register_events(pending, template.question)
         events = list(map(itemgetter(0), event_pieces))
-        self._register_streams(template, events, low, high)
+        self._register_streams(template, events, time_range)
         inputs = template.partial.inputs
         self._register_tables(
             inputs.relations, inputs.event_tables, template.question, event_tables
@@ -158,18 +140,18 @@ class SparkEngine:
         return split_by_event(template, rows_table, len(event_pieces))
 
     def _register_streams(
-        self, template: Template, events: Sequence[RecallEvent], low: int | None, high: int
+        self, template: Template, events: Sequence[RecallEvent], time_range: TimeRange
     ) -> None:
         """Register the streams of FROM, and those that derived streams read."""
         inputs = template.partial.inputs
         for name in inputs.streams:
             columns = self._reader.schema(name).columns
             column_filter = build_column_filter(template, name, columns, events)
-            rows = self._reader.read_dataframe(self._spark, name, low, high, True, column_filter)
-            rows.createOrReplaceTempView(f"_in_{name}")
-        for name, input_low, input_high in _derived_input_spans(template, low, high):
-            rows = self._reader.read_dataframe(self._spark, name, input_low, input_high, False, {})
-            rows.createOrReplaceTempView(f"_on_time_{name}")
+            rows = self._reader.read_dataframe(self._spark, name, time_range, True, column_filter)
+            self._statements.register(f"_in_{name}", rows)
+        for name, input_range in _derived_input_spans(template, time_range):
+            rows = self._reader.read_dataframe(self._spark, name, input_range, False, {})
+            self._statements.register(f"_on_time_{name}", rows)
 
     def merge(
         self,
@@ -182,8 +164,8 @@ class SparkEngine:
         frame = self._spark.createDataFrame(values)
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
-        frame.createOrReplaceTempView(sql_names.MERGED_TABLE)
-        pending = [PendingEvent(event, None, event.ts) for event in events]
+        self._statements.register(sql_names.MERGED_TABLE, frame)
+        pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
         self._register_events(pending, template.question)
         inputs = template.merge.inputs
         self._register_tables(
@@ -205,11 +187,13 @@ class SparkEngine:
         `answers`: by recall name, rows and column types. None: all combinations give NULL, because
         there is no history to decide by.
         """
-        self._register_events([PendingEvent(recall_event, None, recall_event.ts)], question)
+        self._register_events(
+            [PendingEvent(recall_event, TimeRange(None, recall_event.ts))], question
+        )
         joins = []
         for name, (rows, columns) in answers.items():
             frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
-            frame.createOrReplaceTempView(f"_answer_{name}")
+            self._statements.register(f"_answer_{name}", frame)
             joins.append(
                 f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = "
                 f"`{sql_names.EVENT}`.{sql_names.EID}"
@@ -243,7 +227,7 @@ class SparkEngine:
 
     def _register_events(self, pending: Sequence[PendingEvent], question: SqlQuestion) -> None:
         frame = create_pending_frame(self._spark, pending, question.attributes)
-        frame.createOrReplaceTempView(PENDING_TABLE)
+        self._statements.register(PENDING_TABLE, frame)
 
     def _register_tables(
         self,
@@ -254,30 +238,28 @@ class SparkEngine:
     ) -> None:
         """Register relations, and contexts and surroundings (`tables`) of the events."""
         for name in relations:
-            frame = self._spark.createDataFrame(self._relations(name))
-            frame.createOrReplaceTempView(f"_in_{name}")
+            self._statements.register(f"_in_{name}", self._relations(name))
         for name in tables:
             rows_by_event = event_tables.get(name, {})
             frame = create_event_table(self._spark, rows_by_event, question.own[name])
-            frame.createOrReplaceTempView(f"_in_{name}")
+            self._statements.register(f"_in_{name}", frame)
 
 
-def _read_spans(template: Template, low: int | None, high: int) -> list[_StreamSpan]:
-    """What a query reads for [low, high): streams in FROM, then inputs of derived streams."""
+def _read_spans(template: Template, time_range: TimeRange) -> list[_StreamSpan]:
+    """What a query reads for a range: streams in FROM, then inputs of derived streams."""
     spans: list[_StreamSpan] = []
     for stream in sorted(template.partial.inputs.streams):
-        spans.append((stream, low, high))
-    spans += _derived_input_spans(template, low, high)
+        spans.append((stream, time_range))
+    spans += _derived_input_spans(template, time_range)
     return spans
 
 
-def _derived_input_spans(template: Template, low: int | None, high: int) -> Iterator[_StreamSpan]:
-    """What derived streams read to compute their rows of [low, high)."""
+def _derived_input_spans(template: Template, time_range: TimeRange) -> Iterator[_StreamSpan]:
+    """What derived streams read to compute their rows of a range."""
     inputs = template.partial.inputs
-    input_low = None if low is None else low - inputs.reach
-    input_high = high + max(inputs.lag, 0) + 1
+    input_range = time_range.shift(start=-inputs.reach, end=max(inputs.lag, 0) + 1)
     for stream in sorted(inputs.derived):
-        yield stream, input_low, input_high
+        yield stream, input_range
 
 
 def _typical_question(schema: StreamSchema) -> SqlQuestion:

@@ -1,23 +1,25 @@
 """The local engine: DuckDB over the files of the archive, in milliseconds instead of tenths.
 
-It serves only queries in the part of SQL of `recall.engines.portable`. If it fails, Spark runs.
+It serves only the queries of `recall.engines.duckdb.portable`. If it fails, Spark runs.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from operator import attrgetter, itemgetter
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.read import Reader, StreamSnapshot
-from recall.engines import duckdb_session as duck
-from recall.engines import merge as merging
+from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows
+from recall.engines.duckdb import merge as merging
+from recall.engines.duckdb.portable import PortableQuery, to_portable
+from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PendingEvent, create_pending_table
-from recall.engines.portable import PortableQuery, to_portable
+from recall.engines.statement import Statement
 from recall.engines.template import (
     PENDING_TABLE,
     EventPieces,
@@ -46,9 +48,8 @@ class LocalEngine:
         self._portable_queries: LruCache[str, PortableQuery | SparkRequired] = LruCache()
         # None: not portable.
         self._merge_statements: LruCache[str, str | None] = LruCache()
-        self._duck = duck.connect_duckdb()
         # Files never change, and many queries read the same ones.
-        self._duck.execute("SET parquet_metadata_cache = true")
+        self._duckdb = DuckDBStatements(["SET parquet_metadata_cache = true"])
 
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
@@ -71,7 +72,7 @@ class LocalEngine:
             streams |= _streams(query.template)
             pieces += query.pieces
         (stream,) = streams
-        snapshot = self._reader.snapshot(stream, *enclosing_range(pieces))
+        snapshot = self._reader.snapshot(stream, enclosing_range(pieces))
         if not snapshot.rows and not snapshot.files:
             return [{} for _ in partial_queries]
         scan = self._scan_sql(stream, snapshot, partial_queries)
@@ -82,16 +83,14 @@ class LocalEngine:
                 statements.append(_query_sql(number, query, portable_queries[number], snapshot))
             tables = self._run_queries(f'WITH "_in_{stream}" AS ', scan, statements)
             return list(map(_split_answers, partial_queries, tables))
-        except duckdb.InterruptException:
-            raise
-        except (duckdb.Error, pa.ArrowException) as error:
+        except pa.ArrowException as error:
             raise SparkRequired(str(error)) from error
 
     def _register_events(self, number: int, query: PartialQuery) -> None:
         """Register the events of a query as a table under the number of the query."""
-        pending = [PendingEvent(event, *piece.range) for event, piece in query.event_pieces]
+        pending = [PendingEvent(event, piece.range) for event, piece in query.event_pieces]
         table = create_pending_table(pending, query.template.question.attributes)
-        self._duck.register(f"_pending_{number}", table)
+        self._duckdb.register(f"_pending_{number}", table)
 
     def _scan_sql(
         self, stream: str, snapshot: StreamSnapshot, partial_queries: Sequence[PartialQuery]
@@ -113,7 +112,7 @@ class LocalEngine:
             )
         if snapshot.rows:
             sources.append("_at_hand")
-            self._duck.register("_at_hand", pa.concat_tables(snapshot.rows))
+            self._duckdb.register("_at_hand", pa.concat_tables(snapshot.rows))
         columns = ", ".join(map('"{}"'.format, schema.columns))
         scans = []
         for source in sources:
@@ -123,7 +122,7 @@ class LocalEngine:
     def _run_queries(self, with_clause: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
         """The results of some queries over one scan."""
         if len(queries) == 1:
-            return [duck.fetch_table(self._duck, f"{with_clause}({scan}) FROM ({queries[0]})")]
+            return [self._duckdb.run(Statement(f"{with_clause}({scan}) FROM ({queries[0]})"))]
         # Column names are prefixed by query number: equal names need not have equal types.
         numbered = []
         for number, query in enumerate(queries):
@@ -131,26 +130,23 @@ class LocalEngine:
                 f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
             )
         union = " UNION ALL BY NAME ".join(numbered)
-        rows = duck.fetch_table(self._duck, f"{with_clause}MATERIALIZED ({scan}) {union}")
+        rows = self._duckdb.run(Statement(f"{with_clause}MATERIALIZED ({scan}) {union}"))
         return [_query_rows(rows, number) for number in range(len(queries))]
 
     def cancel(self) -> None:
         """Interrupt the running query; may be called from any thread."""
-        self._duck.interrupt()
+        self._duckdb.interrupt()
 
     def merge(
         self, template: Template, events: Sequence[RecallEvent], values: pa.Table
     ) -> dict[str, AnswerRows]:
-        """A `recall.engines.answers.MergeFunction`. Raises `SparkRequired`."""
+        """The answers from merged values, by event ID, rows in order. Raises `SparkRequired`."""
         statement = self._merge_statements.get_or_create(
             template.query_key, lambda: _merge_statement(template)
         )
-        answers: dict[str, AnswerRows] | None = None
-        if statement is not None:
-            answers = merging.run_merge(self._duck, statement, template, events, values)
-        if answers is None:
-            raise SparkRequired("the merge needs Spark")
-        return answers
+        if statement is None:
+            raise SparkRequired("merge with unsupported expressions")
+        return merging.run_merge(self._duckdb, statement, template, events, values)
 
     def supports(self, template: Template) -> bool:
         """Whether this engine can run a query."""
@@ -164,7 +160,7 @@ class LocalEngine:
         """How much a query reads for some events, in megabytes of files and of cached rows."""
         (stream,) = _streams(template)
         span = enclosing_range(map(itemgetter(1), event_pieces))
-        snapshot = self._reader.snapshot(stream, *span)
+        snapshot = self._reader.snapshot(stream, span)
         file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
         cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
         return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
@@ -249,12 +245,10 @@ def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> boo
     """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
     if snapshot.rows:
         return False
-    latest_low = max((piece.low for piece in pieces if piece.low is not None), default=None)
-    earliest_high = min(piece.high for piece in pieces)
+    common = reduce(TimeRange.intersect, [piece.range for piece in pieces])
     for file in snapshot.all_files:
-        if not file.has_exact_bounds or file.newest >= earliest_high:
-            return False
-        if latest_low is not None and file.oldest < latest_low:
+        is_inside = common.contains(file.oldest) and common.contains(file.newest)
+        if not file.has_exact_bounds or not is_inside:
             return False
     return True
 

@@ -1,0 +1,116 @@
+"""The versions of rules that have a past, and the streams and corpora that deployed rules need."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+import sql
+from archiver.periodic import Timer
+from archiver.times import Micros
+from moirae.deployments import RuleRegistry
+from moirae.evaluation import ActiveRule, ContextQueries
+from moirae.history.corpus_indexes import corpora_of_rules
+from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
+from moirae.history.plan import event_overlap
+from moirae.rules import Definition, build_rule_tables, infer_event_shape
+from recall.corpora import CorpusKey
+from recall.query import Unsupported
+
+_LOG = structlog.get_logger()
+
+_REFRESH_INTERVAL = 1.0  # seconds
+
+VersionKey = tuple[str, str]
+"""The name of a rule and its version."""
+
+
+@dataclass(frozen=True)
+class VersionWithPast:
+    """A running version of a rule with a past. Event times in microseconds."""
+
+    rule: ActiveRule
+    context_queries: ContextQueries
+    live_from: Micros
+    corpus_from: Micros
+    complete_chunks: set[int] = field(default_factory=set)
+    """Chunks whose views are known to be complete."""
+
+    def findable_until(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
+        """The time up to which all input of events and contexts is archived, or None."""
+        until = self.rule.shape.horizon(watermarks)
+        if self.context_queries.queries and until is not None:
+            contexts_until = self.context_queries.horizon(watermarks)
+            if contexts_until is None:
+                return None
+            until = min(until, contexts_until)
+        if until is None:
+            return None
+        return until - event_overlap(self.rule.definition).after
+
+
+class DeployedVersions:
+    """What is deployed, as of the last `refresh`. `versions`: those with a past."""
+
+    def __init__(
+        self, connection: sql.Connection, times: Mapping[str, str], relations: frozenset[str]
+    ) -> None:
+        """`times`: the time column of each declared stream. `relations`: their names."""
+        self.versions: dict[VersionKey, VersionWithPast] = {}
+        self.derived_streams: list[DerivedStreamVersion] = []
+        self.corpus_keys: list[CorpusKey] = []
+        self._registry = RuleRegistry(connection)
+        self._rules = sql.RuleGateway(connection)
+        self._deployments = sql.DeploymentGateway(connection)
+        self._times = times
+        self._relations = relations
+        self._refresh_timer = Timer(_REFRESH_INTERVAL)
+        # What the values above were computed from: (live_from, corpus_from) by version, and the
+        # revision of the desired rules.
+        self._computed_from: tuple[Mapping[VersionKey, tuple[Micros, Micros]], int] | None = None
+        # Versions that were looked up since the last change.
+        self._looked_up: set[VersionKey] = set()
+
+    def find(self, key: VersionKey) -> VersionWithPast | None:
+        """A version with a past. Refreshes at intervals, and at the first look-up of a version."""
+        if key not in self._looked_up or self._refresh_timer.is_due():
+            self.refresh()
+            self._looked_up.add(key)
+        return self.versions.get(key)
+
+    def refresh(self) -> None:
+        """Read what is deployed. All versions are created anew if any of them has changed."""
+        self._refresh_timer.restart()
+        deployed: dict[VersionKey, tuple[Micros, Micros]] = {}
+        for row in self._deployments.list_with_past():
+            deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
+        revision = self._rules.revision()
+        if (deployed, revision) == self._computed_from:
+            return
+        self._computed_from = deployed, revision
+        self.versions = {}
+        self._looked_up.clear()
+        desired = self._registry.desired_rules()
+        definitions = [definition for definition in desired if definition.spec.enabled]
+        self.derived_streams = select_archived_streams(definitions, self._times, self._relations)
+        self.corpus_keys = corpora_of_rules(definitions)
+        for definition in definitions:
+            key = (definition.name, definition.version)
+            if key not in deployed:
+                continue
+            try:
+                self.versions[key] = self._make_version(definition, *deployed[key])
+            except Unsupported as error:
+                _LOG.error(
+                    "past of a rule cannot be computed",
+                    action="view_refused",
+                    rule=definition.name,
+                    error=str(error),
+                )
+
+    def _make_version(
+        self, definition: Definition, live_from: Micros, corpus_from: Micros
+    ) -> VersionWithPast:
+        tables = build_rule_tables(definition.rule, self._times, self._relations)
+        rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+        return VersionWithPast(rule, ContextQueries.lift(rule), live_from, corpus_from)

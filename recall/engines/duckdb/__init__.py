@@ -1,0 +1,8 @@
+"""DuckDB inside this process: statements over rows, queries of recalls, conditions."""
+
+from recall.engines.duckdb.condition import evaluate_condition
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.duckdb.portable import to_portable
+from recall.engines.duckdb.statements import DuckDBStatements
+
+__all__ = ["DuckDBStatements", "LocalEngine", "evaluate_condition", "to_portable"]

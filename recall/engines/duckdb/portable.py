@@ -1,0 +1,130 @@
+"""The partial queries that are known to give the same results in DuckDB as in Spark. No I/O.
+
+One stream; the expressions of `recall.query.plain` over its columns and the event's attributes;
+groups that are not fractions; and the aggregates that can be split except those that keep lists,
+unless the lists are only counted. `tests/contract` compares the engines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from recall.engines.pending_events import PLAIN_TYPES
+from recall.engines.template import Template
+from recall.errors import SparkRequired
+from recall.query import sql_names
+from recall.query.plain import ExpressionWriter, create_recall_writer
+from recall.query.split import LIST_KINDS
+
+_CONDITION_TYPES = ("boolean", "null")
+_NUMBER_TYPES = ("int", "bigint", "float", "double")
+# Types whose values are equal in both engines if and only if they are identical.
+_EXACT_TYPES = ("string", "int", "bigint", "boolean", "timestamp")
+_AGGREGATES = (
+    exp.Sum,
+    exp.Avg,
+    exp.VariancePop,
+    exp.Variance,
+    exp.StddevPop,
+    exp.Stddev,
+    exp.StddevSamp,
+)
+
+
+@dataclass(frozen=True)
+class PortableQuery:
+    """A partial query in DuckDB's SQL; each text is generated when first used."""
+
+    template: Template
+
+    @cached_property
+    def filtered_sql(self) -> str:
+        """The query with a filter of rows by the range of the piece."""
+        return self.template.partial.query.sql(dialect=DuckDB)
+
+    @cached_property
+    def rows_in_range_sql(self) -> str:
+        """The query without that filter, if all rows lie in the piece."""
+        return self.template.partial_rows_in_range.query.sql(dialect=DuckDB)
+
+
+def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery:
+    """The partial query in DuckDB's SQL; `columns`: of its stream, with their types.
+
+    Raises `SparkRequired` for everything that is not known to be equal.
+    """
+    split = template.split
+    _check_sources(template)
+    stream = split.partial.args["from_"].this.alias_or_name
+    event_columns = {**template.question.attributes, "ts": "timestamp", "eid": "string"}
+    writer = create_recall_writer(
+        {stream: columns, sql_names.EVENT: event_columns}, {sql_names.EVENT}
+    )
+    for output in split.partial.expressions:
+        _check_output(output.unalias(), writer)
+    for aggregate in split.aggregates:
+        if aggregate.kind in LIST_KINDS and aggregate.kind != "count_distinct":
+            raise SparkRequired("aggregate that keeps a list of values")
+    where = split.partial.args.get("where")
+    if where is not None:
+        _check_condition(where.this, writer)
+    for key in split.partial.args["group"].expressions:
+        value = writer.write(key)
+        if value.literal is not None or value.type not in _EXACT_TYPES:
+            raise SparkRequired("GROUP BY of a constant or a floating-point number")
+    return PortableQuery(template)
+
+
+def _check_sources(template: Template) -> None:
+    """Raise `SparkRequired` unless the query reads plain columns of one table."""
+    question, inputs, split = template.question, template.partial.inputs, template.split
+    if split.selects_rows:
+        raise SparkRequired("rows without aggregates")
+    tables = inputs.derived | inputs.relations | inputs.event_tables
+    if tables:
+        names = ", ".join(sorted(tables))
+        raise SparkRequired(f"derived streams, relations, contexts or surroundings ({names})")
+    for name, type_name in sorted(question.attributes.items()):
+        if type_name not in PLAIN_TYPES:
+            raise SparkRequired(f"attribute {name} of type {type_name}")
+    clauses = split.partial.args
+    from_table = isinstance(clauses["from_"].this, exp.Table)
+    if clauses.get("joins") or clauses.get("with_") or not from_table:
+        raise SparkRequired("joins or subqueries")
+
+
+def _check_condition(node: exp.Expr, writer: ExpressionWriter) -> None:
+    if writer.write(node).type not in _CONDITION_TYPES:
+        raise SparkRequired("condition that is not boolean")
+
+
+def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:
+    """Accept an aggregate of a portable value, a product of such, or a grouping column."""
+    if isinstance(node, exp.Filter):
+        _check_condition(node.expression.this, writer)
+        node = node.this
+    if isinstance(node, exp.Mul):
+        _check_output(node.left, writer)
+        _check_output(node.right, writer)
+    elif isinstance(node, exp.Count):
+        if not isinstance(node.this, exp.Star):
+            writer.write(node.this)
+    elif isinstance(node, _AGGREGATES):
+        argument = node.this.this if isinstance(node.this, exp.Cast) else node.this
+        if writer.write(argument).type not in _NUMBER_TYPES:
+            raise SparkRequired("sum or average of a non-numeric value")
+    elif isinstance(node, exp.Min | exp.Max):
+        if writer.write(node.this).type == "decimal":
+            raise SparkRequired("aggregate of a constant")
+    elif isinstance(node, exp.LogicalAnd | exp.LogicalOr | exp.CountIf):
+        if writer.write(node.this).type != "boolean":
+            raise SparkRequired("boolean aggregate of a value that is not boolean")
+    elif isinstance(node, exp.ArrayUniqueAgg):
+        is_column = isinstance(node.this, exp.Column)
+        if not is_column or writer.write(node.this).type not in _EXACT_TYPES:
+            raise SparkRequired("DISTINCT of anything but a column that is not a fraction")
+    else:
+        writer.write(node)

@@ -1,0 +1,116 @@
+"""DuckDB inside this process: one thread, times in UTC, results as Arrow tables."""
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from recall.engines.statement import Statement
+from recall.errors import Cancelled, SparkRequired, StatementTimeout
+
+_POLL_INTERVAL = 0.01  # seconds between checks of a statement that is about to exceed its limit
+
+
+class DuckDBStatements:
+    """A database in memory. A `StatementEngine`.
+
+    What fails raises `SparkRequired`: Spark may succeed, and its errors are the ones that are
+    reported. What is interrupted raises `Cancelled`.
+    """
+
+    def __init__(self, settings: Sequence[str] = ()) -> None:
+        """`settings`: statements that set an option."""
+        # Results are small compared with what is read for them: copying one costs less than
+        # planning every statement twice, as `connection.sql(…).to_arrow_table()` does.
+        warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
+        self._connection = duckdb.connect(
+            ":memory:", config={"threads": "1", "memory_limit": "1GB"}
+        )
+        for setting in ("SET TimeZone = 'UTC'", *settings):
+            self._connection.execute(setting)
+
+    def register(self, name: str, rows: pa.Table) -> None:
+        """See `StatementEngine`."""
+        with _translated_errors():
+            self._connection.register(name, rows)
+
+    def unregister(self, name: str) -> None:
+        """See `StatementEngine`."""
+        self._connection.unregister(name)
+
+    def run(self, statement: Statement, time_limit: float | None = None) -> pa.Table:
+        """See `StatementEngine`."""
+        names: list[str] = []
+
+        def register(name: str, rows: pa.Table) -> None:
+            self._connection.register(name, rows)
+            names.append(name)
+
+        try:
+            with _translated_errors(), _limited_time(self.interrupt, time_limit):
+                for name, rows in statement.tables.items():
+                    register(name, rows)
+                for name, sql in statement.views.items():
+                    register(name, self._connection.execute(sql).to_arrow_table())
+                return self._connection.execute(statement.text).to_arrow_table()
+        finally:
+            for name in names:
+                self._connection.unregister(name)
+
+    def interrupt(self) -> None:
+        """See `StatementEngine`."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Release the memory of the database."""
+        self._connection.close()
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise Cancelled("interrupted") from error
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise SparkRequired(str(error)) from error
+
+
+@contextmanager
+def _limited_time(interrupt: Callable[[], None], time_limit: float | None) -> Iterator[None]:
+    """Interrupt what runs once this thread has used some seconds of processor time."""
+    if time_limit is None:
+        yield
+        return
+    # DuckDB has one thread here: the one that calls it.
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    deadline = time.clock_gettime(clock) + time_limit
+    finished = threading.Event()
+    exceeded = threading.Event()
+
+    def watch() -> None:
+        remaining = time_limit
+        while not finished.wait(max(remaining, _POLL_INTERVAL)):
+            remaining = deadline - time.clock_gettime(clock)
+            if remaining <= 0:
+                exceeded.set()
+                interrupt()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True, name="duckdb time limit")
+    watcher.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        if not exceeded.is_set():
+            raise
+        raise StatementTimeout(
+            f"exceeded its time limit of {time_limit:g} s of processor time"
+        ) from error
+    finally:
+        finished.set()
+        watcher.join()

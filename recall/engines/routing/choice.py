@@ -1,0 +1,55 @@
+"""Which engine runs a statement of a rule or a recall: DuckDB if it can, else Spark. No I/O."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from recall.errors import SparkRequired
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+EngineSetting = Literal["auto", "spark", "local"]
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The choice by the key `recall.engine` of the workspace.
+
+    What is not plain, and what fails in DuckDB, raises `SparkRequired` there and is run by Spark.
+    """
+
+    setting: EngineSetting = "auto"
+
+    @property
+    def allows_duckdb(self) -> bool:
+        """Whether anything may run in this process."""
+        return self.setting != "spark"
+
+    @property
+    def measures_costs(self) -> bool:
+        """Whether Spark may run what both engines can, because it was faster."""
+        return self.setting == "auto"
+
+    def run(self, duckdb: Callable[[], _Result], spark: Callable[[], _Result]) -> _Result:
+        """The result of one statement."""
+        if self.allows_duckdb:
+            try:
+                return duckdb()
+            except SparkRequired:
+                pass
+        return spark()
+
+
+def run_each(
+    items: Iterable[_Item], duckdb: Callable[[_Item], _Result]
+) -> tuple[list[tuple[_Item, _Result]], list[_Item]]:
+    """The items that DuckDB ran, with their results, and those that are left to Spark."""
+    results: list[tuple[_Item, _Result]] = []
+    remaining: list[_Item] = []
+    for item in items:
+        try:
+            results.append((item, duckdb(item)))
+        except SparkRequired:
+            remaining.append(item)
+    return results, remaining

@@ -1,0 +1,81 @@
+"""Comparisons in the recall manager: failures of one task, and restarts after changes."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+import recall.worker.comparisons
+from archiver.time_range import TimeRange
+from archiver.times import to_micros
+from recall.ledger.tasks import Ledger
+from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
+from recall.similarity.answer import SimilarState
+from recall.similarity.index import Index
+from recall.similarity.measure import TfIdfMeasure
+from tests.integration.history import START, History, run_until
+
+
+def test_tasks_compared_together_fail_individually(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
+    events = [RecallEvent(UUID(int=number), to_micros(START), {}, {}) for number in (1, 2, 3)]
+    Ledger(past.connection).add(
+        [RecallRequest("g/r", "1", "similar", question, event, 0) for event in events]
+    )
+    first, odd, last = (task_id("g/r", "1", "similar", event.eid) for event in events)
+
+    def compare(
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
+    ) -> list[tuple[int, bool]]:
+        compared = real(index, states, spans)
+        if any(state.comparison.event.eid == str(events[1].eid) for state in states):
+            raise ValueError("odd")
+        return compared
+
+    real = recall.worker.comparisons.compare
+    monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
+    # Nothing is alike here: that is not looked at beforehand.
+    monkeypatch.setattr(
+        SimilarState,
+        "pieces_without_matches",
+        lambda _, spans: [False] * len(spans),
+    )
+    with past.manager() as manager:
+        run_until(
+            manager,
+            lambda: all(
+                past.task(task)["state"] in ("done", "failed") for task in (first, odd, last)
+            ),
+        )
+    assert [past.task(task)["state"] for task in (first, odd, last)] == ["done", "failed", "done"]
+    assert past.task(odd)["error"] == "odd"
+
+
+def test_comparison_restarts_after_context_or_corpus_changes(past: History) -> None:
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
+    events = [
+        RecallEvent(UUID(int=number), to_micros(START) + number, {}, {}) for number in (1, 2, 3)
+    ]
+    ledger = Ledger(past.connection)
+    ledger.add([RecallRequest("g/r", "1", "similar", question, event, 0) for event in events])
+    tasks = [task_id("g/r", "1", "similar", event.eid) for event in events]
+    past.connection.execute("UPDATE tasks SET state = 'done', corpus = 5")
+
+    def waiting() -> list[bool]:
+        return [past.task(task)["state"] == "waiting" for task in tasks]
+
+    ledger.restart_comparisons([(events[0].eid, "1"), (events[1].eid, "0")])
+    assert waiting() == [True, False, False]
+    past.connection.execute(
+        "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus) "
+        "SELECT rule, version, eid, %s, '{}', '{}', true, 6 FROM tasks WHERE id = %s",
+        (START + timedelta(microseconds=2), tasks[1]),
+    )
+    try:
+        ledger.restart_incomplete_comparisons("g/r", "1", events[1].ts)
+    finally:
+        past.connection.execute("TRUNCATE contexts")
+    assert waiting() == [True, False, True]

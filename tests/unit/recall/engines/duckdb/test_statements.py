@@ -1,0 +1,47 @@
+"""Statements in DuckDB have time limits; what they have in common with Spark is in `tests/contract`."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from recall.engines.duckdb.statements import DuckDBStatements
+from recall.engines.statement import Statement
+from recall.errors import Cancelled, SparkRequired, StatementTimeout
+
+ENDLESS = Statement(
+    "SELECT count(*) AS n FROM range(1_000_000) a, range(1_000_000) b WHERE a.range <> b.range"
+)
+
+
+def test_time_limit_is_of_processor_time() -> None:
+    engine = DuckDBStatements()
+    began = time.thread_time()
+    with pytest.raises(StatementTimeout, match=r"exceeded its time limit of 0\.1 s"):
+        engine.run(ENDLESS, time_limit=0.1)
+    assert time.thread_time() - began >= 0.1
+    assert engine.run(Statement("SELECT 1 AS n"), time_limit=10.0).to_pylist() == [{"n": 1}]
+
+
+def test_watcher_of_a_time_limit_ends_with_the_statement() -> None:
+    before = threading.active_count()
+    DuckDBStatements().run(Statement("SELECT 1 AS n"), time_limit=60.0)
+    assert threading.active_count() == before
+
+
+def test_interrupted_statement_is_cancelled() -> None:
+    engine = DuckDBStatements()
+    timer = threading.Timer(0.1, engine.interrupt)
+    timer.start()
+    with pytest.raises(Cancelled):
+        engine.run(ENDLESS, time_limit=60.0)
+    timer.join()
+
+
+def test_statement_that_fails_needs_spark_and_leaves_no_tables() -> None:
+    engine = DuckDBStatements()
+    with pytest.raises(SparkRequired, match="missing"):
+        engine.run(Statement("SELECT missing FROM t", tables={"t": pa.table({"n": [1]})}))
+    with pytest.raises(SparkRequired, match="t does not exist"):
+        engine.run(Statement("SELECT n FROM t"))
