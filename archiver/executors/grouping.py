@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from archiver.executors.decode import DecodedSegment
+from archiver.executors.tasks.decode import DecodedSegment
 from archiver.ingest import BATCH_RECORDS
 
 _POINTS_PER_SEGMENT = 9

@@ -3,14 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from archiver.clock import seconds_since_boot
 from archiver.delta import DataFile, StreamTable
-from archiver.executors.decode import (
+from archiver.executors.decoded_batch import DecodedBatch, open_units
+from archiver.executors.grouping import divide_times
+from archiver.executors.jobs import Jobs, Parts
+from archiver.executors.task_planner import TaskPlanner
+from archiver.executors.tasks.decode import (
     DecodeContext,
     DecodedPart,
     DecodedSegment,
@@ -19,8 +23,7 @@ from archiver.executors.decode import (
     decode_pieces,
     decode_records,
 )
-from archiver.executors.grouping import assign_groups, divide_times
-from archiver.executors.identities import (
+from archiver.executors.tasks.identities import (
     Bucket,
     BucketKey,
     IdentityContext,
@@ -30,10 +33,7 @@ from archiver.executors.identities import (
     merge_other_rows,
     split_by_bucket,
 )
-from archiver.executors.jobs import Jobs, Parts
-from archiver.executors.task_planner import TaskPlanner
-from archiver.executors.write import (
-    LateRule,
+from archiver.executors.tasks.write import (
     WriteContext,
     WriteResult,
     classify_and_write,
@@ -49,50 +49,8 @@ from archiver.ingest import (
 )
 from archiver.ingest.classify import latest
 from archiver.time_range import TimeRange
-from archiver.times import duration_to_micros
 
 _MIN_BUCKET_ROWS = 25_000
-
-
-@dataclass(frozen=True)
-class _DecodedBatch:
-    """The opened units of a batch by position, and its segments by task.
-
-    `ranks`: the position of each task in the order of arrival.
-    """
-
-    opened: Mapping[int, OpenUnit]
-    segments_by_task: Sequence[Sequence[DecodedSegment]]
-    ranks: Sequence[int]
-
-    @property
-    def unit_ids(self) -> list[int]:
-        """The ledger ids of the units; 0 for positions without a unit."""
-        unit_ids = [0] * (max(self.opened) + 1)
-        for position, open_unit in self.opened.items():
-            unit_ids[position] = open_unit.id
-        return unit_ids
-
-    def groups_by_task(self) -> list[list[int]]:
-        """The group of each segment."""
-        streams = {position: unit.unit.stream for position, unit in self.opened.items()}
-        tasks = sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
-        ordered = [segment for task in tasks for segment in self.segments_by_task[task]]
-        groups = iter(assign_groups(ordered, streams))
-        by_task: list[list[int]] = [[] for _ in tasks]
-        for task in tasks:
-            by_task[task] = [next(groups) for _ in self.segments_by_task[task]]
-        return by_task
-
-    def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
-        """The segments with rows."""
-        by_stream: dict[str, list[DecodedSegment]] = {}
-        for segments in self.segments_by_task:
-            for segment in segments:
-                if segment.rows:
-                    stream = self.opened[segment.unit].unit.stream
-                    by_stream.setdefault(stream, []).append(segment)
-        return by_stream
 
 
 class ExecutorIngest:
@@ -123,13 +81,13 @@ class ExecutorIngest:
         units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
         tasks = self._planner.plan(unfinished)
         if not tasks:
-            _open_units(units_by_position, [], batch)
+            open_units(units_by_position, [], batch)
             return {}
         parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
         try:
             segments_by_task = [summary.segments for summary in parts.map(_read_summary)]
-            opened = _open_units(units_by_position, segments_by_task, batch)
-            decoded = _DecodedBatch(opened, segments_by_task, range(len(tasks)))
+            opened = open_units(units_by_position, segments_by_task, batch)
+            decoded = DecodedBatch(opened, segments_by_task, range(len(tasks)))
             return self._archive_decoded(decoded, parts, batch)
         finally:
             parts.release()
@@ -169,12 +127,12 @@ class ExecutorIngest:
             assert unit_id is not None, "progress and state of a unit change together"
             units[partition] = unit, unit_id
         segments_by_task = [summary.segments for summary in summaries]
-        opened = _open_units(units, segments_by_task, batch)
+        opened = open_units(units, segments_by_task, batch)
         order = sorted(
             range(len(summaries)), key=lambda task: min(summaries[task].offsets, default=-1)
         )
         ranks = [order.index(task) for task in range(len(order))]
-        return self._archive_decoded(_DecodedBatch(opened, segments_by_task, ranks), parts, batch)
+        return self._archive_decoded(DecodedBatch(opened, segments_by_task, ranks), parts, batch)
 
     @contextmanager
     def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
@@ -187,7 +145,7 @@ class ExecutorIngest:
             batch.executor_count = self._jobs.executor_count
 
     def _archive_decoded(
-        self, decoded: _DecodedBatch, parts: Parts, batch: IngestBatch
+        self, decoded: DecodedBatch, parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
         segments_by_stream = decoded.segments_by_stream()
         if not segments_by_stream:
@@ -201,10 +159,9 @@ class ExecutorIngest:
             tables=identities.tables,
             chunks=batch.cutter.chunks,
             unit_ids=decoded.unit_ids,
-            late_rules=[
-                _late_rule(decoded.opened.get(position), batch)
-                for position in range(len(identities.unit_ids))
-            ],
+            late_rules=decoded.late_rules(
+                {stream: batch.tables[stream].schema for stream in segments_by_stream}
+            ),
             append_numbers=append_numbers,
             other_rows={},
         )
@@ -241,7 +198,7 @@ class ExecutorIngest:
 
     def _plan_identities(
         self,
-        decoded: _DecodedBatch,
+        decoded: DecodedBatch,
         segments_by_stream: Mapping[str, Sequence[DecodedSegment]],
         batch: IngestBatch,
     ) -> IdentityContext:
@@ -288,40 +245,6 @@ def _partition_unit(records: TopicRecords, partition: int, first: int, last: int
         line_numbers=(first, last),
         fields=records.fields,
         partition=str(partition),
-    )
-
-
-def _open_units(
-    units: Mapping[int, tuple[SourceUnit, int]],
-    segments_by_task: Sequence[Sequence[DecodedSegment]],
-    batch: IngestBatch,
-) -> dict[int, OpenUnit]:
-    """Open units with their ledger ids, in order of their positions, with what was decoded."""
-    segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
-    for segments in segments_by_task:
-        for segment in segments:
-            segments_by_unit[segment.unit].append(segment)
-    opened: dict[int, OpenUnit] = {}
-    for position, (unit, unit_id) in sorted(units.items()):
-        open_unit = batch.open_unit(unit, unit_id)
-        for segment in segments_by_unit[position]:
-            open_unit.add_counts(read=segment.records)
-            open_unit.fields = segment.fields
-            open_unit.add_refused(segment.refused_lines)
-            open_unit.newest = latest(open_unit.newest, segment.newest)
-        batch.finish_reading(open_unit)
-        opened[position] = open_unit
-    return opened
-
-
-def _late_rule(open_unit: OpenUnit | None, batch: IngestBatch) -> LateRule:
-    if open_unit is None or open_unit.partition_before is None:
-        return LateRule(None if open_unit is None else open_unit.late_before)
-    schema = batch.tables[open_unit.unit.stream].schema
-    return LateRule(
-        before=open_unit.late_before,
-        newest=open_unit.partition_before.progress.newest,
-        lateness=duration_to_micros(schema.lateness),
     )
 
 

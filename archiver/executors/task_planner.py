@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from archiver.executors.decode import DecodeTask
 from archiver.executors.jobs import Jobs
 from archiver.executors.pieces import (
     ByteRange,
@@ -14,7 +13,8 @@ from archiver.executors.pieces import (
     is_divisible,
     plan_ranges,
 )
-from archiver.executors.reading import CountedRange, count_lines, parse_header
+from archiver.executors.tasks.decode import DecodeTask
+from archiver.executors.tasks.reading import CountedRange, count_lines, parse_header
 from archiver.ingest import RecordSizes, SourceUnit
 
 _CountTask = tuple[SourceUnit, ByteRange]

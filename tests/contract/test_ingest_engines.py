@@ -14,9 +14,9 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import DataFrame
 
-from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner, write
-from archiver.executors import decode as decode_module
+from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
+from archiver.executors.tasks import decode, write
 from archiver.ingest import local_ingest, source_units
 from archiver.ingest.engine_choice import EngineMode
 from archiver.ingest.source_units import SourceUnit
@@ -57,7 +57,7 @@ def settings(root: Path) -> Settings:
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
-    for module in (decode_module, grouping, pieces, write, local_ingest, source_units):
+    for module in (decode, grouping, pieces, write, local_ingest, source_units):
         monkeypatch.setattr(module, "BATCH_RECORDS", SMALL_SLICE)
     monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
     monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)

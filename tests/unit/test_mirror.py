@@ -15,9 +15,10 @@ MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.spark.engine""",
     "contract/test_ingest_engines.py": """
-        archiver.executors.blobs archiver.executors.decode archiver.executors.grouping
-        archiver.executors.identities archiver.executors.ingest archiver.executors.jobs
-        archiver.executors.reading archiver.executors.task_planner archiver.executors.write""",
+        archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
+        archiver.executors.tasks.identities archiver.executors.tasks.reading
+        archiver.executors.tasks.write archiver.executors.decoded_batch
+        archiver.executors.grouping archiver.executors.task_planner""",
     "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",

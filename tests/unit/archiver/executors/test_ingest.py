@@ -10,9 +10,9 @@ import pytest
 
 from archiver.chunks.chunk import FIRST_CHUNK, Chunk, CutPolicy
 from archiver.delta.table import StreamTable
-from archiver.executors import ExecutorIngest, grouping, pieces, write
-from archiver.executors import decode as decode_module
+from archiver.executors import ExecutorIngest, grouping, pieces
 from archiver.executors import ingest as executor_ingest
+from archiver.executors.tasks import decode, write
 from archiver.ingest import local_ingest, source_units
 from archiver.ingest.batch import IngestBatch, IngestEngine
 from archiver.ingest.chunk_cutter import ChunkCutter
@@ -123,7 +123,7 @@ class Archive:
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
-    for module in (decode_module, grouping, pieces, write, local_ingest, source_units):
+    for module in (decode, grouping, pieces, write, local_ingest, source_units):
         monkeypatch.setattr(module, "BATCH_RECORDS", 40)
     monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
     monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)

@@ -12,8 +12,8 @@ import numpy as np
 from cachetools import LRUCache
 
 from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
-from archiver.executors.blobs import Blob, event_times, read_entries, unpack
-from archiver.executors.decode import DecodedPart
+from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
+from archiver.executors.tasks.decode import DecodedPart
 from archiver.ingest.classify import Array, classify
 
 # Identities of archived files in the memory of one worker process; 40 bytes each.

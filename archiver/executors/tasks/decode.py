@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import StreamSchema, fingerprint
-from archiver.executors.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.pieces import UnitPiece
-from archiver.executors.reading import read_piece
+from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
+from archiver.executors.tasks.reading import read_piece
 from archiver.ingest import BATCH_RECORDS, SourceUnit
 from archiver.ingest.line_decoder import LineFormat, RefusedLine
 from archiver.ingest.open_unit import refuse_by_time

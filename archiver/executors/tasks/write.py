@@ -9,9 +9,9 @@ import pyarrow as pa
 from archiver.chunks import Chunk, locate
 from archiver.delta import DataFile, TableFiles
 from archiver.errors import SourceUnreachable
-from archiver.executors.blobs import RAW_COLUMN, Blob, event_times, unit_positions, unpack
-from archiver.executors.decode import DecodedPart, DecodeTask
-from archiver.executors.identities import (
+from archiver.executors.tasks.blobs import RAW_COLUMN, Blob, event_times, unit_positions, unpack
+from archiver.executors.tasks.decode import DecodedPart, DecodeTask
+from archiver.executors.tasks.identities import (
     BlobKey,
     BucketResult,
     IdentityContext,
@@ -20,7 +20,7 @@ from archiver.executors.identities import (
     decompress_integers,
     merge_other_rows,
 )
-from archiver.executors.reading import read_raw_lines
+from archiver.executors.tasks.reading import read_raw_lines
 from archiver.ingest import BATCH_RECORDS, Counters
 from archiver.ingest.classify import Array, Mask, flag_late, flag_late_in_order, latest
 from archiver.ingest.line_decoder import RefusedLine
