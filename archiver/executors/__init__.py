@@ -1,5 +1,6 @@
 """Ingest on Spark executors: tasks decode, compare and write; the driver commits."""
 
+from archiver.executors.grouping import divide_times
 from archiver.executors.ingest import ExecutorIngest
 from archiver.executors.jobs import Jobs, Parts, SparkJobs
 
@@ -8,4 +9,5 @@ __all__ = [
     "Jobs",
     "Parts",
     "SparkJobs",
+    "divide_times",
 ]

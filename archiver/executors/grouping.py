@@ -5,6 +5,7 @@ are ranges of event time of about equal numbers of rows.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -39,7 +40,18 @@ def assign_groups(segments: Sequence[DecodedSegment], streams: Mapping[int, str]
     return groups
 
 
-def divide_times(segments: Sequence[DecodedSegment], count: int) -> list[int]:
+class TimedRows(Protocol):
+    """Rows with event times from `oldest` to `newest`; None without rows."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def oldest(self) -> int | None: ...
+    @property
+    def newest(self) -> int | None: ...
+
+
+def divide_times(segments: Sequence[TimedRows], count: int) -> list[int]:
     """Event times that divide the rows of segments into up to `count` buckets, ascending.
 
     The rows of a segment are taken to be spread evenly over its range of event time.

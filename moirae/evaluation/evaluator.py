@@ -147,26 +147,38 @@ class RuleEvaluator:
             else:
                 inputs[stream] = self._rows.find_range(stream, time_range)
             row_count += self._rows.estimate_count(stream, time_range)
-        return self.evaluate(rule_slice.rules, inputs, row_count)
+        return self.evaluate(rule_slice.rules, inputs, row_count, rule_slice)
 
     def evaluate(
-        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
+        self,
+        rules: Sequence[ActiveRule],
+        inputs: _Inputs,
+        row_count: int,
+        rule_slice: RuleSlice | None = None,
     ) -> EvaluationResult:
-        """The event rows of rules in rows by stream. `row_count`: estimated, for time limits."""
+        """The event rows of rules in rows by stream.
+
+        `row_count`: estimated, for time limits. `rule_slice`: the slice that the rows are input of;
+        only its events are complete. None: new rows.
+        """
         event_rows: list[tuple[ActiveRule, list[EventRow]]] = []
         failed: set[str] = set()
         for group in self._guard.isolate_suspects(rules, lambda rule: rule.name):
-            result = self._evaluate_group(group, inputs, row_count)
+            result = self._evaluate_group(group, inputs, row_count, rule_slice)
             event_rows += result.event_rows
             failed |= result.failed
         return EvaluationResult(event_rows, frozenset(failed))
 
     def _evaluate_group(
-        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
+        self,
+        rules: Sequence[ActiveRule],
+        inputs: _Inputs,
+        row_count: int,
+        rule_slice: RuleSlice | None,
     ) -> EvaluationResult:
         event_rows: _EventRowsByIndex = {}
         remaining = self._evaluate_locally(rules, inputs, event_rows)
-        remaining = self._evaluate_on_executors(rules, remaining, inputs, event_rows)
+        remaining = self._evaluate_on_executors(rules, remaining, inputs, event_rows, rule_slice)
         failed: set[int] = set()
         if remaining:
             for stream, rows in inputs.items():
@@ -221,8 +233,9 @@ class RuleEvaluator:
         indexes: Sequence[int],
         inputs: _Inputs,
         event_rows: _EventRowsByIndex,
+        rule_slice: RuleSlice | None,
     ) -> Sequence[int]:
-        """Evaluate batches of plain stateless rules over archived files; add to `event_rows`.
+        """Evaluate batches of plain rules over archived files; add to `event_rows`.
 
         `indexes`: the positions of the rules to evaluate. Returns those of the remaining rules.
         """
@@ -233,12 +246,12 @@ class RuleEvaluator:
         candidates: dict[str, list[RuleBatch]] = {}
         for batch in self._batcher.batch(rules).batches:
             if selected.issuperset(batch.rule_indexes) and is_executable(
-                batch, rules, list(file_rows)
+                batch, rules, list(file_rows), in_slice=rule_slice is not None
             ):
                 (stream,) = rules[batch.rule_indexes[0]].shape.streams
                 candidates.setdefault(stream, []).append(batch)
         for stream, batches in candidates.items():
-            results = self._executor_rules.evaluate(batches, stream, file_rows[stream])
+            results = self._executor_rules.evaluate(batches, stream, file_rows[stream], rule_slice)
             for batch, batch_rows in results:
                 selected.difference_update(batch.rule_indexes)
                 _add_event_rows(event_rows, batch_rows)

@@ -89,7 +89,7 @@ def _explain_evaluation(
     else:
         is_local = "spark" not in (settings.engine, settings.recall.engine)
         on_executors = settings.engine != "local" and is_executable(
-            batch, cohort, list(settings.streams)
+            batch, cohort, list(settings.streams), in_slice=True
         )
         engine, reason = _explain_plain(is_local, on_executors)
         plain_query = batch.spark_query
@@ -115,10 +115,10 @@ def _explain_evaluation(
 def _explain_plain(is_local: bool, on_executors: bool) -> tuple[str, str]:
     """The engines of a plain rule, and why."""
     archived = "spark"
-    reason = "plain; spark for archived rows, as it does not look at one row at a time"
+    reason = "plain; spark for archived rows, as it reads several streams"
     if on_executors:
         archived = "executors"
-        reason = "plain, and looks at one row at a time: tasks read archived rows by themselves"
+        reason = "plain, of one stream: tasks read archived rows by themselves"
     if is_local:
         return f"live process, or {archived} for rows that are not in memory", reason
     return archived, reason

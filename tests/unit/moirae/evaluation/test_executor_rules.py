@@ -13,10 +13,12 @@ from archiver.delta.log import DataFile
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.time_range import TimeRange
+from archiver.times import micros_column
+from moirae.evaluation import executor_rules
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.executor_rules import ExecutorRules, FileRows, divide_files, is_executable
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
-from moirae.evaluation.plan import ActiveRule
+from moirae.evaluation.plan import ActiveRule, RuleSlice
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
@@ -44,6 +46,7 @@ def archive(
     """A table with the rows in so many files. `late`: positions of late rows."""
     table = StreamTable(folder, SCHEMA)
     count = len(rows)
+    assert count % files == 0
     added = {
         "_late": pa.array([position in late for position in range(count)]),
         "chunk": pa.array([0] * count, pa.int32()),
@@ -98,27 +101,69 @@ def test_batch_that_fails_in_a_task_is_left_out(tmp_path: Path) -> None:
     assert [evaluated.number for evaluated, _ in results] == [batch.number]
 
 
-def test_windows_are_not_divided_among_tasks() -> None:
-    rules = [
-        make_filter("A", 1.0),
-        make_rule(
-            "W",
-            "SELECT host, window.end AS ts, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')",
-            {"host": "string", "n": "bigint"},
-        ),
-    ]
+WINDOW = make_rule(
+    "W",
+    "SELECT host, window.end AS ts, count(*) AS n, sum(v) AS v FROM s "
+    "GROUP BY host, window(ts, '1 minute', '20 seconds')",
+    {"host": "string", "n": "bigint", "v": "double"},
+)
+
+
+def test_new_rows_are_evaluated_by_rules_of_one_row_only() -> None:
+    rules = [make_filter("A", 1.0), WINDOW]
     batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
-    executable = [batch.rule_indexes for batch in batches if is_executable(batch, rules, ["s"])]
-    assert executable == [(0,)]
-    assert not is_executable(batches[0], rules, ["other"])
+    for in_slice, indexes in ((False, [(0,)]), (True, [(0,), (1,)])):
+        executable = [
+            batch.rule_indexes for batch in batches if is_executable(batch, rules, ["s"], in_slice)
+        ]
+        assert executable == indexes
+    assert not is_executable(batches[0], rules, ["other"], in_slice=True)
 
 
-def test_files_are_divided_into_tasks_of_some_size() -> None:
+@pytest.mark.parametrize("start", [None, 100])
+@pytest.mark.parametrize("reach_of_input", [True, False])
+def test_windows_in_parts_of_a_slice_are_those_of_the_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int | None, reach_of_input: bool
+) -> None:
+    monkeypatch.setattr(executor_rules, "_MIN_TASK_ROWS", 50)
+    rng = random.Random(4)
+    rows = make_rows(*(float(rng.randrange(100)) for _ in range(600)))
+    table = archive(tmp_path, rows, files=8)
+    low = None if start is None else START_MICROS + start * SECOND
+    event_range = TimeRange(low, START_MICROS + 500 * SECOND)
+    input_range = event_range.shift(start=-WINDOW.shape.reach, end=WINDOW.shape.lag)
+    rule_slice = RuleSlice((WINDOW,), event_range, input_range)
+    files = table.data_files(input_range if reach_of_input else TimeRange())
+    parts = executor_rules.divide_slice(
+        rule_slice, FileRows(table.files, files, input_range), cores=2
+    )
+    assert len(parts) == 4
+    batches = RuleBatcher({"s": COLUMNS}).batch([WINDOW]).batches
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate(
+        batches, "s", FileRows(table.files, files, input_range), rule_slice
+    )
+    in_range = rows.filter(pa.array(input_range.mask(micros_column(rows, "ts"))))
+    ((batch, expected),) = LocalEvaluator().evaluate(batches, {"s": in_range})
+    complete = [row for row in expected if event_range.contains(row[1].ts)]
+    assert sort(results) == sort([(batch, complete)]) != []
+
+
+def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[1.0] * 40), files=4)
+    event_range = TimeRange(START_MICROS, START_MICROS + 40 * SECOND)
+    rule_slice = RuleSlice((WINDOW,), event_range, event_range)
+    rows = FileRows(table.files, table.data_files(), event_range)
+    assert len(executor_rules.divide_slice(rule_slice, rows, cores=8)) == 1
+
+
+def test_files_are_divided_into_tasks_of_some_size(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
     files = [DataFile(f"chunk=0/a-{number}.parquet", 0, 20_000, 1, 0, 0) for number in range(40)]
-    tasks = list(divide_files(files, cores=2))
-    assert [file for task in tasks for file in task] == files
-    assert [len(task) for task in tasks] == [10, 10, 10, 10]
-    assert len(list(divide_files(files[:2], cores=2))) == 1
+    tasks = list(divide_files(FileRows(table.files, files, TimeRange()), cores=2))
+    assert [file for task in tasks for file in task.files] == files
+    assert [len(task.files) for task in tasks] == [10, 10, 10, 10]
+    few = FileRows(table.files, files[:2], TimeRange())
+    assert len(list(divide_files(few, cores=2))) == 1
 
 
 @pytest.mark.parametrize(
