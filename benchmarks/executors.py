@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import ExecutorRules, Guard
-from moirae.live import Relations, build_detection
+from moirae.live import Relations, RuleEngines, build_detection
 from moirae.live.sources import files
 from moirae.rules import RuleAdmission
 from moirae.runtime import database
@@ -182,7 +183,7 @@ def _measure_bulk_load() -> list[BenchmarkResult]:
                 noise.append(time_noise_kernel())
                 unit = sources.write(_LARGE_BATCH, 0.0)
                 for name, step in (("auto", auto), ("local", local)):
-                    seconds[name].append(measure_seconds(lambda step=step, unit=unit: step(unit)))
+                    seconds[name].append(measure_seconds(partial(step, unit)))
                     print(
                         f"{repetition + 1}/{_REPETITIONS} {name} {seconds[name][-1]:.2f} s",
                         file=sys.stderr,
@@ -214,7 +215,7 @@ def _warm_up(sources: "_Sources", steps: Iterable[_Step]) -> None:
 def _measure_cost(step: _Step, unit: SourceUnit, jobs: "MeteredJobs") -> _Cost:
     driver, executors = _cpu_seconds()
     bytes_before = jobs.bytes_moved
-    seconds = measure_seconds(lambda: step(unit))
+    seconds = measure_seconds(partial(step, unit))
     driver_after, executors_after = _cpu_seconds()
     return _Cost(
         driver=driver_after - driver,
@@ -318,8 +319,10 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(spark, settings),
                 guard=Guard(spark, settings, connection),
-                engine_choice=EngineChoice("spark" if engine == "spark" else "auto"),
-                executor_rules=None if jobs is None else ExecutorRules(jobs, _STATEMENT_LIMIT),
+                engines=RuleEngines(
+                    EngineChoice("spark" if engine == "spark" else "auto"),
+                    None if jobs is None else ExecutorRules(jobs, _STATEMENT_LIMIT),
+                ),
             )
             detector.reload(START)
 
@@ -350,7 +353,7 @@ class MeteredJobs(SparkJobs):
 
     def count(self, function: Any, tasks: int, values: Sequence[Any]) -> None:
         """Count a function that so many tasks get, and single values."""
-        self.bytes_moved += len(cloudpickle.dumps(function)) * tasks
+        self.bytes_moved += len(cloudpickle.dumps(function)) * tasks  # type: ignore[no-untyped-call]
         self.bytes_moved += sum(len(pickle.dumps(value)) for value in values)
 
 

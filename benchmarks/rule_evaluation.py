@@ -29,7 +29,7 @@ from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
-from moirae.live import Relations, build_detection
+from moirae.live import Relations, RuleEngines, build_detection
 from moirae.rules import Definition, Rule, RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
@@ -335,7 +335,7 @@ def _live_workspace(
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(spark, settings),
                 guard=Guard(spark, settings, connection),
-                engine_choice=EngineChoice("auto" if setup.local_engine else "spark"),
+                engines=RuleEngines(EngineChoice("auto" if setup.local_engine else "spark")),
             )
             detector.reload(START)
 

@@ -95,7 +95,7 @@ class SparkJobs:
 
     @property
     def executor_count(self) -> int:
-        tracker = self._context._jsc.sc().statusTracker()  # type: ignore[attr-defined]
+        tracker = self._context._jsc.sc().statusTracker()
         # The driver is one of them, and the only one with a local master.
         return max(1, len(tracker.getExecutorInfos()) - 1)
 

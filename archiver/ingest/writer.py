@@ -132,7 +132,7 @@ class ArchiveWriter:
         # Set by whoever starts Spark.
         self.executors: RecordsEngine | None = None
         self.engine_policy = EnginePolicy()
-        self._batches_by_engine: Counter[EngineName] = Counter()
+        self._batches_by_engine: Counter[str] = Counter()
         # None before the first batch.
         self.ingest_stats: IngestStats | None = None
 

@@ -22,7 +22,7 @@ from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
-from moirae.live.evaluators import build_evaluators
+from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.idle import IdleTracker, UnreadFiles
@@ -38,7 +38,7 @@ from moirae.live.source_queries import SourceQueries
 from moirae.live.sources.landing import LandingFolders
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
-from recall.engines import EngineChoice
+from recall.engines import EngineChoice, EngineSetting
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -111,10 +111,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=Guard(spark, settings, connection),
-        engine_choice=_choose_engine(settings),
-        executor_rules=None
-        if jobs is None
-        else ExecutorRules(jobs, settings.limits.statement.total_seconds()),
+        engines=_choose_engines(settings, jobs),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     ingest = Ingest(
@@ -182,9 +179,14 @@ def build_live_process(
     )
 
 
-def _choose_engine(settings: Settings) -> EngineChoice:
-    """Whether plain rules over rows in memory are evaluated in this process."""
-    return EngineChoice("spark" if settings.engine == "spark" else settings.recall.engine)
+def _choose_engines(settings: Settings, jobs: SparkJobs | None) -> RuleEngines:
+    executor_rules = None
+    if jobs is not None:
+        executor_rules = ExecutorRules(jobs, settings.limits.statement.total_seconds())
+    setting: EngineSetting = settings.recall.engine
+    if settings.engine == "spark":
+        setting = "spark"
+    return RuleEngines(EngineChoice(setting), executor_rules)
 
 
 def build_detection(
@@ -195,20 +197,11 @@ def build_detection(
     relations: Relations,
     admission: RuleAdmission,
     guard: Guard,
-    engine_choice: EngineChoice = EngineChoice(),
-    executor_rules: ExecutorRules | None = None,
+    engines: RuleEngines = RuleEngines(),
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts.
-
-    `executor_rules`: evaluates plain rules over archived files.
-    """
+    """Build the evaluation of rules and the follow-up of their alerts."""
     evaluators = build_evaluators(
-        spark,
-        archive,
-        guard,
-        relations=relations.columns,
-        engine_choice=engine_choice,
-        executor_rules=executor_rules,
+        spark, archive, guard, relations=relations.columns, engines=engines
     )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(

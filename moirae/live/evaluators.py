@@ -1,13 +1,25 @@
 """What evaluates rules and contexts in the live process, over the same rows and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
 from moirae.evaluation import ContextEvaluator, ExecutorRules, Guard, LiveStreamRows, RuleEvaluator
 from recall.engines import EngineChoice
+
+
+@dataclass(frozen=True)
+class RuleEngines:
+    """What evaluates plain rules.
+
+    `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
+    rows; None: Spark statements do.
+    """
+
+    choice: EngineChoice = field(default_factory=EngineChoice)
+    executors: ExecutorRules | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +38,9 @@ def build_evaluators(
     guard: Guard,
     *,
     relations: Mapping[str, Mapping[str, str]],
-    engine_choice: EngineChoice,
-    executor_rules: ExecutorRules | None,
+    engines: RuleEngines,
 ) -> Evaluators:
-    """Build them.
-
-    `relations`: the types of their columns, by name. `executor_rules`: evaluates plain rules over
-    archived files.
-    """
+    """Build them. `relations`: the types of their columns, by name."""
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
@@ -45,8 +52,8 @@ def build_evaluators(
             guard=guard,
             columns=columns,
             relations=relations,
-            engine_choice=engine_choice,
-            executor_rules=executor_rules,
+            engine_choice=engines.choice,
+            executor_rules=engines.executors,
         ),
         contexts=ContextEvaluator(spark, rows, guard),
     )
