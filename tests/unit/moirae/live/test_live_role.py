@@ -1,11 +1,17 @@
 import threading
 import time
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
+from archiver.ingest import IngestStats
 from moirae.live.live_role import LiveRole, Stopped
 from moirae.runtime import Role
+
+STATS = IngestStats(
+    engine="spark", batch=1, rows_per_second=1.0, tasks=4, executors=1, batches={"spark": 1}
+)
 
 
 class FakeRole:
@@ -14,9 +20,16 @@ class FakeRole:
     def __init__(self) -> None:
         self.states: list[tuple[str, bool]] = []
         self.fences = 0
+        self.ingest: Mapping[str, Any] | None = None
 
-    def heartbeat(self, state: str, first_commit_seconds: float | None = None) -> None:
+    def heartbeat(
+        self,
+        state: str,
+        first_commit_seconds: float | None = None,
+        ingest: Mapping[str, Any] | None = None,
+    ) -> None:
         self.states.append((state, first_commit_seconds is not None))
+        self.ingest = ingest
 
     def fence(self) -> None:
         self.fences += 1
@@ -31,10 +44,11 @@ def make(drain: bool = False) -> tuple[LiveRole, FakeRole, threading.Event]:
 def test_heartbeat_stores_the_state_and_the_first_commit() -> None:
     role, fake, _ = make()
     role.heartbeat()
-    role.record_commit()
+    role.record_commit(STATS)
     role.heartbeat()
     role.end()
     assert fake.states == [("running", False), ("running", True), ("ended", True)]
+    assert fake.ingest is not None and fake.ingest["engine"] == "spark"
 
 
 def test_drain_has_a_state_of_its_own() -> None:
@@ -45,10 +59,10 @@ def test_drain_has_a_state_of_its_own() -> None:
 
 def test_only_the_first_commit_counts() -> None:
     role, _, _ = make()
-    role.record_commit()
+    role.record_commit(STATS)
     seconds = role._first_commit_seconds
     time.sleep(0.01)
-    role.record_commit()
+    role.record_commit(STATS)
     assert role._first_commit_seconds == seconds
 
 
