@@ -167,7 +167,7 @@ def number_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_fields(header: bytes) -> list[str]:
-    """The field names of a CSV header; none of them if it is invalid."""
+    """The field names of a CSV header; an empty list if it is invalid."""
     try:
         return parse_csv_header(header)
     except ValueError:

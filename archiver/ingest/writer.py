@@ -129,7 +129,7 @@ class ArchiveWriter:
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
         self._local = LocalIngest(self.tables)
         self.record_sizes = RecordSizes()
-        # Set by whoever starts Spark.
+        # Set once Spark has started; None: no executors.
         self.executors: RecordsEngine | None = None
         self.engine_policy = EnginePolicy()
         self._batches_by_engine: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Evaluation of plain rules on executors: a task reads archived files by itself.
+"""Evaluation of plain rules on executors, in tasks that read archived files.
 
 Only event rows return to the driver. Rules that look at one row at a time are evaluated file by
 file. A slice of event time is divided into smaller ones: rows of a rule depend on the input near

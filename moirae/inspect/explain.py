@@ -118,7 +118,7 @@ def _explain_plain(is_local: bool, on_executors: bool) -> tuple[str, str]:
     reason = "plain; spark for archived rows, as it reads several streams"
     if on_executors:
         archived = "executors"
-        reason = "plain, of one stream: tasks read archived rows by themselves"
+        reason = "plain, of one stream: tasks read archived files"
     if is_local:
         return f"live process, or {archived} for rows that are not in memory", reason
     return archived, reason
