@@ -27,7 +27,6 @@ MODULES_BY_TEST = {
         moirae.live.chunk_states moirae.live.end_of_input moirae.live.idle_sources
         moirae.live.ingest moirae.live.initial_rules moirae.live.loop moirae.live.run
         moirae.live.source_queries moirae.live.streaming_queries""",
-    "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
