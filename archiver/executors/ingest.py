@@ -136,13 +136,11 @@ class ExecutorIngest:
 
     @contextmanager
     def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
-        """Count the tasks of a batch."""
+        """Count the tasks of a batch that succeeds."""
         earlier_tasks = self._jobs.task_count
-        try:
-            yield
-        finally:
-            batch.task_count = self._jobs.task_count - earlier_tasks
-            batch.executor_count = self._jobs.executor_count
+        yield
+        batch.task_count = self._jobs.task_count - earlier_tasks
+        batch.executor_count = self._jobs.executor_count
 
     def _archive_decoded(
         self, decoded: DecodedBatch, parts: Parts, batch: IngestBatch

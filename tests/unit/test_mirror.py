@@ -16,8 +16,8 @@ MODULES_BY_TEST = {
         recall.engines.duckdb.engine recall.engines.spark.engine""",
     "contract/test_ingest_engines.py": """
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
-        archiver.executors.tasks.identities archiver.executors.tasks.reading
-        archiver.executors.tasks.write archiver.executors.decoded_batch
+        archiver.executors.tasks.identities archiver.executors.tasks.write
+        archiver.executors.decoded_batch
         archiver.executors.grouping archiver.executors.task_planner""",
     "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
