@@ -17,12 +17,11 @@ from archiver.times import duration_to_micros
 class DecodedBatch:
     """The opened units of a batch by position, and its segments by task.
 
-    `ranks`: the position of each task in the order of arrival.
+    Rows arrive in the order of their units, whichever task decodes them.
     """
 
     opened: Mapping[int, OpenUnit]
     segments_by_task: Sequence[Sequence[DecodedSegment]]
-    ranks: Sequence[int]
 
     @property
     def unit_ids(self) -> list[int]:
@@ -37,16 +36,35 @@ class DecodedBatch:
         positions = range(max(self.opened) + 1)
         return [_late_rule(self.opened.get(position), schemas) for position in positions]
 
+    def arrival_by_task(self) -> list[list[int]]:
+        """The position of each segment in the order of arrival."""
+        by_task: list[list[int]] = [[0] * len(segments) for segments in self.segments_by_task]
+        for position, (task, index) in enumerate(self._in_order()):
+            by_task[task][index] = position
+        return by_task
+
     def groups_by_task(self) -> list[list[int]]:
         """The group of each segment."""
         streams = {position: unit.unit.stream for position, unit in self.opened.items()}
-        tasks = sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
-        ordered = [segment for task in tasks for segment in self.segments_by_task[task]]
-        groups = iter(assign_groups(ordered, streams))
-        by_task: list[list[int]] = [[] for _ in tasks]
-        for task in tasks:
-            by_task[task] = [next(groups) for _ in self.segments_by_task[task]]
+        order = self._in_order()
+        ordered = [self.segments_by_task[task][index] for task, index in order]
+        by_task: list[list[int]] = [[0] * len(segments) for segments in self.segments_by_task]
+        for (task, index), group in zip(order, assign_groups(ordered, streams), strict=True):
+            by_task[task][index] = group
         return by_task
+
+    def _in_order(self) -> list[tuple[int, int]]:
+        """The task of each segment and its position there, in the order of arrival."""
+        positions: list[tuple[int, int]] = []
+        for task, segments in enumerate(self.segments_by_task):
+            positions += [(task, index) for index in range(len(segments))]
+
+        def arrival(position: tuple[int, int]) -> tuple[int, int, tuple[int, int]]:
+            task, index = position
+            segment = self.segments_by_task[task][index]
+            return segment.unit, segment.slice, position
+
+        return sorted(positions, key=arrival)
 
     def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
         """The segments with rows."""

@@ -87,8 +87,7 @@ class ExecutorIngest:
         try:
             segments_by_task = [summary.segments for summary in parts.map(_read_summary)]
             opened = open_units(units_by_position, segments_by_task, batch)
-            decoded = DecodedBatch(opened, segments_by_task, range(len(tasks)))
-            return self._archive_decoded(decoded, parts, batch)
+            return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
         finally:
             parts.release()
 
@@ -128,11 +127,7 @@ class ExecutorIngest:
             units[partition] = unit, unit_id
         segments_by_task = [summary.segments for summary in summaries]
         opened = open_units(units, segments_by_task, batch)
-        order = sorted(
-            range(len(summaries)), key=lambda task: min(summaries[task].offsets, default=-1)
-        )
-        ranks = [order.index(task) for task in range(len(order))]
-        return self._archive_decoded(DecodedBatch(opened, segments_by_task, ranks), parts, batch)
+        return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
 
     @contextmanager
     def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
@@ -213,7 +208,7 @@ class ExecutorIngest:
         return IdentityContext(
             tables={stream: batch.tables[stream].files for stream in segments_by_stream},
             unit_ids=decoded.unit_ids,
-            ranks=decoded.ranks,
+            arrival=decoded.arrival_by_task(),
             groups=decoded.groups_by_task(),
             bounds=bounds,
             buckets=buckets,

@@ -112,7 +112,7 @@ class TopicRecords:
     """A micro-batch of a Kafka topic, which only executors have read.
 
     `fields`: the field names of CSV records. `frame`: a Spark data frame with the columns
-    `partition`, `offset` and `value`; each partition lies in one of its parts.
+    `partition`, `offset` and `value`; a partition is not divided among its parts.
     """
 
     stream: str

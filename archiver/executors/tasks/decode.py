@@ -130,6 +130,8 @@ def decode_records(
             zip(numbers, values, strict=True),
             record_format.fields,
         )
+        # Another task may have records of a partition in between.
+        yield from rows.finish()
         for number, batch in enumerate(unit_batches):
             yield from rows.add(record_format.stream, partition, number, batch)
     yield from rows.finish()

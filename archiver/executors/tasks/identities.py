@@ -7,6 +7,7 @@ with each other, and with the archived files that overlap it, by one task.
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 from cachetools import LRUCache
@@ -28,6 +29,10 @@ BlobKey = tuple[int, int]
 """The task that decoded a blob, and the position of the blob among those of the task."""
 
 
+BucketPart = tuple[int, BlobKey, bytes]
+"""When a blob arrived, which one it is, and its rows in a bucket."""
+
+
 @dataclass(frozen=True)
 class Bucket:
     """A range of event time of a stream, and the archived files that overlap it."""
@@ -39,15 +44,15 @@ class Bucket:
 class IdentityContext:
     """What all tasks of the job need.
 
-    `unit_ids`: ledger ids of the units of the batch. `ranks`: the position of each task in the
-    order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
+    `unit_ids`: ledger ids of the units of the batch. `arrival`: by task, the position of
+    each segment in the order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
     event times that divide the buckets. `newest_chunk_start`: None for the beginning of time.
     `needs_times`: whether a chunk may be cut.
     """
 
     tables: Mapping[str, TableFiles]
     unit_ids: Sequence[int]
-    ranks: Sequence[int]
+    arrival: Sequence[Sequence[int]]
     groups: Sequence[Sequence[int]]
     bounds: Mapping[str, Sequence[int]]
     buckets: Mapping[BucketKey, Bucket]
@@ -102,22 +107,24 @@ def decompress_integers(content: bytes) -> Array:
 
 def split_by_bucket(
     context: IdentityContext, task: int, parts: Iterable[DecodedPart]
-) -> Iterator[tuple[BucketKey, tuple[BlobKey, bytes]]]:
+) -> Iterator[tuple[BucketKey, BucketPart]]:
     """The identities of the rows of a task, divided among the buckets."""
     blobs = (part for part in parts if isinstance(part, Blob))
     for number, blob in enumerate(blobs):
         rows = _read_rows(context, task, blob)
+        first_segment, _ = blob.segments[0]
+        arrival = context.arrival[task][first_segment]
         buckets = np.searchsorted(context.bounds[blob.stream], rows["ts"], side="right")
         for bucket in np.unique(buckets).tolist():
             content = rows[buckets == bucket].tobytes()
-            yield (blob.stream, bucket), ((task, number), content)
+            yield (blob.stream, bucket), (arrival, (task, number), content)
 
 
 def classify_task(
     context: IdentityContext, task: int, parts: Iterable[DecodedPart]
 ) -> list[BucketResult]:
     """Classify the rows of the only task of a batch."""
-    contents: dict[BucketKey, list[tuple[BlobKey, bytes]]] = {}
+    contents: dict[BucketKey, list[BucketPart]] = {}
     for key, content in split_by_bucket(context, task, parts):
         contents.setdefault(key, []).append(content)
     return [classify_bucket(context, key, members) for key, members in contents.items()]
@@ -147,11 +154,11 @@ def _read_rows(context: IdentityContext, task: int, blob: Blob) -> Array:
 
 
 def classify_bucket(
-    context: IdentityContext, key: BucketKey, parts: Iterable[tuple[BlobKey, bytes]]
+    context: IdentityContext, key: BucketKey, parts: Iterable[BucketPart]
 ) -> BucketResult:
     """Classify the rows of a bucket. `parts`: of its blobs, in any order."""
-    ordered = sorted(parts, key=lambda part: (context.ranks[part[0][0]], part[0][1]))
-    arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, content in ordered]
+    ordered = sorted(parts, key=itemgetter(0, 1))
+    arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, _, content in ordered]
     rows = np.concatenate(arrays)
     stream, _ = key
     entries = np.empty(len(rows), dtype=ENTRY_DTYPE)
@@ -162,7 +169,7 @@ def classify_bucket(
     classification = classify(entries, is_archived, archived)
     result = BucketResult()
     start = 0
-    for (blob_key, _), blob_rows in zip(ordered, arrays, strict=True):
+    for (_, blob_key, _), blob_rows in zip(ordered, arrays, strict=True):
         part = slice(start, start + len(blob_rows))
         start = part.stop
         if not classification.new[part].all():
