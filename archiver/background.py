@@ -1,5 +1,6 @@
 """Actions in a thread of their own, one at a time: a thin layer over APScheduler."""
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ class BackgroundRunner:
     """
 
     def __init__(self, periodics: Sequence[Periodic] = ()) -> None:
+        self._is_stopped = threading.Event()
         self._scheduler = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(1)}, timezone="UTC"
         )
@@ -26,10 +28,11 @@ class BackgroundRunner:
 
     def submit(self, action: Callable[..., None], *arguments: Any) -> None:
         """Run an action once, after those submitted before."""
-        self._scheduler.add_job(action, args=arguments, misfire_grace_time=None)
+        self._scheduler.add_job(self._run, args=[action, *arguments], misfire_grace_time=None)
 
     def stop(self) -> None:
         """Start no further action, without waiting for the running one."""
+        self._is_stopped.set()
         self._scheduler.shutdown(wait=False)
 
     def _schedule(self, periodic: Periodic) -> None:
@@ -38,12 +41,17 @@ class BackgroundRunner:
             self._run,
             "date",
             run_date=run_date,
-            args=[periodic],
+            args=[self._run_periodic, periodic],
             name=periodic.name,
             misfire_grace_time=None,
         )
 
-    def _run(self, periodic: Periodic) -> None:
+    def _run(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Run an action unless stopped: the thread also gets those queued before the stop."""
+        if not self._is_stopped.is_set():
+            action(*arguments)
+
+    def _run_periodic(self, periodic: Periodic) -> None:
         try:
             periodic.run()
         finally:

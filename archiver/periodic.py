@@ -13,7 +13,7 @@ Clock = Callable[[], float]
 
 
 class Timer:
-    """Tells when something is due that happens at most once per interval.
+    """Whether an interval has passed.
 
     `every`: seconds between two times; 0: always due. `first_after`: seconds until the first time.
     """
@@ -42,7 +42,8 @@ class Timer:
 class Periodic:
     """An action that runs every `every` seconds, counted from the start of its last run.
 
-    An error of the action is raised to the caller; the action is due again after the interval.
+    An error of the action is raised to the caller, with a note of its name; the action is due again
+    after the interval.
     """
 
     def __init__(
@@ -70,7 +71,11 @@ class Periodic:
         """Run the action now, whether or not it is due."""
         self._started_at = self._clock() if now is None else now
         self._timer.restart(self._started_at)
-        self._action()
+        try:
+            self._action()
+        except Exception as error:
+            error.add_note(f"while running the periodic action {self.name!r}")
+            raise
 
     def run_again_after(self, seconds: float) -> None:
         """Make the action due `seconds` after the start of its last run, once."""

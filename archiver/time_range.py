@@ -38,8 +38,10 @@ class TimeRange(NamedTuple):
 
     def overlaps_times(self, oldest: Micros, newest: Micros) -> bool:
         """Whether one of the times from `oldest` to `newest`, both included, lies in the range."""
-        return (self.start is None or self.start <= newest) and (
-            self.end is None or oldest < self.end
+        return (
+            not self.is_empty
+            and (self.start is None or self.start <= newest)
+            and (self.end is None or oldest < self.end)
         )
 
     def intersect(self, other: "TimeRange") -> "TimeRange":

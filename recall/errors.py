@@ -28,6 +28,10 @@ class SparkRequired(RecallError):
 class StatementTimeout(RecallError):
     """A statement was cancelled because it exceeded its time limit."""
 
+    def __init__(self, limit: float) -> None:
+        """`limit`: seconds of processor time."""
+        super().__init__(f"exceeded its time limit of {limit:g} s of processor time")
+
 
 class LimitExceeded(RecallError):
     """A partial answer exceeds a limit. Reading more history cannot make it smaller."""

@@ -33,7 +33,7 @@ class RelationVersionRow:
 
 @dataclass(frozen=True, slots=True)
 class RelationErrorRow:
-    """Why a relation cannot be read. `at`: wall-clock time since when."""
+    """Why a relation cannot be read. `at`: since when, wall-clock time."""
 
     relation: str
     error: str

@@ -35,10 +35,9 @@ class RepeatableRow:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredChunkRow:
-    """A chunk whose rows are deleted. Bounds in microseconds; `from_ts` None: unbounded."""
+    """A chunk whose rows are deleted. `to_ts`: its end in microseconds."""
 
     id: int
-    from_ts: int | None
     to_ts: int
     expired_at: datetime
 

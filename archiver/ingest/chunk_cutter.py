@@ -25,41 +25,44 @@ class ChunkCutter:
         catalog: Catalog,
         policy: CutPolicy,
         tables: Iterable[StreamTable],
+        chunks: list[Chunk],
     ) -> None:
+        """`chunks`: all chunks, oldest first."""
         self._connection = connection
         self._catalog = catalog
         self._policy = policy
-        self.chunks: list[Chunk] = catalog.chunks()
-        self._newest_chunk = NewestChunkStats()
-        for table in tables:
-            files = table.files_by_chunk().get(self.chunks[-1].id)
-            if files is not None:
-                self._newest_chunk = self._newest_chunk.add(files.rows, files.oldest, files.newest)
+        self._chunks = chunks
+        self._newest_stats = _count_archived(tables, chunks[-1])
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """All chunks, oldest first."""
+        return self._chunks
 
     def reload(self) -> None:
-        """Read the chunks from the catalog, after their states were changed there."""
-        self.chunks = self._catalog.chunks()
+        """Read the chunks again, after their states have changed or some were deleted."""
+        self._chunks = self._catalog.chunks()
 
     def can_cut(self, rows: int, oldest: int, newest: int) -> bool:
         """Whether up to so many new rows, with event times from `oldest` to `newest`, may fill it.
 
         If not, `cut` changes nothing.
         """
-        return can_cut(rows, oldest, newest, self._newest_chunk, self._policy)
+        return can_cut(rows, oldest, newest, self._newest_stats, self._policy)
 
     def cut(self, ts: Array) -> None:
         """Publish the chunks that are cut by new rows, before the rows are appended.
 
         `ts`: event times of the new rows, in any order.
         """
-        ends = plan_cuts(self._select_newest(ts), self._newest_chunk, self._policy)
+        ends = plan_cuts(self._select_newest(ts), self._newest_stats, self._policy)
         if not ends:
             return
-        cut_chunks = apply_cuts(self.chunks, ends)
+        cut_chunks = apply_cuts(self._chunks, ends)
         with self._connection.transaction():
-            self._catalog.put_chunks(cut_chunks[len(self.chunks) - 1 :])
-        self.chunks = cut_chunks
-        self._newest_chunk = NewestChunkStats()
+            self._catalog.put_chunks(cut_chunks[len(self._chunks) - 1 :])
+        self._chunks = cut_chunks
+        self._newest_stats = NewestChunkStats()
 
     def count(self, ts: Array) -> None:
         """Count new rows, after `cut`. `ts`: their event times, in any order."""
@@ -69,11 +72,21 @@ class ChunkCutter:
 
     def count_rows(self, rows: int, oldest: int, newest: int) -> None:
         """Count new rows of the newest chunk, with event times from `oldest` to `newest`."""
-        self._newest_chunk = self._newest_chunk.add(rows, oldest, newest)
+        self._newest_stats = self._newest_stats.add(rows, oldest, newest)
 
     def _select_newest(self, ts: Array) -> Array:
         """The event times that belong to the newest chunk."""
-        newest = self.chunks[-1]
+        newest = self._chunks[-1]
         if newest.from_ts is None:
             return ts
         return ts[ts >= newest.from_ts]
+
+
+def _count_archived(tables: Iterable[StreamTable], chunk: Chunk) -> NewestChunkStats:
+    """The rows that the tables have of a chunk."""
+    stats = NewestChunkStats()
+    for table in tables:
+        files = table.files_by_chunk().get(chunk.id)
+        if files is not None:
+            stats = stats.add(files.rows, files.oldest, files.newest)
+    return stats

@@ -124,9 +124,10 @@ class ArchiveWriter:
         with connection.transaction():
             for stream in self.tables:
                 self._stream_gateway.insert(stream)
-            self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values())
+            chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
+        self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self._local = LocalIngest(self.tables)
         self.record_sizes = RecordSizes()
         # Set once Spark has started; None: no executors.

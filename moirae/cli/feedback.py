@@ -42,6 +42,7 @@ _HELP_EVENTS = (
 _HELP_LABELS = "CSV with event_id and label: events with the same label are relevant to each other."
 _HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, separated by spaces)."
 _HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's measure, or tfidf."
+_HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Needs matplotlib."
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 JudgedEventArgument = Annotated[
@@ -79,7 +80,7 @@ def evaluate(
     measure: Annotated[str | None, typer.Option(help=_HELP_MEASURE)] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a chart: .png, .svg or .pdf.", dir_okay=False),
+        typer.Option(metavar="FILE", help=_HELP_PICTURE, dir_okay=False),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

@@ -79,7 +79,7 @@ def open_workspace(workspace: Path) -> Iterator[tuple[Settings, sql.Connection]]
 
 
 def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the fields of its parameters that are dataclasses as options."""
+    """Replace each dataclass parameter of a command by its fields, as options."""
     signatures: dict[str, inspect.Signature] = {}  # of the dataclasses, by parameter
     groups: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []

@@ -1,6 +1,7 @@
 """Deployment of rules: desired and running rules, and the difference between them."""
 
 from moirae.deployments.check import check_rule_files, select_rule_files
+from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import DeploymentStep, changing_steps
 from moirae.deployments.registry import RuleRegistry
@@ -9,6 +10,7 @@ from moirae.deployments.reload import RuleFileLoader, RuleReloader, compute_dige
 __all__ = [
     "DamagedRule",
     "DeploymentStep",
+    "InitialRules",
     "RuleFileLoader",
     "RuleRegistry",
     "RuleReloader",

@@ -12,11 +12,12 @@ from cachetools import LRUCache
 from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
-from moirae.evaluation.plan import ActiveRule, input_view, relation_view
+from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
+from recall.engines import Statement
 from recall.errors import SparkRequired
-from recall.query import sql_names
+from recall.query import sources_of, sql_names
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
 # Which rules are evaluated together varies from one batch of rows to the next.
@@ -24,34 +25,34 @@ _MAX_RULE_SETS = 64  # sets of rules whose batches are cached
 
 ColumnsByStream = Mapping[str, Mapping[str, str]]  # types by column, by stream
 ColumnsByRelation = Mapping[str, Mapping[str, str]]  # types by column, by relation
-_RuleKey = tuple[str, str]  # name and version
 
 
 class _PlainQueries(NamedTuple):
     """A rule's event query for each engine.
 
-    `source_sql`: the subquery in FROM as written; None if it reads a table.
+    `source`: the subquery that it reads, as written; None if it reads a stream.
     """
 
     duckdb_query: PlainQuery
     spark_query: PlainQuery
-    source_sql: str | None
+    source: exp.Subquery | None
 
 
 @dataclass(frozen=True)
 class RuleBatch:
     """Rules that are evaluated by one query.
 
-    `rule_indexes`: positions in the sequence of rules from which the batch was built.
-    `constants`: a row for each rule, with its position in the column `rule`. `source_sql`: the
-    subquery in FROM as the first rule has it; None if it reads a table.
+    `rule_indexes`: positions in the sequence of rules from which the batch was built, and
+    `rule_names` their names. `constants`: a row for each rule, with its position in the column
+    `rule`. `source`: the subquery that the first rule reads; None if it reads a stream.
     """
 
     number: int
     rule_indexes: tuple[int, ...]
+    rule_names: tuple[str, ...]
     duckdb_query: PlainQuery
     spark_query: PlainQuery
-    source_sql: str | None
+    source: exp.Subquery | None
     constants: pa.Table
 
     @property
@@ -68,16 +69,11 @@ class RuleBatches:
     unbatched: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class SparkStatement:
-    """A statement, and the SQL of the temporary views that it reads, in the order of creation."""
-
-    text: str
-    views: Mapping[str, str]
-
-
 class RuleBatcher:
-    """Groups rules into batches. Caches the batches of rule sets and the queries of rules."""
+    """Groups rules into batches.
+
+    Caches the batches and statements of rule sets and the queries of rules.
+    """
 
     def __init__(
         self, columns: ColumnsByStream, relations: ColumnsByRelation | None = None
@@ -88,10 +84,14 @@ class RuleBatcher:
         validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
         for relation, types in (relations or {}).items():
             self._relations[relation_view(relation)] = {**types, **validity}
-        self._plain_queries: dict[_RuleKey, _PlainQueries | None] = {}
-        self._event_queries: dict[_RuleKey, exp.Query] = {}
+        self._plain_queries: dict[RuleVersion, _PlainQueries | None] = {}
+        self._event_queries: dict[RuleVersion, exp.Query] = {}
         self._batches_by_rules: LRUCache[tuple[ActiveRule, ...], RuleBatches]
         self._batches_by_rules = LRUCache(_MAX_RULE_SETS)
+        self._statements_by_rules: LRUCache[tuple[ActiveRule, ...], Statement]
+        self._statements_by_rules = LRUCache(_MAX_RULE_SETS)
+        # Derived streams that many rules read, by their SQL: one syntax tree for all of them.
+        self._sources: dict[str, exp.Subquery] = {}
         self._last_number = 0
 
     def batch(self, rules: Sequence[ActiveRule]) -> RuleBatches:
@@ -104,13 +104,15 @@ class RuleBatcher:
         return batches
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
-        """Drop cached queries of rules that are no longer active, and all cached batches."""
-        active_keys = {rule.key for rule in active_rules}
-        for inactive_key in self._plain_queries.keys() - active_keys:
-            del self._plain_queries[inactive_key]
-        for inactive_key in self._event_queries.keys() - active_keys:
-            del self._event_queries[inactive_key]
+        """Drop cached queries of rules that are no longer active, and all that of rule sets."""
+        active_versions = {rule.rule_version for rule in active_rules}
+        for inactive in self._plain_queries.keys() - active_versions:
+            del self._plain_queries[inactive]
+        for inactive in self._event_queries.keys() - active_versions:
+            del self._event_queries[inactive]
         self._batches_by_rules.clear()
+        self._statements_by_rules.clear()
+        self._sources.clear()
 
     def _build_batches(self, rules: Sequence[ActiveRule]) -> RuleBatches:
         members_by_query: dict[PlainQuery, list[tuple[int, _PlainQueries]]] = {}
@@ -121,10 +123,14 @@ class RuleBatcher:
                 unbatched.append(index)
             else:
                 members_by_query.setdefault(queries.duckdb_query, []).append((index, queries))
-        batches = tuple(map(self._build_batch, members_by_query.values()))
-        return RuleBatches(batches, tuple(unbatched))
+        batches: list[RuleBatch] = []
+        for members in members_by_query.values():
+            batches.append(self._build_batch(rules, members))
+        return RuleBatches(tuple(batches), tuple(unbatched))
 
-    def _build_batch(self, members: Sequence[tuple[int, _PlainQueries]]) -> RuleBatch:
+    def _build_batch(
+        self, rules: Sequence[ActiveRule], members: Sequence[tuple[int, _PlainQueries]]
+    ) -> RuleBatch:
         self._last_number += 1
         indexes = tuple(index for index, _ in members)
         _, first_queries = members[0]
@@ -135,17 +141,27 @@ class RuleBatcher:
         return RuleBatch(
             number=self._last_number,
             rule_indexes=indexes,
+            rule_names=tuple(rules[index].name for index in indexes),
             duckdb_query=first_queries.duckdb_query,
             spark_query=first_queries.spark_query,
-            source_sql=first_queries.source_sql,
+            source=first_queries.source,
             constants=pa.table(constants),
         )
 
-    def build_statement(self, rules: Sequence[ActiveRule], batches: RuleBatches) -> SparkStatement:
-        """A Spark statement for all rules, over the tables of constants of the larger batches.
+    def build_statement(self, rules: Sequence[ActiveRule]) -> Statement:
+        """A Spark statement for these rules; `rule` in its result is the position of the rule.
 
         The only rule of a batch is evaluated by its query as written.
         """
+        key = tuple(rules)
+        statement = self._statements_by_rules.get(key)
+        if statement is None:
+            statement = self._write_statement(key)
+            self._statements_by_rules[key] = statement
+        return statement
+
+    def _write_statement(self, rules: Sequence[ActiveRule]) -> Statement:
+        batches = self.batch(rules)
         single_rules = list(batches.unbatched)
         larger_batches: list[RuleBatch] = []
         for batch in batches.batches:
@@ -158,32 +174,34 @@ class RuleBatcher:
         for index in single_rules:
             sources.add(self._event_query(rules[index]))
         for batch in larger_batches:
-            if batch.source_sql is not None:
-                sources.add_source(batch.source_sql)
+            if batch.source is not None:
+                sources.add_source(batch.source)
         bound_queries: list[NumberedQuery] = []
         for index in single_rules:
             query = sources.rewrite(self._event_query(rules[index]))
             bound_queries.append(NumberedQuery(index, rules[index], query))
         batch_branches: list[str] = []
+        constants_by_table: dict[str, pa.Table] = {}
         for batch in larger_batches:
-            view = None
-            if batch.source_sql is not None:
-                view = sources.view_of(batch.source_sql)
+            source = None
+            if batch.source is not None:
+                source = sources.rewrite_source(batch.source)
             plain_query = batch.spark_query
-            sql = plain_query.sql(batch.constants_table, view)
+            sql = plain_query.sql(batch.constants_table, source)
             batch_branches.append(build_batch_branch(sql, plain_query.output_names))
+            constants_by_table[batch.constants_table] = batch.constants
         text = " UNION ALL ".join(build_branches(bound_queries) + batch_branches)
-        return SparkStatement(text, sources.views)
+        return Statement(text, constants_by_table, sources.views)
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
-        key = rule.key
+        key = rule.rule_version
         if key not in self._event_queries:
             self._event_queries[key] = rule.bind_event_query()
         return self._event_queries[key]
 
     def _plain_queries_of(self, rule: ActiveRule) -> _PlainQueries | None:
         """The plain queries of a rule; None if it is not plain."""
-        key = rule.key
+        key = rule.rule_version
         if key not in self._plain_queries:
             try:
                 self._plain_queries[key] = self._translate(rule)
@@ -204,12 +222,15 @@ class RuleBatcher:
         """Raises `SparkRequired`."""
         query = self._event_query(rule)
         types = rule.types
-        source_sql = None
-        source = query.args["from_"].this if isinstance(query, exp.Select) else None
-        if isinstance(source, exp.Subquery):
-            source_sql = source.this.sql(dialect="spark")
         return _PlainQueries(
-            source_sql=source_sql,
             duckdb_query=to_plain(query, self._columns, types, DuckDBDialect(), self._relations),
             spark_query=to_plain(query, self._columns, types, SparkDialect(), self._relations),
+            source=self._find_source(query),
         )
+
+    def _find_source(self, query: exp.Query) -> exp.Subquery | None:
+        """The subquery that a plain query reads, in FROM or joined to a relation."""
+        for source in sources_of(query):
+            if isinstance(source, exp.Subquery):
+                return self._sources.setdefault(source.this.sql(dialect="spark"), source.copy())
+        return None

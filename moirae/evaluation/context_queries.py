@@ -21,14 +21,8 @@ from archiver.times import Micros
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
-from recall.engines import (
-    JSON_OPTIONS,
-    PendingEvent,
-    create_pending_frame,
-    run_isolated,
-    split_in_halves,
-    split_into_items,
-)
+from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
+from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
 from recall.errors import StatementTimeout
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent

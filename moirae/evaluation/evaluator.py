@@ -24,7 +24,6 @@ from moirae.evaluation.batches import (
     ColumnsByStream,
     RuleBatch,
     RuleBatcher,
-    RuleBatches,
 )
 from moirae.evaluation.executor_rules import ExecutorRules, FileRows, is_executable
 from moirae.evaluation.guard import Guard
@@ -34,14 +33,8 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
-from recall.engines import (
-    EngineChoice,
-    SparkStatements,
-    Statement,
-    run_isolated,
-    split_in_halves,
-    split_into_items,
-)
+from recall.engines import EngineChoice, Statement
+from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.errors import StatementTimeout
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
@@ -63,7 +56,6 @@ class RuleEvaluator:
 
     def __init__(
         self,
-        spark: SparkSession,
         rows: LiveStreamRows,
         guard: Guard,
         columns: ColumnsByStream,
@@ -75,7 +67,6 @@ class RuleEvaluator:
 
         `executor_rules`: evaluates plain rules over archived files; None: Spark statements do.
         """
-        self._spark_statements = SparkStatements(lambda: spark)
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
@@ -287,20 +278,8 @@ class RuleEvaluator:
 
     def _run_rules(self, selected: Sequence[ActiveRule], row_count: int) -> pa.Table:
         """The result of one statement for some rules; `rule` is the position of the rule."""
-        batches = self._batcher.batch(selected)
-        constants_by_table: dict[str, pa.Table] = {}
-        for batch in batches.batches:
-            if len(batch.rule_indexes) > 1:
-                constants_by_table[batch.constants_table] = batch.constants
-        statement = self._batcher.build_statement(selected, batches)
-        return self._run_statement(
-            selected, row_count, Statement(statement.text, constants_by_table, statement.views)
-        )
-
-    def _run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
-    ) -> pa.Table:
-        return self._guard.run(rules, row_count, lambda: self._spark_statements.run(statement))
+        statement = self._batcher.build_statement(selected)
+        return self._guard.run_statement(selected, row_count, statement)
 
     def _record_failure(self, rule: ActiveRule, error: Exception, inputs: _Inputs) -> None:
         """Record the failure of a rule, with the row over which it fails if there is one."""
@@ -322,10 +301,8 @@ class RuleEvaluator:
         """The row over which a stateless rule fails, with its stream, as JSON values."""
         failing_row: pa.Table | None = rows
         if len(rows) != 1:
-            statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
-            has_failure = partial(
-                self._has_failure, rule, stream, Statement(statement.text, views=statement.views)
-            )
+            statement = self._batcher.build_statement([rule])
+            has_failure = partial(self._has_failure, rule, stream, statement)
             failing_row = find_failing_row(rows, has_failure)
             self._create_input_view(stream, rows)
         if failing_row is None:
@@ -338,7 +315,7 @@ class RuleEvaluator:
     ) -> bool:
         self._create_input_view(stream, rows)
         try:
-            self._run_statement([rule], len(rows), statement)
+            self._guard.run_statement([rule], len(rows), statement)
         except (PySparkException, Py4JJavaError):
             return True
         except StatementTimeout:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import pyarrow as pa
 import structlog
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from moirae.deployments import RuleRegistry
 from moirae.evaluation.limits import statement_limit, truncate_event_rows
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
-from recall.engines import SparkStatements
+from recall.engines import SparkStatements, Statement
 from recall.errors import StatementTimeout
 
 _LOG = structlog.get_logger()
@@ -91,8 +92,14 @@ class Guard:
 
     # Statements
 
+    def run_statement(
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+    ) -> pa.Table:
+        """As `run`, for a statement whose tables are registered while it runs."""
+        return self.run(rules, row_count, lambda: self._statements.run(statement))
+
     def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], _T]) -> _T:
-        """Run a Spark statement of some rules over about `row_count` rows; return its result.
+        """Run Spark for some rules over about `row_count` rows; return the result of `execute`.
 
         Raises `StatementTimeout` if it exceeded its time limit; by then its tasks have ended.
         """

@@ -4,113 +4,194 @@ It takes milliseconds where Spark needs tenths of a second for planning alone. T
 that of `recall.query.plain`; batches that fail here are left to Spark.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import repeat
 from math import isnan
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
+from archiver.periodic import Clock, Timer
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
+from moirae.evaluation.limits import statement_limit
 from moirae.evaluation.plan import input_view, relation_view
-from recall.engines import DuckDBStatements, Statement, run_each
+from recall.engines import DuckDBStatements, Statement
 from recall.errors import SparkRequired, StatementTimeout
-from recall.query.plain import PlainQuery
+
+_LOG = structlog.get_logger()
 
 RuleEventRows = list[tuple[int, EventRow]]
 """Event rows of several rules, each with the position of its rule."""
 
-# A join may return far more rows than it reads. Spark evaluates what takes longer, with time limits
-# that the rule is charged for.
-_JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a statement
-# Statements of rules read registered tables only: no files, network or extensions.
-_NO_FILE_ACCESS = ("SET enable_external_access = false", "SET lock_configuration = true")
+# A join may return far more rows than it reads. Spark evaluates what exceeds a limit, with time
+# limits that the rule is charged for. Results are converted row by row: this many take a second.
+_MAX_JOINED_ROWS = 200_000  # rows of the result of a join
+_JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a join of few rows; see `statement_limit`
+_RETRY_INTERVAL = 300.0  # seconds after which a join that took too long is tried again
+# Statements of rules read registered tables only: no files, network or extensions. A join that does
+# not fit into memory fails; it must not fill the disk.
+_SETTINGS = (
+    "SET temp_directory = ''",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
 
 
 class LocalEvaluator:
-    """Evaluates plain queries on a DuckDB connection of its own, on one thread."""
+    """Evaluates plain queries on a DuckDB connection of its own, on one thread.
+
+    Joins have limits: `join_time_limit` in seconds, extended for many rows or rules, and
+    `max_joined_rows`. A join that exceeds the time limit is left to Spark for some minutes, unless
+    a relation or the rules change before. `time_limit`: seconds of processor time of other
+    statements; None: no limit.
+    """
 
     def __init__(
-        self, join_time_limit: float = _JOIN_TIME_LIMIT, time_limit: float | None = None
+        self,
+        join_time_limit: float = _JOIN_TIME_LIMIT,
+        max_joined_rows: int = _MAX_JOINED_ROWS,
+        clock: Clock = time.monotonic,
+        time_limit: float | None = None,
     ) -> None:
-        """Limits in seconds of processor time. `time_limit`: of other statements; None: no limit."""
-        self._duckdb = DuckDBStatements(_NO_FILE_ACCESS)
+        self._duckdb = DuckDBStatements(_SETTINGS)
         self._time_limit = time_limit
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
-        self._slow_queries: set[PlainQuery] = set()
+        self._max_joined_rows = max_joined_rows
+        self._clock = clock
+        self._slow_joins: dict[Hashable, Timer] = {}  # until they are tried again
 
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
         self._duckdb.register(relation_view(name), versions)
+        self._slow_joins.clear()
 
     def evaluate(
         self, batches: Sequence[RuleBatch], rows: Mapping[str, pa.Table]
     ) -> list[tuple[RuleBatch, RuleEventRows]]:
         """The event rows of each batch in the rows of streams; batches that fail are left out.
 
-        So are batches whose query exceeded its time limit since the last `reset`. A subquery that
-        is the source of several batches is computed once.
+        So are batches with a join that exceeded its time limit a short time ago. A subquery that is
+        the source of several batches is computed once.
         """
         for stream, table in rows.items():
             self._duckdb.register(input_view(stream), table)
-        source_counts: Counter[str] = Counter()
-        for batch in batches:
-            if batch.duckdb_query.source_is_query:
-                source_counts[batch.duckdb_query.source] += 1
-        table_by_source: dict[str, str] = {}
-
-        def evaluate_batch(batch: RuleBatch) -> RuleEventRows:
-            query = batch.duckdb_query
-            source = query.source
-            if source_counts[source] > 1 and source not in table_by_source:
-                source_rows = self._run(query, Statement(f"SELECT * FROM {source}"))
-                table = f"{_SOURCE_PREFIX}{len(table_by_source)}"
-                self._duckdb.register(table, source_rows)
-                table_by_source[source] = table
-            constants = self.register_constants(batch)
-            sql = query.sql(constants, table_by_source.get(source))
-            return parse_event_rows(batch, self._run(query, Statement(sql)))
-
+        row_count = sum(map(len, rows.values()))
+        table_by_source = self._compute_shared_sources(batches, row_count)
+        results: list[tuple[RuleBatch, RuleEventRows]] = []
         try:
-            # Spark evaluates the rules of the remaining batches and reports their errors.
-            results, _ = run_each(batches, evaluate_batch)
+            for batch in batches:
+                source = batch.duckdb_query.source
+                table = table_by_source.get(source)
+                if source in table_by_source and table is None:
+                    continue
+                # Spark evaluates the rules of the remaining batches and reports their errors.
+                with suppress(SparkRequired):
+                    results.append((batch, self._evaluate_batch(batch, table, row_count)))
             return results
         finally:
-            for name in table_by_source.values():
-                self._duckdb.unregister(name)
+            for registered in filter(None, table_by_source.values()):
+                self._duckdb.unregister(registered)
 
-    def query(
-        self,
-        query: PlainQuery,
-        sql: str,
-        tables: Mapping[str, pa.Table],
+    def _compute_shared_sources(
+        self, batches: Sequence[RuleBatch], row_count: int
+    ) -> dict[str, str | None]:
+        """Register the rows of subqueries that several batches read; the tables by subquery.
+
+        None for a subquery that fails: it would fail for each of the batches.
+        """
+        readers_by_source: dict[str, list[RuleBatch]] = {}
+        for batch in batches:
+            if batch.duckdb_query.source_is_query:
+                readers_by_source.setdefault(batch.duckdb_query.source, []).append(batch)
+        table_by_source: dict[str, str | None] = {}
+        for source, readers in readers_by_source.items():
+            if len(readers) < 2:
+                continue
+            table = f"{_SOURCE_PREFIX}{len(table_by_source)}"
+            table_by_source[source] = None
+            statement = Statement(f"SELECT * FROM {source}")
+            with suppress(SparkRequired):
+                # If the subquery has a join, so have all its readers.
+                if all(batch.duckdb_query.has_relations for batch in readers):
+                    source_rows = self._run_join(source, readers, statement, row_count)
+                else:
+                    source_rows = self._duckdb.run(statement, self._time_limit)
+                self._duckdb.register(table, source_rows)
+                table_by_source[source] = table
+        return table_by_source
+
+    def _evaluate_batch(
+        self, batch: RuleBatch, source_table: str | None, row_count: int
+    ) -> RuleEventRows:
+        """`source_table`: has the rows of the source, if these are computed."""
+        query = batch.duckdb_query
+        statement = Statement(query.sql(self.register_constants(batch), source_table))
+        if query.has_relations:
+            table = self._run_join(query, [batch], statement, row_count)
+        else:
+            table = self._duckdb.run(statement, self._time_limit)
+        return parse_event_rows(batch, table)
+
+    def run_step(
+        self, batch: RuleBatch, sql: str, tables: Mapping[str, pa.Table], has_join: bool
     ) -> pa.Table:
-        """The result of a step of a query over some tables. Raises `SparkRequired`."""
-        return self._run(query, Statement(sql, tables))
+        """The result of a step of a batch's query over some tables. Raises `SparkRequired`.
 
-    def _run(self, query: PlainQuery, statement: Statement) -> pa.Table:
-        """The result of a step of a query, within its time limit."""
-        if query in self._slow_queries:
-            raise SparkRequired("join that has exceeded its time limit before")
+        `has_join`: whether the step joins a relation.
+        """
+        statement = Statement(sql, tables)
+        if not has_join:
+            return self._duckdb.run(statement, self._time_limit)
+        row_count = sum(map(len, tables.values()))
+        return self._run_join(batch.duckdb_query, [batch], statement, row_count)
+
+    def _run_join(
+        self, key: Hashable, batches: Sequence[RuleBatch], statement: Statement, row_count: int
+    ) -> pa.Table:
+        """The result of a statement for some batches, within the limits of joins.
+
+        `key`: equal for statements that differ in constants only. `row_count`: rows that it reads.
+        """
+        retry_timer = self._slow_joins.get(key)
+        if retry_timer is not None and not retry_timer.is_due():
+            raise SparkRequired("join that exceeded its time limit a short time ago")
+        rule_names: list[str] = []
+        for batch in batches:
+            rule_names += batch.rule_names
+        time_limit = statement_limit(self._join_time_limit, row_count, len(rule_names))
+        text = f"SELECT * FROM ({statement.text}) LIMIT {self._max_joined_rows + 1}"
         try:
-            return self._duckdb.run(
-                statement, self._join_time_limit if query.has_relations else self._time_limit
-            )
+            table = self._duckdb.run(replace(statement, text=text), time_limit)
         except StatementTimeout as error:
-            self._slow_queries.add(query)
+            if retry_timer is None:
+                _LOG.warning(
+                    "join left to spark",
+                    action="join_left_to_spark",
+                    rules=rule_names,
+                    error=str(error),
+                )
+            self._slow_joins[key] = Timer(_RETRY_INTERVAL, _RETRY_INTERVAL, self._clock)
             raise SparkRequired(str(error)) from error
+        self._slow_joins.pop(key, None)
+        if len(table) > self._max_joined_rows:
+            raise SparkRequired(f"join with more than {self._max_joined_rows:,} rows")
+        return table
 
     def reset(self) -> None:
-        """Unregister all tables of constants; try queries again that exceeded their time limit."""
-        self._slow_queries.clear()
+        """Unregister all tables of constants; try joins again that exceeded their time limit."""
+        self._slow_joins.clear()
         for table in self._constant_tables.values():
             self._duckdb.unregister(table)
         self._constant_tables.clear()

@@ -18,7 +18,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
-from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion
 from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import PanedQuery
@@ -31,7 +31,6 @@ _MAX_BYTES = 256 << 20  # of Arrow memory for all panes; windows whose panes do 
 _MIN_ROWS = 100_000
 _MIN_TIME = -(1 << 62)  # microseconds, before every event time
 
-_RuleKey = tuple[str, str]  # name and version
 _PaneKey = tuple[object, ...]
 
 
@@ -56,7 +55,7 @@ class _CachedPanes:
     since: Micros | None
     until: Micros | None
     tables: list[pa.Table] = field(default_factory=list)
-    readers: dict[_RuleKey, tuple[int | None, int]] = field(default_factory=dict)
+    readers: dict[RuleVersion, tuple[int | None, int]] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -117,7 +116,7 @@ class PaneCache:
         self._rows = rows
         self._max_bytes = max_bytes
         self._cached: dict[_PaneKey, _CachedPanes] = {}
-        self._key_by_rule: dict[_RuleKey, _PaneKey] = {}
+        self._key_by_rule: dict[RuleVersion, _PaneKey] = {}
         # Evicted panes, with the end of the windows at that time: later panes may fit again.
         self._evicted_until: dict[_PaneKey, int] = {}
 
@@ -147,9 +146,9 @@ class PaneCache:
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop the panes that only inactive rules read."""
-        active_keys = {rule.key for rule in active_rules}
-        for inactive_key in self._key_by_rule.keys() - active_keys:
-            self._unregister_reader(inactive_key)
+        active_versions = {rule.rule_version for rule in active_rules}
+        for inactive in self._key_by_rule.keys() - active_versions:
+            self._unregister_reader(inactive)
         self._evicted_until.clear()
 
     def _is_worthwhile(self, request: _WindowRequest, rule_slice: RuleSlice) -> bool:
@@ -171,19 +170,19 @@ class PaneCache:
             self._cached[request.key] = panes
         window_size = request.paned_query.window.size
         for rule in rules:
-            if self._key_by_rule.get(rule.key, request.key) != request.key:
-                self._unregister_reader(rule.key)
-            self._key_by_rule[rule.key] = request.key
-            panes.readers[rule.key] = request.since, window_size
+            if self._key_by_rule.get(rule.rule_version, request.key) != request.key:
+                self._unregister_reader(rule.rule_version)
+            self._key_by_rule[rule.rule_version] = request.key
+            panes.readers[rule.rule_version] = request.since, window_size
         if request.since is not None:
             panes.drop_unneeded()
 
-    def _unregister_reader(self, rule_key: _RuleKey) -> None:
-        pane_key = self._key_by_rule.pop(rule_key)
+    def _unregister_reader(self, rule_version: RuleVersion) -> None:
+        pane_key = self._key_by_rule.pop(rule_version)
         panes = self._cached.get(pane_key)
         if panes is None:
             return
-        panes.readers.pop(rule_key, None)
+        panes.readers.pop(rule_version, None)
         if not panes.readers:
             del self._cached[pane_key]
 
@@ -213,7 +212,10 @@ class PaneCache:
         query = request.paned_query
         sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows})
+            # Relations are joined to windows only.
+            partials = self._local.run_step(
+                request.batch, sql, {query.stream: rows}, has_join=False
+            )
         except SparkRequired as error:
             self._evict(request.key, request.until, str(error))
             return
@@ -248,10 +250,11 @@ class PaneCache:
             first_start = _round_up(request.since, slide, offset)
         bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
         sql = self._local.register_constants(request.batch).join(query.merge)
-        windows = self._local.query(
-            request.batch.duckdb_query,
+        windows = self._local.run_step(
+            request.batch,
             sql,
             {sql_names.PANES_TABLE: tables[0], sql_names.WINDOW_BOUNDS_TABLE: pa.table(bounds)},
+            has_join=request.batch.duckdb_query.has_relations,
         )
         return parse_event_rows(request.batch, windows)
 
@@ -264,10 +267,10 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
         return None
     rules = [rule_slice.rules[index] for index in batch.rule_indexes]
     # Panes that depend on constants belong to these rules at these positions.
-    rule_keys: tuple[tuple[int, _RuleKey], ...] = ()
+    rule_versions: tuple[tuple[int, RuleVersion], ...] = ()
     if len(paned_query.partial) > 1:
-        keys = (rule.key for rule in rules)
-        rule_keys = tuple(zip(batch.rule_indexes, keys, strict=True))
+        versions = (rule.rule_version for rule in rules)
+        rule_versions = tuple(zip(batch.rule_indexes, versions, strict=True))
     (stream,) = rules[0].shape.streams
     offset = paned_query.window.offset
     pane_length = paned_query.pane_length
@@ -279,7 +282,7 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
     return _WindowRequest(
         batch=batch,
         paned_query=paned_query,
-        key=(paned_query.partial, rule_keys),
+        key=(paned_query.partial, rule_versions),
         stream=stream,
         since=since,
         until=until,

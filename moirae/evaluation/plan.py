@@ -20,11 +20,18 @@ from moirae.rules import AlertSpec, Definition, build_event_sql
 from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 
+class RuleVersion(NamedTuple):
+    """The name of a rule and its version."""
+
+    rule: str
+    version: str
+
+
 @dataclass(frozen=True, eq=False)
 class ActiveRule:
     """A rule in use: its definition, the tables it may name, its shape. Compared by identity.
 
-    Properties without a text are those of the definition.
+    Properties without a docstring are those of the definition.
     """
 
     definition: Definition
@@ -39,10 +46,10 @@ class ActiveRule:
     def version(self) -> str:
         return self.definition.version
 
-    @property
-    def key(self) -> tuple[str, str]:
+    @cached_property
+    def rule_version(self) -> RuleVersion:
         """Name and version."""
-        return self.name, self.version
+        return RuleVersion(self.name, self.version)
 
     @property
     def types(self) -> Mapping[str, str]:

@@ -29,9 +29,9 @@ class SharedSources:
             if self._counts[sql] == 1:
                 self.add(subquery.this)
 
-    def add_source(self, sql: str) -> None:
-        """Count a subquery that is known by its SQL only."""
-        self._counts[sql] += 1
+    def add_source(self, source: exp.Subquery) -> None:
+        """As `add`, for a query of which only the source is given."""
+        self.add(_select_from(source))
 
     def rewrite(self, query: exp.Query) -> exp.Query:
         """The query over views of shared subqueries. The original does not change."""
@@ -41,13 +41,19 @@ class SharedSources:
         self._rewrite_in_place(copy)
         return copy
 
-    def view_of(self, sql: str) -> str | None:
-        """The name of the view of a subquery that is known by its SQL; None if it is not shared."""
-        if self._counts[sql] < 2:
+    def rewrite_source(self, source: exp.Subquery) -> str | None:
+        """What to read instead of a source; None if it has no shared part.
+
+        The name of its view, or the subquery over views.
+        """
+        query = _select_from(source)
+        original = query.args["from_"].this
+        rewritten = self.rewrite(query).args["from_"].this
+        if rewritten == original:
             return None
-        if sql not in self._name_by_sql:
-            self._create_view(sql, sql)
-        return self._name_by_sql[sql]
+        rewritten.set("alias", None)
+        sql: str = rewritten.sql(dialect="spark")
+        return sql
 
     def _create_view(self, sql: str, rewritten_sql: str) -> None:
         name = f"shared_{len(self._name_by_sql)}"
@@ -66,6 +72,10 @@ class SharedSources:
             table = exp.to_table(self._name_by_sql[sql])
             table.set("alias", subquery.args.get("alias"))
             subquery.replace(table)
+
+
+def _select_from(source: exp.Subquery) -> exp.Select:
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy()))
 
 
 def _inner_sql(subquery: exp.Subquery) -> str:

@@ -19,12 +19,12 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamSchema
 from archiver.ingest import Catalog
-from archiver.periodic import Periodic, Timer
+from archiver.periodic import Periodic, Schedule, Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
-from moirae.evaluation import ActiveRule
+from moirae.evaluation import ActiveRule, RuleVersion
 from moirae.history.attempts import Attempts
 from moirae.history.corpus_indexes import IndexBuilder, IndexTask
 from moirae.history.derived_streams import (
@@ -49,6 +49,7 @@ _LOG = structlog.get_logger()
 
 _POLL_INTERVAL = 1.0  # seconds between two checks for tasks
 _VACUUM_INTERVAL = 60.0  # seconds
+_DELETION_INTERVAL = 60.0  # seconds between two checks for files of removed derived streams
 
 
 class HistoryBuilder:
@@ -85,7 +86,12 @@ class HistoryBuilder:
         times = {schema.name: schema.time for schema in declared_streams}
         self._deployed = DeployedVersions(planning_connection, times, relations.names)
         self._idle_timer = Timer(_POLL_INTERVAL)
-        self._vacuum_task = Periodic("vacuum", _VACUUM_INTERVAL, self._vacuum)
+        self._cleanup = Schedule(
+            [
+                Periodic("delete derived streams", _DELETION_INTERVAL, self._delete_unneeded_files),
+                Periodic("vacuum", _VACUUM_INTERVAL, self._vacuum),
+            ]
+        )
 
     # Planning
 
@@ -109,10 +115,13 @@ class HistoryBuilder:
             )
             if task is not None:
                 return task
-        self._stream_builder.remove_unneeded(deployed.derived_streams, time.time())
-        self._vacuum_task.run_if_due()
+        self._stream_builder.remove_unneeded(deployed.derived_streams)
+        self._cleanup.run_due()
         self._idle_timer.restart(now)
         return None
+
+    def _delete_unneeded_files(self) -> None:
+        self._stream_builder.delete_unneeded_files(self._deployed.derived_streams, time.time())
 
     def _vacuum(self) -> None:
         self._stream_builder.vacuum(self._deployed.derived_streams, time.monotonic())
@@ -120,21 +129,22 @@ class HistoryBuilder:
     def _next_view_task(
         self, chunks: Sequence[Chunk], watermarks: Mapping[str, Micros | None]
     ) -> ViewTask | None:
-        views = {key: self._planning.views(*key) for key in self._deployed.versions}
+        views = {version: self._planning.views(*version) for version in self._deployed.versions}
         for chunk in reversed(chunks):
             if chunk.state not in ("present", "recent"):
                 continue
-            for key, version in self._deployed.versions.items():
-                view = views[key].get(chunk.id)
-                task = self._plan_view(version, chunk, watermarks, view, is_requested=False)
+            for version, deployed in self._deployed.versions.items():
+                view = views[version].get(chunk.id)
+                task = self._plan_view(deployed, chunk, watermarks, view, is_requested=False)
                 if task is not None:
                     return task
         return None
 
     def required_task(self, rule: str, version: str, chunk: int) -> ViewTask | None:
         """The view that a recall needs before it reads a chunk, or None if the view is complete."""
-        deployed = self._deployed.find((rule, version))
-        if deployed is None or chunk in deployed.complete_chunks:
+        rule_version = RuleVersion(rule, version)
+        deployed = self._deployed.find(rule_version)
+        if deployed is None or self._deployed.is_complete(rule_version, chunk):
             return None
         chunks = {record.id: record for record in self._catalog.chunks()}
         record = chunks.get(chunk)
@@ -142,14 +152,14 @@ class HistoryBuilder:
             return None
         view = self._planning.views(rule, version).get(chunk)
         if _is_complete(view, view_end(record, deployed.corpus_from)):
-            deployed.complete_chunks.add(chunk)
+            self._deployed.mark_complete(rule_version, chunk)
             return None
         watermarks = self._catalog.watermarks(self._lateness)
         return self._plan_view(deployed, record, watermarks, view, is_requested=True)
 
     def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         """The chunks without a complete view of a rule version."""
-        deployed = self._deployed.versions.get((rule, version))
+        deployed = self._deployed.versions.get(RuleVersion(rule, version))
         if deployed is None:
             return set()
         views = self._planning.views(rule, version)
@@ -214,7 +224,7 @@ class HistoryBuilder:
 
     def _execute_view(self, task: ViewTask, spark: SparkSession) -> None:
         """Compute a view. Errors are stored with the view."""
-        deployed = self._deployed.versions.get((task.rule, task.version))
+        deployed = self._deployed.versions.get(RuleVersion(task.rule, task.version))
         view = self._execution.views(task.rule, task.version).get(task.chunk)
         if deployed is None or (
             view is not None and view.complete_until not in (None, task.range.start)

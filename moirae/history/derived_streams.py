@@ -5,7 +5,8 @@ its input. Archived streams that no rule needs are removed.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +21,6 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
-from archiver.periodic import Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import TimeRange
@@ -45,7 +45,6 @@ _LOG = structlog.get_logger()
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
-_DELETION_INTERVAL = 60.0  # seconds between two checks for folders to delete
 _MAX_ERROR_LENGTH = 2000  # characters
 
 
@@ -135,7 +134,6 @@ class DerivedStreamBuilder:
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
         self._vacuum = Vacuum(_DELETION_GRACE)
-        self._deletion_timer = Timer(_DELETION_INTERVAL)
 
     def next_task(
         self,
@@ -154,39 +152,33 @@ class DerivedStreamBuilder:
                 return task
         return None
 
-    def remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        """Remove archived streams that no rule needs: at once from the catalog, later their files.
-
-        `now`: wall-clock time in seconds, as modification times of files.
-        """
-        try:
-            self._remove_unneeded(streams, now)
-        except (ArchiverError, OSError) as error:
-            _LOG.warning(
-                "clean-up of derived streams failed",
-                action="derived_cleanup_failed",
-                error=str(error),
-            )
-
-    def _remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
+    def remove_unneeded(self, streams: Collection[DerivedStreamVersion]) -> None:
+        """Remove archived streams that no rule needs from the catalog; their files remain."""
         needed = {(stream.name, stream.version) for stream in streams}
-        for row in self._planning.list_versions():
-            if (row.stream, row.version) not in needed:
+        with _log_failed_cleanup():
+            for row in self._planning.list_versions():
+                if (row.stream, row.version) in needed:
+                    continue
                 # Touched first: after a crash both are repeated, with a new grace period.
                 as_storage(
                     derived_tables.version_root(self._root, row.version) / "streams" / row.stream
                 ).touch()
                 self._planning.delete_version(row.stream, row.version)
                 _LOG.info("derived stream removed", action="derived_removed", stream=row.stream)
-        if not self._deletion_timer.is_due():
-            return
-        self._deletion_timer.restart()
-        versions = {version for _, version in needed}
-        for version, used_at in (
-            as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
-        ):
-            if version not in versions and now - used_at > _DELETION_GRACE:
-                as_storage(derived_tables.version_root(self._root, version)).remove_all()
+
+    def delete_unneeded_files(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
+        """Delete the files of streams that left the catalog, after a grace period.
+
+        `now`: wall-clock time in seconds, as modification times of files.
+        """
+        needed = {stream.version for stream in streams}
+        needed.update(row.version for row in self._planning.list_versions())
+        with _log_failed_cleanup():
+            for version, used_at in (
+                as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
+            ):
+                if version not in needed and now - used_at > _DELETION_GRACE:
+                    as_storage(derived_tables.version_root(self._root, version)).remove_all()
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
@@ -280,3 +272,14 @@ class DerivedStreamBuilder:
         rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
         is_inside = task.range.mask(micros_column(rows, derived_tables.TIME_COLUMN))
         return rows.filter(pa.array(is_inside))
+
+
+@contextmanager
+def _log_failed_cleanup() -> Iterator[None]:
+    """Log an error of the storage; the clean-up is repeated."""
+    try:
+        yield
+    except (ArchiverError, OSError) as error:
+        _LOG.warning(
+            "clean-up of derived streams failed", action="derived_cleanup_failed", error=str(error)
+        )

@@ -1,7 +1,7 @@
 """The versions of rules that have a past, and the streams and corpora that deployed rules need."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -9,7 +9,7 @@ import sql
 from archiver.periodic import Timer
 from archiver.times import Micros
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule, ContextQueries
+from moirae.evaluation import ActiveRule, ContextQueries, RuleVersion
 from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap
@@ -21,20 +21,15 @@ _LOG = structlog.get_logger()
 
 _REFRESH_INTERVAL = 1.0  # seconds
 
-VersionKey = tuple[str, str]
-"""The name of a rule and its version."""
-
 
 @dataclass(frozen=True)
 class VersionWithPast:
-    """A running version of a rule with a past. Event times in microseconds."""
+    """A running version of a rule with a past."""
 
     rule: ActiveRule
     context_queries: ContextQueries
     live_from: Micros
     corpus_from: Micros
-    complete_chunks: set[int] = field(default_factory=set)
-    """Chunks whose views are known to be complete."""
 
     def findable_until(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The time up to which all input of events and contexts is archived, or None."""
@@ -56,7 +51,7 @@ class DeployedVersions:
         self, connection: sql.Connection, times: Mapping[str, str], relations: frozenset[str]
     ) -> None:
         """`times`: the time column of each declared stream. `relations`: their names."""
-        self.versions: dict[VersionKey, VersionWithPast] = {}
+        self.versions: dict[RuleVersion, VersionWithPast] = {}
         self.derived_streams: list[DerivedStreamVersion] = []
         self.corpus_keys: list[CorpusKey] = []
         self._registry = RuleRegistry(connection)
@@ -67,39 +62,50 @@ class DeployedVersions:
         self._refresh_timer = Timer(_REFRESH_INTERVAL)
         # What the values above were computed from: (live_from, corpus_from) by version, and the
         # revision of the desired rules.
-        self._computed_from: tuple[Mapping[VersionKey, tuple[Micros, Micros]], int] | None = None
+        self._computed_from: tuple[Mapping[RuleVersion, tuple[Micros, Micros]], int] | None = None
         # Versions that were looked up since the last change.
-        self._looked_up: set[VersionKey] = set()
+        self._looked_up: set[RuleVersion] = set()
+        # Chunks whose views are known to be complete, by version.
+        self._complete_chunks: dict[RuleVersion, set[int]] = {}
 
-    def find(self, key: VersionKey) -> VersionWithPast | None:
+    def find(self, version: RuleVersion) -> VersionWithPast | None:
         """A version with a past. Refreshes at intervals, and at the first look-up of a version."""
-        if key not in self._looked_up or self._refresh_timer.is_due():
+        if version not in self._looked_up or self._refresh_timer.is_due():
             self.refresh()
-            self._looked_up.add(key)
-        return self.versions.get(key)
+            self._looked_up.add(version)
+        return self.versions.get(version)
+
+    def is_complete(self, version: RuleVersion, chunk: int) -> bool:
+        """Whether the view of a chunk was marked as complete since the last change."""
+        return chunk in self._complete_chunks.get(version, ())
+
+    def mark_complete(self, version: RuleVersion, chunk: int) -> None:
+        """Remember that the view of a chunk is complete."""
+        self._complete_chunks.setdefault(version, set()).add(chunk)
 
     def refresh(self) -> None:
         """Read what is deployed. All versions are created anew if any of them has changed."""
         self._refresh_timer.restart()
-        deployed: dict[VersionKey, tuple[Micros, Micros]] = {}
+        deployed: dict[RuleVersion, tuple[Micros, Micros]] = {}
         for row in self._deployments.list_with_past():
-            deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
+            deployed[RuleVersion(row.rule, row.version)] = (row.live_from, row.corpus_from)
         revision = self._rules.revision()
         if (deployed, revision) == self._computed_from:
             return
         self._computed_from = deployed, revision
         self.versions = {}
         self._looked_up.clear()
+        self._complete_chunks.clear()
         desired = self._registry.desired_rules()
         definitions = [definition for definition in desired if definition.spec.enabled]
         self.derived_streams = select_archived_streams(definitions, self._times, self._relations)
         self.corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
-            key = (definition.name, definition.version)
-            if key not in deployed:
+            version = RuleVersion(definition.name, definition.version)
+            if version not in deployed:
                 continue
             try:
-                self.versions[key] = self._make_version(definition, *deployed[key])
+                self.versions[version] = self._make_version(definition, *deployed[version])
             except Unsupported as error:
                 _LOG.error(
                     "past of a rule cannot be computed",

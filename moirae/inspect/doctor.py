@@ -161,8 +161,8 @@ def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -
         stored = unit.archived - unit.deleted
         if unit.done and row_counts[unit.id] != stored:
             yield (
-                f"{_unit_name(unit)}: ledger {stored} ({unit.archived} archived, {unit.deleted} deleted), "
-                f"table {row_counts[unit.id]}"
+                f"{_unit_name(unit)}: ledger {stored} "
+                f"({unit.archived} archived, {unit.deleted} deleted), table {row_counts[unit.id]}"
             )
     for number in unknown_units:
         yield f"{row_counts[number]} rows of source unit {number}, which is not in the ledger"

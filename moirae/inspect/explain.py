@@ -158,10 +158,12 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
         return {"windows": "each aggregated from all its rows: evaluated by spark"}
     paned_query = local_query.paned_query
     if paned_query is None:
-        reason = "it reads another window"
+        reasons: list[str] = []
+        if len(windows) > 1:
+            reasons.append("reads another window")
         if local_query.has_relations:
-            reason = "it joins a relation"
-        return {"windows": f"each aggregated from all its rows: {reason}"}
+            reasons.append("joins a relation")
+        return {"windows": f"each aggregated from all its rows: it {' and '.join(reasons)}"}
     length = paned_query.pane_length
     size = paned_query.window.size
     return {

@@ -227,7 +227,7 @@ class ActiveRules:
 
         After a crash, rules are evaluated again from the stored progress, with the same result.
         """
-        versions_by_time: dict[int, dict[str, str]] = {}
+        versions_by_time: dict[Micros, dict[str, str]] = {}
         for cohort in self.cohorts:
             if cohort.settled_to is None:
                 continue

@@ -179,7 +179,7 @@ class AlertContexts:
     def _enter_corpus(self, active_rules: Sequence[ActiveRule]) -> None:
         """Add settled contexts to the corpus; restart comparisons of later events without them."""
         self._corpora.lock_numbering()
-        oldest_entries: dict[tuple[str, str], int] = {}
+        oldest_entries: dict[tuple[str, str], Micros] = {}
         for event in self._corpora.add_settled(_rules_recalling_every_event(active_rules)):
             key = event.rule, event.version
             oldest_entries[key] = min(event.ts, oldest_entries.get(key, event.ts))
@@ -190,7 +190,7 @@ class AlertContexts:
         self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
     ) -> dict[str, Micros]:
         """By stream, the event time of the oldest row that future contexts read."""
-        oldest_by_stream: dict[str, int] = {}
+        oldest_by_stream: dict[str, Micros] = {}
         for rule in active_rules:
             for lifted_query in self._context_queries.queries_of(rule):
                 inputs = lifted_query.lifted.inputs

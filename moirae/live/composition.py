@@ -15,7 +15,7 @@ from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
-from moirae.deployments import RuleFileLoader, RuleRegistry, RuleReloader
+from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
@@ -25,17 +25,19 @@ from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker, UnreadFiles
-from moirae.live.idle_sources import IdleSources
 from moirae.live.ingest import Ingest
-from moirae.live.initial_rules import InitialRules
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.retention import Retention
-from moirae.live.source_queries import SourceQueries
-from moirae.live.sources.landing import LandingFolders
+from moirae.live.sources import (
+    IdleSources,
+    IdleTracker,
+    LandingFolders,
+    SourceQueries,
+    UnreadFiles,
+)
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
 from recall.engines import EngineChoice, EngineSetting
@@ -43,6 +45,8 @@ from recall.engines import EngineChoice, EngineSetting
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
 _MAINTENANCE_INTERVAL = 1.0  # seconds between updates of chunk states
+_RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
+_RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
@@ -93,7 +97,6 @@ def build_live_process(
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
-    retention_task = retention.as_periodic(archive)  # its interval counts from here
     spark = start_session(
         "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
     )
@@ -124,7 +127,13 @@ def build_live_process(
     )
     lock = threading.Lock()
     queries = SourceQueries(
-        spark=spark, settings=settings, archive=archive, ingest=ingest, lock=lock, drain=drain
+        spark=spark,
+        settings=settings,
+        archive=archive,
+        ingest_units=ingest.ingest_units,
+        ingest_records=ingest.ingest_records,
+        lock=lock,
+        drain=drain,
     )
     idle_sources = IdleSources(
         settings=settings,
@@ -148,7 +157,7 @@ def build_live_process(
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),
-        retention_task,
+        _make_retention_task(retention, archive),
         Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
@@ -162,7 +171,8 @@ def build_live_process(
             RuleRegistry(connection),
             required=drain,
         ),
-        reloader=None if drain else RuleReloader(spark, settings, admission, reload_requested),
+        reloader=RuleReloader(spark, settings, admission, reload_requested),
+        drain=drain,
         relations=relations,
         detector=detector,
         ingest=ingest,
@@ -222,3 +232,14 @@ def build_detection(
         archive=archive, connection=connection, active_rules=active_rules, contexts=contexts
     )
     return detector, follow_up
+
+
+def _make_retention_task(retention: Retention, archive: ArchiveWriter) -> Periodic:
+    """Run the retention at intervals; with much to delete, it continues in short steps."""
+
+    def run_once() -> None:
+        if retention.run_once(archive):
+            task.run_again_after(_RETENTION_BATCH_INTERVAL)
+
+    task = Periodic("retention", _RETENTION_INTERVAL, run_once, first_after=_RETENTION_INTERVAL)
+    return task

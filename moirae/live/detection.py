@@ -146,7 +146,7 @@ class Detector:
         seen them.
         """
         selected = set(rules)
-        groups: dict[int | None, list[Sequence[ActiveRule]]] = {}
+        groups: dict[Micros | None, list[Sequence[ActiveRule]]] = {}
         for cohort in self._active_rules.cohorts:
             members = cohort.select(selected.__contains__).rules
             if not members or not cohort.shape.is_stateless:
@@ -206,7 +206,7 @@ class Detector:
 
     def _oldest_needed(self, stream: str) -> Micros | None:
         """Event time of the oldest row of a stream that rules read; None: no row may be dropped."""
-        needs: list[int] = []
+        needs: list[Micros] = []
         for cohort in self._active_rules.cohorts:
             if stream not in cohort.shape.streams:
                 continue

@@ -1,4 +1,4 @@
-"""The end of the input of a drain: what is there is ingested, and everything settles."""
+"""Settling at the end of a drain."""
 
 from archiver.ingest import ArchiveWriter
 from moirae.live.chunk_states import ChunkStates

@@ -40,14 +40,13 @@ def build_evaluators(
     relations: Mapping[str, Mapping[str, str]],
     engines: RuleEngines,
 ) -> Evaluators:
-    """Build them. `relations`: the types of their columns, by name."""
+    """`relations`: the types of their columns, by name."""
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
         guard=guard,
         rules=RuleEvaluator(
-            spark=spark,
             rows=rows,
             guard=guard,
             columns=columns,

@@ -1,4 +1,4 @@
-"""Event time of the archive: how far the streams are."""
+"""Watermarks and newest event time of streams."""
 
 from datetime import UTC, datetime
 from operator import attrgetter

@@ -11,10 +11,14 @@ from archiver.times import to_micros
 from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker, SourceKey
 from moirae.live.live_role import LiveRole
-from moirae.live.sources import landing
-from moirae.live.sources.landing import LandingFolders, select_batches
+from moirae.live.sources import (
+    IdleTracker,
+    LandingFolders,
+    SourceKey,
+    make_landed_units,
+    select_batches,
+)
 from moirae.runtime import LandedBatch
 
 
@@ -84,7 +88,7 @@ class Ingest:
     def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
         """Archive and evaluate batches of the landing folders, then delete them."""
         if batches_by_stream:
-            self.ingest_units(landing.make_units(batches_by_stream))
+            self.ingest_units(make_landed_units(batches_by_stream))
             self._landing_folders.remove(batches_by_stream)
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:

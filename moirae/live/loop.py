@@ -12,17 +12,16 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Schedule
-from moirae.deployments import RuleReloader
+from moirae.deployments import InitialRules, RuleReloader
 from moirae.errors import MoiraeError, Stopped
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.event_time import current_event_time
 from moirae.live.ingest import Ingest
-from moirae.live.initial_rules import InitialRules
 from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
-from moirae.live.source_queries import SourceQueries
+from moirae.live.sources import SourceQueries
 
 _TICK_INTERVAL = 0.1  # seconds between rounds of periodic work
 
@@ -37,8 +36,10 @@ class LiveProcess:
     spark: SparkSession
     archive: ArchiveWriter
     initial_rules: InitialRules
-    reloader: RuleReloader | None
-    """None in a drain."""
+    reloader: RuleReloader
+    """Not started in a drain."""
+    drain: bool
+    """Whether to end when the sources are read."""
     relations: Relations
     detector: Detector
     ingest: Ingest
@@ -47,10 +48,6 @@ class LiveProcess:
     """The periodic work."""
     chunk_states: ChunkStates
     end_of_input: EndOfInput
-
-    @property
-    def _is_drain(self) -> bool:
-        return self.reloader is None
 
     def apply_rules(self) -> None:
         """Make the rule files the desired rules, as `InitialRules.apply` says."""
@@ -65,16 +62,16 @@ class LiveProcess:
         """Run the main loop until a stop is requested or, in a drain, the sources are read."""
         self._load_rules()
         self.queries.require_streams()
-        if self.reloader is not None:
+        if not self.drain:
             self.reloader.start()
         self.queries.start()
         with suppress(Stopped):
-            if self._is_drain:
+            if self.drain:
                 self.ingest.retry_dead_letters()
                 self.ingest.ingest_all_landed(self.lock)
             while self.queries.is_active() and not self.role.wait_for_stop(_TICK_INTERVAL):
                 with self.lock:
-                    if not self._is_drain:
+                    if not self.drain:
                         self.ingest.ingest_landed()
                     self.schedule.run_due()
         if self.role.is_stopped:
@@ -88,7 +85,7 @@ class LiveProcess:
         self._stop()
 
     def _load_rules(self) -> None:
-        """Load the desired rules; evaluate what the last process may have left."""
+        """Load the desired rules; evaluate rows not settled by the previous process."""
         self.role.end_if_stopped()
         self.detector.reload(current_event_time(self.archive))
         self.role.end_if_stopped()
@@ -96,7 +93,7 @@ class LiveProcess:
         self.role.end_if_stopped()
 
     def _stop(self) -> None:
-        if self.reloader is not None:
+        if not self.drain:
             self.reloader.stop()
         self.relations.stop()
         self.role.end()

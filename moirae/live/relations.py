@@ -14,8 +14,7 @@ import sql
 from archiver.delta import ARROW_TYPES
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
-from moirae.live.sources.relation_file import FileRelationReader
-from moirae.live.sources.relation_table import TableRelationReader
+from moirae.live.sources import FileRelationReader, TableRelationReader
 from recall.query import sql_names
 
 _TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)  # start of validity of the first version

@@ -15,11 +15,10 @@ from pathlib import Path
 import sql
 from archiver.chunks import Chunk, last_deleted_chunk
 from archiver.ingest import MIN_UNIT_AGE, ArchiveWriter, LedgerCompaction
-from archiver.periodic import Periodic
 from archiver.times import Micros, from_micros
 from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
-from moirae.live.streaming_queries import glob_base
+from moirae.live.sources import glob_base
 from recall.ledger import retry_on_deadlock
 
 # Wall-clock time since a row was written, whatever its event time.
@@ -28,8 +27,6 @@ _MIN_ROW_AGE = timedelta(days=1)
 # an idempotency key is executed once.
 _MIN_VERSION_AGE = timedelta(days=7)
 _BATCH_ROWS = 1_000  # rows of each kind in one step
-_INTERVAL = 60.0  # seconds between runs
-_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 
 
 class Retention:
@@ -74,16 +71,6 @@ class Retention:
             if oldest > records[0].chunk.id:
                 archive.delete_chunks_before(self._compaction, oldest)
         return any(has_more)
-
-    def as_periodic(self, archive: ArchiveWriter) -> Periodic:
-        """The runs at intervals; a run with much to delete goes on in short steps."""
-
-        def run_once() -> None:
-            if self.run_once(archive):
-                task.run_again_after(_BATCH_INTERVAL)
-
-        task = Periodic("retention", _INTERVAL, run_once, first_after=_INTERVAL)
-        return task
 
     def _compact_units(self, chunks: Sequence[Chunk]) -> bool:
         """Merge source units of closed chunks into one row, unless they may be read again."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from moirae.config import Settings
 from moirae.errors import Stopped
 from moirae.live.composition import build_live_process
-from moirae.runtime import record_failure, watch_parent
+from moirae.runtime import watch_parent
 
 
 def run_live(
@@ -30,7 +30,7 @@ def run_live(
             drain=drain,
             reload_requested=reload_requested or threading.Event(),
         )
-        with record_failure(live.role.role), suppress(Stopped):
+        with live.role.record_failure(), suppress(Stopped):
             if apply_rules:
                 live.apply_rules()
             live.run()

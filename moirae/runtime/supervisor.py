@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 import sql
-from archiver.periodic import Periodic, Timer
+from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.runtime import database, storage
 from moirae.runtime.logs import LogFormat
@@ -54,7 +54,7 @@ class ChildProcess:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     restart_delay: float = _FIRST_RESTART_DELAY  # seconds
-    restart_timer: Timer = field(default_factory=partial(Timer, _FIRST_RESTART_DELAY))
+    restart_at: float = 0.0
 
     def start(self) -> None:
         """Start the process in its own process group: Ctrl-C at the terminal reaches `up` only."""
@@ -81,7 +81,7 @@ class ChildProcess:
             self.restart_delay = _FIRST_RESTART_DELAY
         else:
             self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
-        self.restart_timer.restart(now, self.restart_delay)
+        self.restart_at = now + self.restart_delay
         self.process = None
         details = {"exit_code": code}
         if code < 0:
@@ -226,7 +226,7 @@ class _Supervisor:
         return 0
 
     def _report(self, state: str) -> None:
-        """Store the state of this process, and print the progress of a drain."""
+        """Store the state of this process and report progress."""
         self._role.heartbeat(state)
         self._progress.report(self._role.connection)
 
@@ -268,7 +268,7 @@ def _restart_exited(children: list[ChildProcess]) -> int | None:
             if code in _FINAL_EXIT_CODES and child.is_vital:
                 return code
             child.handle_exit(code)
-        if child.process is None and child.restart_timer.is_due():
+        if child.process is None and time.monotonic() >= child.restart_at:
             child.start()
     return None
 

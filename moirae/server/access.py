@@ -1,7 +1,8 @@
 """Access control in front of all routes: Host and Origin headers, request bodies, tokens.
 
 It is not a dependency of routes: a request without a token must not learn which routes exist. Hosts
-are not checked by Starlette's `TrustedHostMiddleware`: it takes names, but not all IP addresses.
+are not checked by Starlette's `TrustedHostMiddleware`: it takes a fixed list; here every IP address
+is valid.
 """
 
 import ipaddress
@@ -119,7 +120,8 @@ class AccessMiddleware:
         try:
             with self._pool.connection() as connection:
                 if credentials is not None:
-                    token = credentials.credentials.encode("latin-1")  # as the header was decoded
+                    # Headers are decoded as latin-1; not every FastAPI strips the token.
+                    token = credentials.credentials.strip().encode("latin-1")
                     role = tokens.authenticate(connection, token)
         except RequestRejected:
             raise

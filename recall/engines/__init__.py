@@ -1,14 +1,13 @@
 """Engines that run statements over rows, for rules and for recalls: DuckDB and Spark.
 
-`Statement` is what both engines run; `EngineChoice` tells which of them does. `EngineRouter` answers
-queries of recalls over the archive. `recall.engines.derived_streams` reads the archived rows of
-derived streams.
+Both run a `Statement`; `EngineChoice` decides which of them does. `EngineRouter` answers queries of
+recalls over the archive. Modules of their own: `recall.engines.derived_streams` reads the archived
+rows of derived streams, `recall.engines.pending_events` creates the table of events that queries
+join, `recall.engines.isolation` repeats for parts what fails for many.
 """
 
 from recall.engines.answers import AnswerRows, MergedPartials
 from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
-from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
-from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
 from recall.engines.routing import (
     EngineChoice,
     EngineCosts,
@@ -16,10 +15,9 @@ from recall.engines.routing import (
     EngineSetting,
     PartialCache,
     explain_engine,
-    run_each,
 )
 from recall.engines.spark import SparkEngine, SparkStatements
-from recall.engines.statement import Statement, StatementEngine
+from recall.engines.statement import Statement
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
 
 __all__ = [
@@ -30,23 +28,15 @@ __all__ = [
     "EngineRouter",
     "EngineSetting",
     "EventTables",
-    "JSON_OPTIONS",
     "LocalEngine",
     "MergedPartials",
     "PartialCache",
     "PartialQuery",
-    "PendingEvent",
     "SparkEngine",
     "SparkStatements",
     "Statement",
-    "StatementEngine",
     "Template",
-    "create_pending_frame",
     "evaluate_condition",
     "explain_engine",
     "merge_partials",
-    "run_each",
-    "run_isolated",
-    "split_in_halves",
-    "split_into_items",
 ]

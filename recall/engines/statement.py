@@ -1,4 +1,4 @@
-"""A statement over tables of rows, and what runs it: `recall.engines.duckdb` or `.spark`. No I/O."""
+"""A statement over tables of rows, and the interface of what runs it. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,8 +35,8 @@ class StatementEngine(Protocol):
     def run(self, statement: Statement, time_limit: float | None = None) -> pa.Table:
         """The result of a statement.
 
-        Raises `StatementTimeout` after `time_limit` seconds of processor time: a machine that is
-        busy with other work makes no statement slow. Other errors: see the engines.
+        Raises `StatementTimeout` after `time_limit` seconds of processor time, so that load from
+        other processes does not count. Other errors: see the engines.
         """
 
     def interrupt(self) -> None:

@@ -145,6 +145,15 @@ def check_subqueries_in_from(select: exp.Select) -> None:
             raise Unsupported("a subquery is supported in FROM only", node)
 
 
+def check_table_alias(table: exp.Expr) -> None:
+    """Raises `Unsupported` for a table or subquery with an alias that renames its columns."""
+    if table.alias_column_names:
+        raise Unsupported(
+            "column names in a table alias are not supported; rename columns in a SELECT list",
+            table,
+        )
+
+
 def check_in_lists(select: exp.Select, message: str) -> None:
     """Raises `Unsupported` with the message for IN (SELECT …)."""
     for node in own_nodes(select, exp.In):

@@ -19,6 +19,7 @@ from recall.query.parts import (
     check_in_lists,
     check_nodes,
     check_subqueries_in_from,
+    check_table_alias,
     common_tables,
     joins_of,
     own_nodes,
@@ -284,6 +285,7 @@ def _infer_source(
     name = node.name.lower()
     if name in local_tables:
         return local_tables[name]
+    check_table_alias(node)
     if name in tables.streams:
         return _SourceShape(Shape(streams=frozenset({name})), tables.streams[name])
     if name in tables.relations:

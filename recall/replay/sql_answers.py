@@ -18,7 +18,6 @@ from archiver.errors import HistoryUnavailable
 from archiver.ingest import Catalog
 from archiver.read import ReaderAt
 from archiver.storage import StorageRoot
-from archiver.time_range import TimeRange
 from archiver.times import from_micros
 from recall.engines import (
     EngineRouter,
@@ -138,14 +137,14 @@ class SqlReplayer:
             return None
         time_range = enclosing_range(piece for piece, _ in reads)
         input_range = time_range.shift(start=-template.partial.inputs.reach)
-        catalogued = {chunk.id for chunk in Catalog(self._connection).chunks()}
+        chunks = {chunk.id: chunk for chunk in Catalog(self._connection).chunks()}
         assert row.pieces is not None
         first, end = _read_bounds(row.coverage)
         for chunk, _, _ in row.pieces[first:end]:
-            if chunk not in catalogued:
+            if chunk not in chunks:
                 return f"chunk {chunk} has expired and its record was removed"
         for expired in self._replay_gateway.list_chunks_expired_since(row.started_at):
-            if input_range.overlaps(TimeRange(expired.from_ts, expired.to_ts)):
+            if input_range.overlaps(chunks[expired.id].time_range):
                 to_time = _format_time(from_micros(expired.to_ts))
                 expired_at = _format_time(expired.expired_at)
                 return f"chunk {expired.id} (event time up to {to_time}) expired at {expired_at}"

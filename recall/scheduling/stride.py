@@ -7,8 +7,9 @@ neither credit nor debt. No I/O.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 TaskId = TypeVar("TaskId", bound=Hashable)
 
@@ -41,9 +42,9 @@ class StrideScheduler(Generic[TaskId]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def copy(self) -> "StrideScheduler[TaskId]":
-        """A scheduler with the same tasks, to be changed separately."""
-        other: StrideScheduler[TaskId] = StrideScheduler()
+    def copy(self) -> Self:
+        """A scheduler of the same class with the same tasks, to be changed separately."""
+        other = copy(self)
         other._entries = dict(self._entries)
         other._level_pass = dict(self._level_pass)
         return other

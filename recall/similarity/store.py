@@ -123,7 +123,8 @@ class IndexStore:
     def remove_unused(root: Path, now: float) -> None:
         """Remove the indexes under `root` that were not used for a week.
 
-        These are for example the corpora of earlier versions of rules. `now`: seconds since the epoch.
+        These are for example the corpora of earlier versions of rules. `now`: seconds since the
+        epoch.
         """
         if not root.is_dir():
             return

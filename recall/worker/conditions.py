@@ -9,7 +9,7 @@ import structlog
 
 from archiver.periodic import Timer
 from recall.engines import evaluate_condition
-from recall.errors import Cancelled, EngineLost, SparkRequired
+from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Task, TaskSpec
 from recall.requests import SqlQuestion
 from recall.worker.active_tasks import MAX_ATTEMPTS
@@ -85,13 +85,13 @@ class ConditionEvaluator:
             if recall is None or recall.state in _OPEN_STATES:
                 return
             answers[name] = recall.answer or [], column_types
-        try:
-            if not self._workers.has_local_engine:
-                raise SparkRequired("the workspace uses Spark only")
+
+        def evaluate() -> None:
             verdict = evaluate_condition(question, spec.event, answers)
             self._recorder.record_verdict(spec, _VERDICTS[verdict])
-        except SparkRequired:
-            self._pending.append(_PendingCondition(task, question, answers))
+
+        condition = _PendingCondition(task, question, answers)
+        self._workers.engine_choice.run(evaluate, lambda: self._pending.append(condition))
 
     def evaluate_pending(self) -> None:
         """Start pending conditions on free slots and record the verdicts of finished ones."""

@@ -18,10 +18,8 @@ from recall.engines import (
     PartialQuery,
     Template,
     merge_partials,
-    run_isolated,
-    split_in_halves,
-    split_into_items,
 )
+from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds
@@ -72,12 +70,12 @@ class _ReadTurn:
 
 @dataclass(frozen=True)
 class _ReadBatches:
-    """What was read for the tasks of each query. `append_counts`: of each stream, as it was read.
+    """What was read for the tasks of each query; None where it could not be merged.
 
-    `seconds`: for each of the queries.
+    `append_counts`: of each stream, as it was read. `seconds`: for each of the queries.
     """
 
-    reads_by_batch: Sequence[Sequence[_ReadTurn]]
+    reads_by_batch: Sequence[Sequence[_ReadTurn] | None]
     append_counts: Mapping[str, int]
     seconds: float
 
@@ -85,7 +83,8 @@ class _ReadBatches:
 def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResult]:
     """Run one turn of all tasks, in one scan if there are several queries.
 
-    If that fails, it is repeated for each query, then for each task, then for its first piece.
+    If that fails, it is repeated for each query, then for each task, then for its first piece. What
+    was read for a query is not read again because that of another query cannot be merged.
     """
     began = time.monotonic()
 
@@ -95,7 +94,15 @@ def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResu
         partials, append_counts = _query_partial_answers(
             slot.engines, [batch.partial_query for batch in part]
         )
-        reads = list(map(_merge_partial_answers, part, partials))
+        reads: list[Sequence[_ReadTurn] | None] = []
+        for batch, partials_by_eid in zip(part, partials, strict=True):
+            try:
+                reads.append(_merge_partial_answers(batch, partials_by_eid))
+            except Exception as error:
+                slot.raise_if_interrupted(error)
+                if len(part) == 1:
+                    raise
+                reads.append(None)
         return _ReadBatches(reads, append_counts, (time.monotonic() - began) / len(part))
 
     def split(part: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:
@@ -108,6 +115,9 @@ def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResu
             results += _build_failure(slot, part[0], outcome, began)
             continue
         for batch, reads in zip(part, outcome.reads_by_batch, strict=True):
+            if reads is None:
+                results += read_batches(slot, [batch])
+                continue
             batch_began = time.monotonic() - outcome.seconds
             for result in _build_results(slot, batch, reads, batch_began):
                 results.append(replace(result, append_counts=outcome.append_counts))

@@ -76,7 +76,8 @@ class Workers:
         on_query_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = len(engines)
-        self.has_local_engine = all(router.has_local_engine for router in engines)
+        # All engines of a process have the same settings.
+        self.engine_choice = engines[0].choice
         self.shared_scan_stream = engines[0].shared_scan_stream
         self._idle_engines = list(engines)
         self._engine_count = len(engines)

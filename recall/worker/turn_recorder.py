@@ -1,6 +1,6 @@
-"""Records turns: the only module of the worker that changes claimed tasks in the ledger.
+"""Records turns: the results of turns are stored only here, in the thread of the main loop.
 
-It runs in the thread of the main loop.
+Commands, claims and the live process change tasks too; `TaskClaimer.sync_with_ledger` follows them.
 """
 
 import time

@@ -7,8 +7,7 @@ WHERE t.eid = %(id)s OR t.id = %(id)s ORDER BY t.recall, t.created_at
 
 -- list_chunks_expired_since --
 -- Chunks that have expired and whose rows existed at a time.
-SELECT c.id, (extract(epoch FROM c.from_ts) * 1000000)::bigint AS from_ts,
-    (extract(epoch FROM c.to_ts) * 1000000)::bigint AS to_ts, c.expired_at
+SELECT c.id, (extract(epoch FROM c.to_ts) * 1000000)::bigint AS to_ts, c.expired_at
 FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id AND p.name = 'forget'
 WHERE c.state = 'expired' AND coalesce(p.done_at > %(moment)s, true) ORDER BY c.id
 

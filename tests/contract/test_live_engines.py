@@ -29,6 +29,7 @@ from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
+from recall.engines.spark.statements import SparkStatements
 from recall.query.shape import Shape, Tables
 from tests.progress import Progress
 
@@ -160,26 +161,13 @@ def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
         for i, rule in enumerate(rules)
         for part in build_branches([NumberedQuery(i, rule, sharing._event_query(rule))])
     ]
-    return _read(session, " UNION ALL ".join(parts))
+    return _read(session.sql(" UNION ALL ".join(parts)).toArrow())
 
 
 def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     """Spark on shared queries."""
     sharing = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
-    shares = sharing.batch(rules)
-    for group in shares.batches:
-        session.createDataFrame(group.constants).createOrReplaceTempView(group.constants_table)
-    statement = sharing.build_statement(rules, shares)
-    frames = {}
-    for name, text in statement.views.items():
-        frames[name] = session.sql(text).persist()
-        frames[name].createOrReplaceTempView(name)
-    try:
-        return _read(session, statement.text)
-    finally:
-        for name, frame in frames.items():
-            session.catalog.dropTempView(name)
-            frame.unpersist()
+    return _read(SparkStatements(lambda: session).run(sharing.build_statement(rules)))
 
 
 def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
@@ -228,8 +216,7 @@ class Halves:
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 
-def _read(session: SparkSession, sql: str) -> Finds:
-    table = session.sql(sql).toArrow()
+def _read(table: pa.Table) -> Finds:
     found: Finds = {}
     rows = zip(
         table["rule"].to_pylist(),
@@ -587,6 +574,7 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
         "SELECT s.ts, t.n FROM s JOIN s AS t ON s.host = t.host AND s.ts = t.ts",
         "SELECT window.end AS ts, stddev(v) AS d FROM s GROUP BY window(ts, '1 minute')",
         "SELECT DISTINCT host, ts FROM s",
+        "SELECT t.ts, t.n FROM (SELECT ts, n, i FROM s) AS t(ts, i, n)",
         "SELECT host, ts FROM s WHERE ts > '2026-01-01'",
     ],
 )

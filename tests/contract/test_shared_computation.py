@@ -4,6 +4,7 @@ The rows that are read of the stream are counted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.context_queries import ContextEvaluator
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule
@@ -18,14 +20,25 @@ from moirae.rules.definition import Definition, build_rule_tables, infer_event_s
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.engines.routing.choice import EngineChoice
+from recall.engines.spark.statements import SparkStatements
+from recall.engines.statement import Statement
 from recall.requests import RecallEvent
-from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
+from tests.unit.moirae.evaluation.builders import COLUMNS, START, START_MICROS, make_rows
 
 pytestmark = pytest.mark.spark
 
 DERIVED = "SELECT host, window.end AS ts, max(v) AS v FROM s GROUP BY host, window(ts, '1 second')"
 NEAR = "SELECT c.v FROM s c WHERE c.host = event.host"
+HOT = "SELECT host, ts, v FROM peak WHERE v > 3.5"
 ROWS = make_rows(*map(float, range(20)))
+SITES = pa.table(
+    {
+        "host": ["a"],
+        "site": ["x"],
+        "_valid_from": pa.array([START], ARROW_TYPES["timestamp"]),
+        "_valid_to": pa.array([START + timedelta(days=1)], ARROW_TYPES["timestamp"]),
+    }
+)
 
 
 class CountedRows:
@@ -65,13 +78,16 @@ class CountedRows:
 class Unlimited:
     """A guard without limits. No rule may fail."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        self._statements = SparkStatements(lambda: spark)
+
     def isolate_suspects(self, rules: Sequence[Any], name: Any) -> list[Sequence[Any]]:
         """See `Guard`."""
         return [rules]
 
-    def run(self, rules: Any, row_count: int, execute: Callable[[], Any]) -> Any:
+    def run_statement(self, rules: Any, row_count: int, statement: Statement) -> pa.Table:
         """See `Guard`."""
-        return execute()
+        return self._statements.run(statement)
 
 
 @pytest.fixture
@@ -82,11 +98,12 @@ def rows(spark: SparkSession) -> CountedRows:
 def _rule(name: str, expr: str, **contexts: str) -> ActiveRule:
     queries = {context: {"sql": sql, "within": "1h"} for context, sql in contexts.items()}
     spec = AlertSpec.model_validate({"alert": name, "expr": expr, "context": queries})
-    rule = Rule("g", spec, (DerivedQuery("g", "peak", DERIVED),))
+    derived = (DerivedQuery("g", "peak", DERIVED), DerivedQuery("g", "hot", HOT))
+    rule = Rule("g", spec, derived)
     columns = {context: {"v": "double"} for context in contexts}
     types = {"host": "string", "v": "double"}
     definition = Definition(rule, types, ("host",), ("host",), columns)
-    tables = build_rule_tables(rule, {"s": "ts"}, frozenset())
+    tables = build_rule_tables(rule, {"s": "ts"}, frozenset({"sites"}))
     return ActiveRule(definition, tables, infer_event_shape(rule, tables))
 
 
@@ -95,15 +112,15 @@ def _evaluate(
 ) -> tuple[dict[str, int], int]:
     """The number of events by rule, and how often the stream was read."""
     any_rows: Any = rows
-    guard: Any = Unlimited()
+    guard: Any = Unlimited(spark)
     evaluator = RuleEvaluator(
-        spark=spark,
         rows=any_rows,
         guard=guard,
         columns={"s": COLUMNS},
-        relations={},
+        relations={"sites": {"host": "string", "site": "string"}},
         engine_choice=EngineChoice("spark"),
     )
+    evaluator.set_relation("sites", SITES)
     result: EvaluationResult
     result, reads = rows.count_reads(lambda: evaluator.evaluate(rules, {"s": ROWS}, len(ROWS)))
     assert not result.failed
@@ -130,6 +147,29 @@ def test_derived_stream_of_several_rules_is_computed_once(
     assert [
         view.name for view in spark.catalog.listTables() if view.name.startswith("shared")
     ] == []
+
+
+UPPER = "SELECT upper(host) AS host, ts, v FROM peak WHERE v > 3.5"  # not shared
+
+
+@pytest.mark.parametrize(
+    "shared_query",
+    [
+        "SELECT host, ts, v FROM hot WHERE v > {}",
+        "SELECT p.host, p.ts, p.v FROM sites JOIN peak p ON p.host = sites.host WHERE p.v > {}",
+    ],
+)
+def test_derived_stream_inside_of_a_source_or_a_join_is_computed_once(
+    spark: SparkSession, rows: CountedRows, shared_query: str
+) -> None:
+    rules = [
+        _rule("High", shared_query.format(15)),
+        _rule("Higher", shared_query.format(17)),
+        _rule("Upper", UPPER),
+    ]
+    events, reads = _evaluate(spark, rows, rules)
+    assert events == {"g/High": 4, "g/Higher": 2, "g/Upper": 16}
+    assert reads == 1
 
 
 def test_equal_contexts_of_several_rules_are_computed_once(

@@ -270,7 +270,7 @@ def _forgotten(
     streams = DerivedStreamBuilder(
         connection, connection, world.root, Reader(world.root, []), related
     )
-    streams.remove_unneeded([], folder.stat().st_mtime + 100_000)
+    streams.delete_unneeded_files([], folder.stat().st_mtime + 100_000)
     assert not folder.exists()
 
 

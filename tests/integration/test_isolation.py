@@ -17,6 +17,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
+from recall.engines.statement import Statement
 from tests.property.world import START, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -60,9 +61,9 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     charged: list[str] = []
     written, fail = RuleBatcher.build_statement, RuleRegistry.record_failure
 
-    def counted(self: RuleBatcher, rules: Any, shares: Any) -> str:
+    def counted(self: RuleBatcher, rules: Any) -> Statement:
         batch_sizes.append(len(rules))
-        return written(self, rules, shares)
+        return written(self, rules)
 
     def noted(self: RuleRegistry, **failure: Any) -> bool:
         charged.append(failure["rule"])

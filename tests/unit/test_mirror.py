@@ -24,9 +24,9 @@ MODULES_BY_TEST = {
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",
     "e2e/test_up.py": """
-        moirae.live.chunk_states moirae.live.end_of_input moirae.live.idle_sources
-        moirae.live.ingest moirae.live.initial_rules moirae.live.loop moirae.live.run
-        moirae.live.source_queries moirae.live.streaming_queries""",
+        moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
+        moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
+        moirae.live.sources.source_queries moirae.live.sources.streaming_queries""",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
@@ -46,8 +46,7 @@ MODULES_BY_TEST = {
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_outbox.py": "moirae.live.outbox",
-    "integration/test_recall_answers.py": """
-        recall.worker.history_queries recall.worker.preparation""",
+    "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",

@@ -1,1 +1,23 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
+
+from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.sources.idle_sources import IdleSources
+from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
+from moirae.live.sources.relation_file import FileRelationReader
+from moirae.live.sources.relation_table import TableRelationReader
+from moirae.live.sources.source_queries import SourceQueries
+from moirae.live.sources.streaming_queries import glob_base
+
+__all__ = [
+    "FileRelationReader",
+    "IdleSources",
+    "IdleTracker",
+    "LandingFolders",
+    "SourceKey",
+    "SourceQueries",
+    "TableRelationReader",
+    "UnreadFiles",
+    "glob_base",
+    "make_landed_units",
+    "select_batches",
+]

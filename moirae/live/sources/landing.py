@@ -53,7 +53,9 @@ def select_batches(pending: Mapping[str, Sequence[LandedBatch]]) -> dict[str, li
     return selected
 
 
-def make_units(batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> Sequence[SourceUnit]:
+def make_landed_units(
+    batches_by_stream: Mapping[str, Sequence[LandedBatch]],
+) -> Sequence[SourceUnit]:
     """The source units of batches, in order."""
     units: list[SourceUnit] = []
     for stream, batches in batches_by_stream.items():

@@ -1,6 +1,6 @@
 """Which engine runs what: by the setting, by the query, and by the times that were measured."""
 
-from recall.engines.routing.choice import EngineChoice, EngineSetting, run_each
+from recall.engines.routing.choice import EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter, explain_engine
@@ -12,5 +12,4 @@ __all__ = [
     "EngineSetting",
     "PartialCache",
     "explain_engine",
-    "run_each",
 ]

@@ -1,12 +1,11 @@
 """Which engine runs a statement of a rule or a recall: DuckDB if it can, else Spark. No I/O."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from recall.errors import SparkRequired
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 EngineSetting = Literal["auto", "spark", "local"]
@@ -39,17 +38,3 @@ class EngineChoice:
             except SparkRequired:
                 pass
         return spark()
-
-
-def run_each(
-    items: Iterable[_Item], duckdb: Callable[[_Item], _Result]
-) -> tuple[list[tuple[_Item, _Result]], list[_Item]]:
-    """The items that DuckDB ran, with their results, and those that are left to Spark."""
-    results: list[tuple[_Item, _Result]] = []
-    remaining: list[_Item] = []
-    for item in items:
-        try:
-            results.append((item, duckdb(item)))
-        except SparkRequired:
-            remaining.append(item)
-    return results, remaining

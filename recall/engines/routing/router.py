@@ -28,10 +28,11 @@ PartialAnswers = dict[str, pa.Table]
 class EngineRouter:
     """The engines of one worker.
 
-    `local` None: Spark runs all queries. `partial_cache` and `costs` are shared by all workers.
-    With the setting `local`, the local engine runs all queries that it supports; with `auto`, the
-    engine that was faster for the query and the size of its rows. `derived`: the archived derived
-    streams, read by both engines.
+    `local` None: Spark runs all queries, as with the setting `spark`. `partial_cache` and `costs`
+    are shared by all workers. With the setting `local`, the local engine runs all queries that it
+    supports; with `auto`, the engine that was faster for the query and the size of its rows.
+    `derived`: the archived derived streams, read by both engines. `choice`: which engines the
+    worker may use.
     """
 
     def __init__(
@@ -45,15 +46,10 @@ class EngineRouter:
     ) -> None:
         self._derived = derived
         self.spark = spark
-        self._local = local
+        self.choice = EngineChoice("spark" if local is None else setting)
+        self._local = local if self.choice.allows_duckdb else None
         self._partial_cache = partial_cache
         self._costs = costs if costs is not None else EngineCosts()
-        self._choice = EngineChoice("spark" if local is None else setting)
-
-    @property
-    def has_local_engine(self) -> bool:
-        """Whether queries may run in this process."""
-        return self._local is not None
 
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
@@ -109,7 +105,7 @@ class EngineRouter:
         """The answers from merged partial answers, by event ID, rows in order."""
 
         def merge(events: Sequence[RecallEvent], values: pa.Table) -> dict[str, AnswerRows]:
-            return self._choice.run(
+            return self.choice.run(
                 lambda: self._merge_locally(template, events, values),
                 lambda: self.spark.merge(template, events, values, event_tables),
             )
@@ -196,16 +192,17 @@ class EngineRouter:
             return self._compute_with_spark(query)
         megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
 
+        if not self._prefers_local(query, megabytes):
+            return self._measure_spark(query, megabytes)
+
         def compute_locally() -> PartialAnswers:
-            if not self._prefers_local(query, megabytes):
-                raise SparkRequired("Spark is expected to be faster")
             try:
                 return self._compute_locally([query], [megabytes])[0]
             except SparkRequired:
                 self._costs.exclude_from_shared_scans(query.template.query_key)
                 raise
 
-        return self._choice.run(compute_locally, lambda: self._measure_spark(query, megabytes))
+        return self.choice.run(compute_locally, lambda: self._measure_spark(query, megabytes))
 
     def _measure_spark(self, query: PartialQuery, megabytes: float) -> PartialAnswers:
         """Run a query that both engines support with Spark, and record its cost."""
@@ -222,7 +219,7 @@ class EngineRouter:
 
     def _prefers_local(self, query: PartialQuery, megabytes: float) -> bool:
         """Whether the local engine runs a query that both engines support."""
-        if not self._choice.measures_costs:
+        if not self.choice.measures_costs:
             return True
         engine = self._costs.cheaper_engine(
             query.template.query_key, megabytes, self.spark.is_spark_running

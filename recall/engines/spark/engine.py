@@ -62,12 +62,11 @@ class SparkEngine:
         self._checked_queries: LruCache[str, StructType] = LruCache()
 
     def session(self) -> SparkSession:
-        """The session, for other work than queries of recalls."""
-        return self._spark
+        """The session, also for other work than queries of recalls.
 
-    @property
-    def _spark(self) -> SparkSession:
-        return self._statements.session
+        `cancel` cancels jobs that this thread starts from now on.
+        """
+        return self._statements.attach_thread()
 
     @property
     def is_spark_running(self) -> bool:
@@ -147,10 +146,12 @@ class SparkEngine:
         for name in inputs.streams:
             columns = self._reader.schema(name).columns
             column_filter = build_column_filter(template, name, columns, events)
-            rows = self._reader.read_dataframe(self._spark, name, time_range, True, column_filter)
+            rows = self._reader.read_dataframe(
+                self.session(), name, time_range, True, column_filter
+            )
             self._statements.register(f"_in_{name}", rows)
         for name, input_range in _derived_input_spans(template, time_range):
-            rows = self._reader.read_dataframe(self._spark, name, input_range, False, {})
+            rows = self._reader.read_dataframe(self.session(), name, input_range, False, {})
             self._statements.register(f"_on_time_{name}", rows)
 
     def merge(
@@ -161,7 +162,7 @@ class SparkEngine:
         event_tables: EventTables,
     ) -> dict[str, AnswerRows]:
         """The answers of some events from their merged values, by event ID, rows in order."""
-        frame = self._spark.createDataFrame(values)
+        frame = self.session().createDataFrame(values)
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
         self._statements.register(sql_names.MERGED_TABLE, frame)
@@ -192,7 +193,7 @@ class SparkEngine:
         )
         joins = []
         for name, (rows, columns) in answers.items():
-            frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
+            frame = create_event_table(self.session(), {str(recall_event.eid): rows}, columns)
             self._statements.register(f"_answer_{name}", frame)
             joins.append(
                 f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = "
@@ -209,7 +210,7 @@ class SparkEngine:
         return any(verdicts) if verdicts else None
 
     def warm_up(self, schema: StreamSchema) -> None:
-        """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+        """Run a typical query: the first real one need not wait for class loading and JIT."""
         question = _typical_question(schema)
         attributes = dict.fromkeys(question.attributes, "")
         event = RecallEvent(UUID(int=0), 1 << 60, {}, attributes)
@@ -221,12 +222,12 @@ class SparkEngine:
         The text comes from the database: it is validated first. Raises `QueryRejected`.
         """
         self._checked_queries.get_or_create(
-            text, lambda: validate_query(self._spark, text, internal=True)
+            text, lambda: validate_query(self.session(), text, internal=True)
         )
-        return self._spark.sql(text)
+        return self.session().sql(text)
 
     def _register_events(self, pending: Sequence[PendingEvent], question: SqlQuestion) -> None:
-        frame = create_pending_frame(self._spark, pending, question.attributes)
+        frame = create_pending_frame(self.session(), pending, question.attributes)
         self._statements.register(PENDING_TABLE, frame)
 
     def _register_tables(
@@ -241,7 +242,7 @@ class SparkEngine:
             self._statements.register(f"_in_{name}", self._relations(name))
         for name in tables:
             rows_by_event = event_tables.get(name, {})
-            frame = create_event_table(self._spark, rows_by_event, question.own[name])
+            frame = create_event_table(self.session(), rows_by_event, question.own[name])
             self._statements.register(f"_in_{name}", frame)
 
 

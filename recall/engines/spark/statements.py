@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,7 @@ class SparkStatements:
 
     What fails raises Spark's errors. `on_stuck` is called with a message if a statement runs on
     after it was cancelled: cancellation may have no effect, as in a regular expression that
-    backtracks forever.
+    backtracks forever. Without it, `run` and `limit_time` wait for such a statement.
     """
 
     def __init__(
@@ -47,9 +47,8 @@ class SparkStatements:
         self.has_started = True
         return self._start_session()
 
-    @property
-    def session(self) -> SparkSession:
-        """The session. Jobs that this thread starts from now on can be interrupted."""
+    def attach_thread(self) -> SparkSession:
+        """The session. `interrupt` cancels jobs that this thread starts from now on."""
         self._session.sparkContext.setJobGroup(
             self._job_group, "statements", interruptOnCancel=True
         )
@@ -89,23 +88,16 @@ class SparkStatements:
     def _run(self, statement: Statement) -> pa.Table:
         """The result. Each view is computed by the first part of the statement that reads it."""
         session = self._session
-        names: list[str] = []
-        frames: list[DataFrame] = []
-        try:
+        with ExitStack() as cleanup:
             for name, rows in statement.tables.items():
                 self.register(name, rows)
-                names.append(name)
+                cleanup.callback(_ignore_errors, self.unregister, name)
             for name, sql in statement.views.items():
                 frame = session.sql(sql).persist()
-                frames.append(frame)
+                cleanup.callback(_ignore_errors, frame.unpersist)
                 frame.createOrReplaceTempView(name)
-                names.append(name)
+                cleanup.callback(_ignore_errors, self.unregister, name)
             return session.sql(statement.text).toArrow()
-        finally:
-            for name in names:
-                self.unregister(name)
-            for frame in frames:
-                frame.unpersist()
 
     def interrupt(self) -> None:
         """See `StatementEngine`."""
@@ -130,7 +122,7 @@ class SparkStatements:
             if watch.cancelled_at is None:
                 raise
             self._wait_for_tasks(watch)
-            raise StatementTimeout(watch.message) from error
+            raise StatementTimeout(limit) from error
         finally:
             watch.finished.set()
             _restore_properties(context, earlier_properties)
@@ -144,6 +136,12 @@ class SparkStatements:
                 self._on_stuck(watch.message)
                 return
             time.sleep(_POLL_INTERVAL)
+
+
+def _ignore_errors(action: Callable[..., object], *arguments: object) -> None:
+    """Run an action whose error must not replace that of a statement: the JVM may have exited."""
+    with suppress(Exception):
+        action(*arguments)
 
 
 def _restore_properties(context: SparkContext, properties: Mapping[str, str | None]) -> None:
@@ -177,7 +175,7 @@ class _Watch:
 
     @property
     def message(self) -> str:
-        return f"exceeded its time limit of {self.limit:.0f} s of processor time"
+        return str(StatementTimeout(self.limit))
 
     def run(self) -> None:
         """Interrupt the statement at its limit; report it if it runs on."""

@@ -12,6 +12,7 @@ from recall.query.parts import (
     aggregates_of,
     check_plain_groups,
     check_supported,
+    check_table_alias,
     common_tables,
     event_columns,
     is_inside,
@@ -179,6 +180,7 @@ class SelectLifter:
         alias = node.alias_or_name
         if alias.lower() == EVENT:
             raise Unsupported("event is reserved for the new event; use another table name", node)
+        check_table_alias(node)
         if isinstance(node, exp.Subquery):
             if not alias:
                 raise Unsupported("name the subquery: (SELECT …) AS x", node)

@@ -99,8 +99,8 @@ class PanedQuery:
 
     Overlapping windows are cut into panes as long as the greatest common divisor of size and slide,
     so that no pane crosses a window's border. `partial` aggregates rows into panes, with the start
-    of the pane in microseconds as `_w`; `merge` computes windows that start within `_window_bounds` from
-    the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
+    of the pane in microseconds as `_w`; `merge` computes windows that start within `_window_bounds`
+    from the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
     SIGMOD Record 34(1), 2005). Where either needs the table of constants, it belongs between the
     two parts of the text; otherwise the text is one part.
     """

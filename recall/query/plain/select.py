@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from recall.errors import SparkRequired
 from recall.query.parsing import Unsupported
-from recall.query.parts import clauses_of, joins_of
+from recall.query.parts import clauses_of, joins_of, sources_of
 from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
 from recall.query.plain.model import (
     PLAIN_TYPES,
@@ -111,6 +111,8 @@ class SelectWriter:
         other_clauses = clauses_of(select) - _SUPPORTED_CLAUSES
         if other_clauses:
             raise SparkRequired(", ".join(sorted(map(_format_clause, other_clauses))))
+        if any(source.alias_column_names for source in sources_of(select)):
+            raise SparkRequired("table alias with column names")
         if self._is_relation(select.args["from_"].this):
             select = self._put_stream_first(select)
         table = select.args["from_"].this
@@ -168,7 +170,7 @@ class SelectWriter:
         if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
             raise SparkRequired("join other than INNER, CROSS, LEFT, SEMI and ANTI")
         if not self._is_relation(join.this):
-            raise SparkRequired("join of streams")
+            raise SparkRequired("join of anything but a relation")
         expressions = self._expressions
         alias = join.this.alias_or_name
         if expressions.matching_aliases(alias):
@@ -286,7 +288,7 @@ class SelectWriter:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
         if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
-            raise SparkRequired("* of a relation with GROUP BY or EXCEPT")
+            raise SparkRequired("`alias.*` of a relation, or with GROUP BY or EXCEPT")
         return self._all_columns(self._source_alias)
 
     def _all_columns(self, alias: str) -> Outputs:

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,6 +60,28 @@ def test_submitted_actions_run_in_order() -> None:
         runner.submit(end.set)
         assert end.wait(TIMEOUT)
     assert results == [0, 1, 2, 3, 4]
+
+
+def test_queued_actions_do_not_start_after_stop() -> None:
+    is_running, release = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    results: list[int] = []
+
+    def block() -> None:
+        threads.append(threading.current_thread())
+        is_running.set()
+        release.wait(TIMEOUT)
+
+    with running() as runner:
+        runner.submit(block)
+        for number in range(2):
+            runner.submit(results.append, number)
+        assert is_running.wait(TIMEOUT)
+        while runner._scheduler.get_jobs():  # until both wait for the thread
+            time.sleep(0.01)
+    release.set()
+    threads[0].join(TIMEOUT)
+    assert results == []
 
 
 def test_nothing_starts_after_stop() -> None:

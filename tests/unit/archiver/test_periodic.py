@@ -96,8 +96,9 @@ def test_error_reaches_the_caller_and_the_action_is_due_later(clock: FakeClock) 
         raise OSError("disk")
 
     periodic = Periodic("fail", 1.0, fail, clock=clock)
-    with pytest.raises(OSError, match="disk"):
+    with pytest.raises(OSError, match="disk") as raised:
         periodic.run_if_due()
+    assert raised.value.__notes__ == ["while running the periodic action 'fail'"]
     periodic.run_if_due()
     clock.now += 1.0
     with pytest.raises(OSError, match="disk"):

@@ -54,6 +54,11 @@ def test_times_overlap_a_range_if_one_of_them_lies_in_it(
     assert ALL_TIME.overlaps_times(oldest, newest)
 
 
+def test_no_times_overlap_an_empty_range() -> None:
+    assert not TimeRange(15, 15).overlaps_times(10, 20)
+    assert not TimeRange(20, 10).overlaps_times(5, 30)
+
+
 def test_the_enclosing_range_is_unbounded_where_one_of_both_is() -> None:
     assert TimeRange(10, 20).enclose(TimeRange(30, 40)) == TimeRange(10, 40)
     assert TimeRange(10).enclose(TimeRange(None, 20)) == ALL_TIME

@@ -28,14 +28,24 @@ def test_batches_of_a_rule_set_are_cached_until_the_active_rules_change() -> Non
 def test_statement_evaluates_a_single_rule_by_its_query_as_written() -> None:
     batcher = RuleBatcher({"s": COLUMNS})
     rules = [make_filter("A", 1.5), make_filter("B", 2.5), make_rule("C", UPPER)]
-    batches = batcher.batch(rules)
-    statement = batcher.build_statement(rules, batches).text
-    assert statement.count(" UNION ALL ") == 1
-    assert batches.batches[0].constants_table in statement
-    alone = batcher.batch(rules[:1])
-    statement = batcher.build_statement(rules[:1], alone).text
-    assert "1.5" in statement
-    assert alone.batches[0].constants_table not in statement
+    (batch,) = batcher.batch(rules).batches
+    statement = batcher.build_statement(rules)
+    assert statement.text.count(" UNION ALL ") == 1
+    assert batch.constants_table in statement.text
+    assert statement.tables == {batch.constants_table: batch.constants}
+    statement = batcher.build_statement(rules[:1])
+    assert "1.5" in statement.text
+    assert statement.tables == {}
+
+
+def test_statement_of_a_rule_set_is_cached_until_the_active_rules_change() -> None:
+    batcher = RuleBatcher({"s": COLUMNS})
+    rules = [make_filter("A", 1.5), make_rule("B", UPPER)]
+    statement = batcher.build_statement(rules)
+    assert batcher.build_statement(tuple(rules)) is statement
+    assert batcher.build_statement(rules[:1]) is not statement
+    batcher.remove_inactive(rules)
+    assert batcher.build_statement(rules) is not statement
 
 
 def test_reason_names_why_a_rule_is_not_plain() -> None:

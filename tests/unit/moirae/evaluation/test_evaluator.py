@@ -1,6 +1,6 @@
 """Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,6 +13,7 @@ from archiver.time_range import TimeRange
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
+from recall.engines.statement import Statement
 from recall.errors import StatementTimeout
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
@@ -38,12 +39,21 @@ class FakeGuard:
     def isolate_suspects(self, rules: Sequence[Any], name: Any) -> list[Sequence[Any]]:
         return [rules]
 
-    def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], Any]) -> Any:
+    def run_statement(
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+    ) -> pa.Table:
+        """One event of the first rule."""
         names = [rule.name for rule in rules]
         self.statements.append(names)
         if self.failing in names:
             raise self.error
-        return execute()
+        return pa.table(
+            {
+                "rule": [0],
+                "ts": pa.array([START], ARROW_TYPES["timestamp"]),
+                "attributes": ['{"v": 9.0}'],
+            }
+        )
 
     def record_failure(self, rule: ActiveRule, error: Exception, row: Any = None) -> None:
         self.failures[rule.name] = row
@@ -55,20 +65,11 @@ def guard() -> FakeGuard:
 
 
 def _evaluator(guard: FakeGuard, engine_choice: EngineChoice) -> RuleEvaluator:
-    """Spark returns one event of the first rule for every statement."""
-    spark: Any = Mock()
-    result = {
-        "rule": [0],
-        "ts": pa.array([START], ARROW_TYPES["timestamp"]),
-        "attributes": ['{"v": 9.0}'],
-    }
-    spark.sql.return_value.toArrow.return_value = pa.table(result)
     rows: Any = Mock()
     rows.read_range.return_value = make_rows(1.0, 2.0, 3.0)
     rows.estimate_count.return_value = 3
     any_guard: Any = guard
     return RuleEvaluator(
-        spark=spark,
         rows=rows,
         guard=any_guard,
         columns={"s": COLUMNS},
@@ -131,7 +132,7 @@ def test_failing_row_is_recorded_with_its_stream(guard: FakeGuard) -> None:
 
 def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
     guard.failing = "g/A"
-    guard.error = StatementTimeout("exceeded its time limit")
+    guard.error = StatementTimeout(20.0)
     rules = [_upper(name) for name in "ABCD"]
     result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
         rules, {"s": make_rows(1.0)}, 1

@@ -48,8 +48,9 @@ def test_timeout_counts_as_a_crash_and_makes_the_rule_a_suspect(
 ) -> None:
     rule = make_filter("A", 1.5)
     registry.record_crash.return_value = True
-    guard.record_failure(rule, StatementTimeout("exceeded its time limit"))
-    assert registry.record_crash.call_args.args[2:] == ("time", "exceeded its time limit")
+    guard.record_failure(rule, StatementTimeout(20.0))
+    message = "exceeded its time limit of 20 s of processor time"
+    assert registry.record_crash.call_args.args[2:] == ("time", message)
     assert guard.quarantined == {"g/A"}
     other_rule = make_filter("B", 1.5)
     groups = guard.isolate_suspects([rule, other_rule], lambda rule: rule.name)

@@ -97,7 +97,7 @@ def test_a_slice_selects_event_rows_without_its_end() -> None:
 
 def test_an_active_rule_has_the_properties_of_its_definition() -> None:
     rule = make_rule(1, SHAPES[0])
-    assert rule.key == (rule.name, rule.version) == ("g/R1", rule.definition.version)
+    assert rule.rule_version == (rule.name, rule.version) == ("g/R1", rule.definition.version)
     assert (rule.spec, rule.types, rule.columns) == (rule.definition.rule.spec, {}, ())
     assert (rule.delay, rule.keep_firing_for, rule.event_limit) == (0, 300_000_000, None)
     assert not (rule.is_absence or rule.has_questions or rule.recalls_every_event)

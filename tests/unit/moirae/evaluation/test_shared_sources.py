@@ -62,11 +62,36 @@ def test_subquery_over_a_cte_from_outside_is_not_shared() -> None:
     assert _rewrite(text, text)[1] == {}
 
 
-def test_subquery_known_by_its_sql_is_shared_with_queries() -> None:
+def _source(sql: str) -> exp.Subquery:
+    """The subquery in FROM of `SELECT * FROM (sql) AS x`."""
+    source = parse(f"SELECT * FROM ({sql}) AS x").args["from_"].this
+    assert isinstance(source, exp.Subquery)
+    return source
+
+
+def test_source_alone_is_shared_with_queries() -> None:
     sources = SharedSources()
     query = parse(f"SELECT a.v FROM ({LOAD}) AS a")
     sources.add(query)
-    sources.add_source(LOAD)
+    sources.add_source(_source(LOAD))
     assert sources.rewrite(query).sql(dialect="spark") == "SELECT a.v FROM shared_0 AS a"
-    assert sources.view_of(LOAD) == "shared_0"
-    assert sources.view_of("SELECT 1") is None
+    assert sources.rewrite_source(_source(LOAD)) == "shared_0"
+    assert sources.views == {"shared_0": LOAD}
+
+
+def test_subquery_inside_of_a_source_alone_is_shared_with_queries() -> None:
+    sources = SharedSources()
+    nested = _source(f"SELECT host FROM ({LOAD}) AS a WHERE a.v > 3")
+    query = parse(f"SELECT a.v FROM ({LOAD}) AS a")
+    sources.add(query)
+    sources.add_source(nested)
+    assert sources.rewrite_source(nested) == "(SELECT host FROM shared_0 AS a WHERE a.v > 3)"
+    assert sources.rewrite(query).sql(dialect="spark") == "SELECT a.v FROM shared_0 AS a"
+    assert sources.views == {"shared_0": LOAD}
+
+
+def test_source_without_a_shared_part_stays() -> None:
+    sources = SharedSources()
+    sources.add_source(_source(LOAD))
+    assert sources.rewrite_source(_source(LOAD)) is None
+    assert sources.views == {}

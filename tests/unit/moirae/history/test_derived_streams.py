@@ -26,8 +26,23 @@ def test_unneeded_version_leaves_the_database_last_and_survives_a_storage_failur
     ):
         streams = DerivedStreamBuilder(MagicMock(), MagicMock(), tmp_path, MagicMock(), MagicMock())
         with patch.object(LocalStorage, "touch", side_effect=StorageFailed("unreachable")):
-            streams.remove_unneeded([], 0.0)
+            streams.remove_unneeded([])
         assert not steps, "the database still lists the version"
         with patch.object(LocalStorage, "touch", side_effect=lambda: steps.append("touch")):
-            streams.remove_unneeded([], 0.0)
+            streams.remove_unneeded([])
     assert steps == ["touch", "delete"]
+
+
+def test_files_of_a_version_are_deleted_after_it_left_the_database(tmp_path: Path) -> None:
+    folder = tmp_path / "derived" / "v1"
+    (folder / "streams" / "d").mkdir(parents=True)
+    used_at = folder.stat().st_mtime
+    streams = DerivedStreamBuilder(MagicMock(), MagicMock(), tmp_path, MagicMock(), MagicMock())
+    version = DerivedVersionRow(stream="d", version="v1")
+    with patch.object(sql.DerivedChunkGateway, "list_versions", side_effect=[[version], [], []]):
+        streams.delete_unneeded_files([], used_at + 100_000)
+        assert folder.exists(), "the database lists the version"
+        streams.delete_unneeded_files([], used_at + 60)
+        assert folder.exists(), "a query may still read the files"
+        streams.delete_unneeded_files([], used_at + 100_000)
+    assert not folder.exists()

@@ -140,6 +140,11 @@ def test_derived_stream_of_a_recall_is_archived(settings: Settings) -> None:
             "each aggregated from all its rows: it joins a relation",
         ),
         (
+            f"{SLIDING} FROM load JOIN hosts USING (host) "
+            "GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "each aggregated from all its rows: it reads another window and joins a relation",
+        ),
+        (
             f"{SLIDING}, stddev(cpu) AS sd FROM cpu "
             "GROUP BY host, window(ts, '1 hour', '1 minute')",
             "each aggregated from all its rows: evaluated by spark",
@@ -187,7 +192,7 @@ def test_spark_evaluates_joins_of_streams_with_a_reason(settings: Settings) -> N
     joined = "SELECT c.host, c.ts, d.cpu FROM cpu c JOIN cpu d ON c.host = d.host AND c.ts = d.ts"
     explanation = explain_rule(settings, [rule("A", joined)], "g/A")
     assert explanation["evaluation"]["engine"] == "spark"
-    assert explanation["evaluation"]["reason"] == "not plain: join of streams"
+    assert explanation["evaluation"]["reason"] == "not plain: join of anything but a relation"
 
 
 def test_disabled_rule_has_no_engine(settings: Settings) -> None:

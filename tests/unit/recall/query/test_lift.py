@@ -37,6 +37,8 @@ def read_inputs(sql: str) -> QueryInputs:
         ("SELECT host FROM cpu WHERE host IN (SELECT host FROM ping)", "FROM only"),
         ("SELECT host FROM cpu RIGHT JOIN hosts USING (host)", "RIGHT"),
         ("SELECT host FROM cpu AS event", "reserved for the new event"),
+        ("SELECT a.host FROM cpu AS a(ts, host)", "column names in a table alias"),
+        ("SELECT a.host FROM (SELECT ts, host FROM cpu) AS a(host, ts)", "column names in a table"),
         ("SELECT DISTINCT host FROM cpu LIMIT 3", "DISTINCT"),
         ("SELECT host FROM cpu LIMIT 3 OFFSET 1", "OFFSET"),
     ],

@@ -99,7 +99,7 @@ def test_spark_keeps_no_panes() -> None:
         ("SELECT host, ts FROM cpu WHERE d % 2 = 1", "of an unsupported type"),
         ("SELECT host, ts FROM cpu WHERE cpu % 2 = 1", "remainder of a non-integer"),
         ("SELECT host, ts FROM ping", "FROM of anything but one stream"),
-        ("SELECT a.host, a.ts FROM cpu a JOIN cpu b ON a.ts = b.ts", "join of streams"),
+        ("SELECT a.host, a.ts FROM cpu a JOIN cpu b ON a.ts = b.ts", "join of anything but"),
         ("SELECT c.host, c.ts FROM cpu c RIGHT JOIN hosts h ON c.host = h.host", "join other than"),
         (
             "SELECT c.host, c.ts FROM hosts h LEFT JOIN cpu c ON c.host = h.host",
@@ -115,6 +115,15 @@ def test_spark_keeps_no_panes() -> None:
             "of an unsupported type",
         ),
         ("SELECT host, ts FROM cpu WHERE d > 5", "column d of an unsupported type"),
+        ("SELECT x.host, x.ts FROM cpu AS x(ts, host, n)", "alias with column names"),
+        (
+            "SELECT x.host, x.ts FROM (SELECT ts, n, host FROM cpu) AS x(ts, host, n)",
+            "alias with column names",
+        ),
+        (
+            "SELECT c.host, c.ts FROM cpu c JOIN hosts AS h(site, host) ON h.host = c.host",
+            "alias with column names",
+        ),
         ("SELECT host, ts FROM cpu WHERE n > 2.5", "integers with a decimal constant"),
         ("SELECT host, ts FROM cpu WHERE 5 / n > 1", "may be zero"),
         ("SELECT n AS host, ts FROM cpu", "output column of a type other than"),

@@ -73,6 +73,12 @@ def test_relations_are_recorded() -> None:
         ("SELECT upper(host) AS ts FROM cpu", "ts must be the time of the stream"),
         ("SELECT * FROM ping", "select the event time as ts: at AS ts"),
         ("SELECT ts FROM nothing", "unknown table 'nothing'"),
+        ("SELECT x.ts, x.host FROM cpu AS x(ts, host)", "column names in a table alias"),
+        ("SELECT x.ts, x.host FROM load AS x(host, ts)", "column names in a table alias"),
+        (
+            "SELECT c.ts FROM cpu c JOIN hosts AS h(site, host) ON c.host = h.host",
+            "column names in a table alias",
+        ),
         ("SELECT ts FROM cpu LIMIT 3", "LIMIT is not supported"),
         ("SELECT count(*) AS n FROM cpu", "needs GROUP BY window"),
         ("SELECT 3 AS ts FROM cpu GROUP BY window(ts, '1 minute')", "ts of a window must be"),

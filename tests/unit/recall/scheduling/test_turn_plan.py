@@ -1,6 +1,6 @@
 """Which tasks are served first, how far a turn reads, and which tasks are read together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -85,6 +85,19 @@ def test_task_reads_one_piece_while_another_question_is_ready() -> None:
 def test_free_slots_are_filled_in_order() -> None:
     turns = plan([task(1), task(2), task(3)], EngineSlots(free=2, concurrency=2))
     assert [members(turn) for turn in turns] == [[[1]], [[2]]]
+
+
+def test_plan_is_made_by_the_scheduler_that_is_passed() -> None:
+    class NewestFirst(StrideScheduler[UUID]):
+        def next_task(self, ready: Iterable[UUID]) -> UUID | None:
+            return max(ready, default=None)
+
+    scheduler = NewestFirst()
+    tasks = [task(number) for number in (1, 2, 3)]
+    for member in tasks:
+        scheduler.join(member.id, 100)
+    turns = plan_turns(tasks, scheduler, EngineSlots(free=2, concurrency=2))
+    assert [turn.first.task.id.int for turn in turns] == [3, 2]
 
 
 def test_comparisons_need_no_slot_and_end_the_plan() -> None:

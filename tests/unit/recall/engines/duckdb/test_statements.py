@@ -6,7 +6,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from recall.engines.duckdb.statements import DuckDBStatements
+from recall.engines.duckdb.statements import DuckDBStatements, _limited_time
 from recall.engines.statement import Statement
 from recall.errors import Cancelled, SparkRequired, StatementTimeout
 
@@ -28,6 +28,22 @@ def test_watcher_of_a_time_limit_ends_with_the_statement() -> None:
     before = threading.active_count()
     DuckDBStatements().run(Statement("SELECT 1 AS n"), time_limit=60.0)
     assert threading.active_count() == before
+
+
+def test_interruption_is_repeated_until_the_statement_ends() -> None:
+    """DuckDB forgets it between two statements."""
+    interruptions: list[float] = []
+    with _limited_time(lambda: interruptions.append(time.thread_time()), 0.05):
+        while len(interruptions) < 3:
+            pass
+
+
+def test_time_limit_is_of_wall_clock_time_where_processor_time_is_not_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(time, "pthread_getcpuclockid")
+    with pytest.raises(StatementTimeout):
+        DuckDBStatements().run(ENDLESS, time_limit=0.1)
 
 
 def test_interrupted_statement_is_cancelled() -> None:

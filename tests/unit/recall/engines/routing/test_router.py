@@ -1,12 +1,15 @@
-"""The router explains which engine runs a query, and why."""
+"""Which engine runs a query, and why."""
 
 import re
+from unittest.mock import Mock
+from uuid import UUID
 
 import pytest
 
-from recall.engines.routing.router import explain_engine
-from recall.engines.template import Template
-from recall.requests import SqlQuestion
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter, explain_engine
+from recall.engines.template import PartialQuery, Template
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
 COLUMNS = {
     "s": {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "d": "decimal(9,2)"}
@@ -52,3 +55,19 @@ def test_setting_decides_for_a_portable_query() -> None:
         "attribute at of type timestamp"
         in explain_engine(template(sql, {"at": "timestamp"}), COLUMNS, "auto").reason
     )
+
+
+def test_setting_spark_excludes_the_local_engine_from_shared_scans() -> None:
+    spark, local = Mock(), Mock()
+    spark.list_files.return_value = ()
+    spark.compute_partial.return_value = {}
+    router = EngineRouter(spark, local, PartialCache(), setting="spark")
+    assert not router.choice.allows_duckdb
+    queries = []
+    for number in (1, 2):
+        event = RecallEvent(UUID(int=number), 100, {}, {"host": "a"})
+        query = template(f"SELECT count(*) AS n FROM s WHERE s.n = {number}")
+        queries.append(PartialQuery(query, [(event, Piece(0, None, 100))], {}))
+    assert router.compute_partials(queries) == [{}, {}]
+    assert spark.compute_partial.call_count == 2
+    assert local.mock_calls == []

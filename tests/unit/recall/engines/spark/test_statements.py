@@ -1,9 +1,24 @@
-"""Limits of the time of Spark statements; the rest is in `tests/contract`."""
+"""Time limits and clean-up of Spark statements; the rest is in `tests/contract`."""
 
-from recall.engines.spark.statements import is_over_limit
+from unittest.mock import Mock
+
+import pytest
+
+from recall.engines.spark.statements import SparkStatements, is_over_limit
+from recall.engines.statement import Statement
 
 
 def test_statement_is_limited_by_processor_time_first() -> None:
     assert not is_over_limit(20.0, cpu_seconds=3.0, wall_seconds=150.0)
     assert is_over_limit(20.0, cpu_seconds=21.0, wall_seconds=21.0)
     assert is_over_limit(20.0, cpu_seconds=0.0, wall_seconds=201.0)
+
+
+def test_error_of_clean_up_does_not_replace_that_of_the_statement() -> None:
+    session, frame = Mock(), Mock()
+    session.sql.side_effect = [frame, ValueError("statement failed")]
+    session.catalog.dropTempView.side_effect = ConnectionError("the JVM has exited")
+    statement = Statement("SELECT n FROM v", views={"v": "SELECT 1 AS n"})
+    with pytest.raises(ValueError, match="statement failed"):
+        SparkStatements(lambda: session).run(statement)
+    frame.persist.return_value.unpersist.assert_called_once()

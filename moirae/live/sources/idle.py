@@ -39,13 +39,13 @@ class IdleTracker:
         watermarks: Mapping[SourceKey, Micros | None],
         now: float,
         has_unread: Callable[[SourceKey], bool],
-    ) -> dict[SourceKey, int]:
+    ) -> dict[SourceKey, Micros]:
         """The idle sources that are behind, each with the highest watermark of all sources.
 
         A source is idle after its timeout, unless it has unread input.
         """
         highest = max((mark for mark in watermarks.values() if mark is not None), default=None)
-        advances: dict[SourceKey, int] = {}
+        advances: dict[SourceKey, Micros] = {}
         for source, watermark in watermarks.items():
             last_active = self._last_active.setdefault(source, now)
             if now - last_active < self._timeouts[source.stream] or highest is None:

@@ -6,10 +6,10 @@ from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
-from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
-from moirae.live.source_queries import SourceQueries
 from moirae.live.sources import files, kafka
+from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
 from moirae.live.sources.landing import LandingFolders
+from moirae.live.sources.source_queries import SourceQueries
 
 
 class IdleSources:
@@ -42,8 +42,8 @@ class IdleSources:
             if not partitions:
                 watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
-        stream_advances: dict[str, int] = {}
-        partition_advances: dict[tuple[str, str], int] = {}
+        stream_advances: dict[str, Micros] = {}
+        partition_advances: dict[tuple[str, str], Micros] = {}
         for (name, source_partition), event_time in advances.items():
             if source_partition is None:
                 stream_advances[name] = event_time

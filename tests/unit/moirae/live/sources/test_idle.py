@@ -3,7 +3,7 @@
 from collections.abc import Set
 from datetime import timedelta
 
-from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
 
 
 def test_idle_source_advances_to_the_highest_watermark() -> None:

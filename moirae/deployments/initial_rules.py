@@ -2,7 +2,8 @@
 
 import structlog
 
-from moirae.deployments import RuleFileLoader, RuleRegistry
+from moirae.deployments.registry import RuleRegistry
+from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import MoiraeError
 
 _LOG = structlog.get_logger()

@@ -9,17 +9,20 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest import ArchiveWriter, SourceUnit, TopicRecords
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable
-from moirae.live.ingest import Ingest
 from moirae.live.sources import files, kafka
 from moirae.live.sources.files import DiscoveredFile
-from moirae.live.streaming_queries import start_file_query, start_topic_query
+from moirae.live.sources.streaming_queries import start_file_query, start_topic_query
 
 
 class SourceQueries:
-    """The queries of one run. `lock` is held while a micro-batch is ingested."""
+    """The queries of one run.
+
+    `ingest_units` receives the units of each micro-batch, `ingest_records` the records of a topic
+    that executors archive; `lock` is held meanwhile.
+    """
 
     def __init__(
         self,
@@ -27,14 +30,16 @@ class SourceQueries:
         spark: SparkSession,
         settings: Settings,
         archive: ArchiveWriter,
-        ingest: Ingest,
+        ingest_units: Callable[[Sequence[SourceUnit]], None],
+        ingest_records: Callable[[TopicRecords], None],
         lock: threading.Lock,
         drain: bool,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._archive = archive
-        self._ingest = ingest
+        self._ingest_units = ingest_units
+        self._ingest_records = ingest_records
         self._lock = lock
         self._drain = drain
         self._checkpoints = Path(settings.home) / "checkpoints"
@@ -135,7 +140,7 @@ class SourceQueries:
         estimated_rows = kafka.estimate_records(end_offsets, progress)
         if self._archive.choose_for_records(estimated_rows) == "spark":
             records = kafka.topic_records(name, declared, frame)
-            self._handle(lambda: self._ingest.ingest_records(records))
+            self._handle(lambda: self._ingest_records(records))
             return
         table = frame.toArrow()
 
@@ -147,7 +152,7 @@ class SourceQueries:
 
     def _handle_units(self, make_units: Callable[[], Sequence[SourceUnit]]) -> None:
         """Ingest units, made under the lock."""
-        self._handle(lambda: self._ingest.ingest_units(make_units()))
+        self._handle(lambda: self._ingest_units(make_units()))
 
     def _handle(self, ingest: Callable[[], None]) -> None:
         """Ingest under the lock; store an error for the main thread.
