@@ -18,7 +18,7 @@ from psycopg import Connection
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.engine_choice import EngineMode, EnginePolicy
+from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros

@@ -1,16 +1,17 @@
 """Ingest: decode, classify and append source units to the archive, each record once."""
 
-from archiver.ingest.batch import (
+from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.engines import (
     ArchivedRows,
+    EngineMode,
+    EnginePolicy,
     IngestBatch,
     IngestEngine,
     IngestStats,
+    RecordSizes,
     TopicRecords,
 )
-from archiver.ingest.catalog import Catalog, Counters
-from archiver.ingest.engine_choice import EngineMode, EnginePolicy, RecordSizes
-from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction
-from archiver.ingest.line_decoder import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_files import read_lines, read_tables
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit

@@ -12,8 +12,8 @@ from archiver.chunks import (
     plan_cuts,
 )
 from archiver.delta import StreamTable
-from archiver.ingest.catalog import Catalog
 from archiver.ingest.classify import Array
+from archiver.ingest.ledger import Catalog
 
 
 class ChunkCutter:

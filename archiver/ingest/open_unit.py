@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.classify import (
     Array,
     Mask,
@@ -20,7 +19,8 @@ from archiver.ingest.classify import (
     flag_late_in_order,
     latest,
 )
-from archiver.ingest.line_decoder import DecodedRows, RefusalReason, RefusedLine
+from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine
+from archiver.ingest.ledger import Counters
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.times import Micros, duration_to_micros, format_duration, micros_column

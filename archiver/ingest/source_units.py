@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import IncompatibleColumn, SourceDamaged
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding import (
     DecodedRows,
     LineFormat,
     RefusedLine,
     decode_lines,
+    decode_table,
     parse_csv_header,
 )
-from archiver.ingest.table_decoder import decode_table
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
@@ -94,24 +94,11 @@ def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[Unit
 def _read_line_batches(
     unit: SourceUnit, line_format: LineFormat, schema: StreamSchema
 ) -> Iterator[UnitBatch]:
-    numbered_lines = number_lines(unit)
+    numbered_lines = _numbered_lines(unit)
     fields = unit.fields
     if line_format == "csv" and fields is None:
         header = next(numbered_lines, None)
-        fields = [] if header is None else parse_fields(header[1])
-    yield from decode_numbered_lines(schema, line_format, numbered_lines, fields)
-
-
-def decode_numbered_lines(
-    schema: StreamSchema,
-    line_format: LineFormat,
-    numbered_lines: Iterator[tuple[int, bytes]],
-    fields: Sequence[str] | None,
-) -> Iterator[UnitBatch]:
-    """Decode lines with their numbers. `fields`: the field names of CSV lines.
-
-    Raises `SourceDamaged` after the lines that could be read.
-    """
+        fields = [] if header is None else csv_fields(header[1])
     while True:
         numbers, lines, damage = _take_lines(numbered_lines)
         if lines:
@@ -151,7 +138,7 @@ def _renumber(rows: DecodedRows, numbers: Sequence[int]) -> DecodedRows:
     )
 
 
-def number_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers. Lines counted here are without byte order mark and blank lines."""
     lines = unit.read()
     if unit.line_numbers is not None:
@@ -166,7 +153,7 @@ def number_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def parse_fields(header: bytes) -> list[str]:
+def csv_fields(header: bytes) -> list[str]:
     """The field names of a CSV header; an empty list if it is invalid."""
     try:
         return parse_csv_header(header)

@@ -31,21 +31,23 @@ from archiver.chunks import (
     plan_steps,
 )
 from archiver.delta import DataFile, StreamSchema, StreamTable
-from archiver.ingest.batch import (
-    ArchivedRows,
-    IngestBatch,
-    IngestEngine,
-    IngestStats,
-    RecordsEngine,
-    TopicRecords,
-)
-from archiver.ingest.catalog import Catalog
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
-from archiver.ingest.engine_choice import EngineName, EnginePolicy, RecordSizes
-from archiver.ingest.ledger_compaction import LedgerCompaction
-from archiver.ingest.local_ingest import LocalIngest, decode_unit
+from archiver.ingest.engines import (
+    ArchivedRows,
+    EngineName,
+    EnginePolicy,
+    IngestBatch,
+    IngestEngine,
+    IngestStats,
+    LocalIngest,
+    RecordsEngine,
+    RecordSizes,
+    TopicRecords,
+    decode_unit,
+)
+from archiver.ingest.ledger import Catalog, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.watermarks import (

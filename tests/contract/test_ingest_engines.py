@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
 from archiver.executors.tasks import decode, write
-from archiver.ingest import local_ingest, source_units
-from archiver.ingest.engine_choice import EngineMode
+from archiver.ingest import source_units
+from archiver.ingest.engines import EngineMode, local_ingest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.spark import start_session

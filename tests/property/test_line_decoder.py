@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
-from archiver.ingest.line_decoder import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.decoding import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
 from archiver.times import to_micros
 
 TS = "2026-01-31T12:00:00Z"

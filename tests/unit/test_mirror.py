@@ -59,7 +59,7 @@ MODULES_BY_TEST = {
         moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay",
     "integration/test_retention.py": """
-        archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
+        archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions""",
@@ -71,8 +71,8 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
-        archiver.ingest.batch archiver.ingest.catalog archiver.ingest.chunk_cutter
-        archiver.ingest.local_ingest archiver.ingest.writer moirae.config.table_schemas""",
+        archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
+        archiver.ingest.engines.local_ingest archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from archiver.delta import StreamSchema, fingerprint
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
-from archiver.executors.tasks.reading import read_piece
+from archiver.executors.tasks.reading import read_piece, with_lines
 from archiver.ingest import BATCH_RECORDS, SourceUnit
-from archiver.ingest.line_decoder import LineFormat, RefusedLine
+from archiver.ingest.decoding import LineFormat, RefusedLine
 from archiver.ingest.open_unit import refuse_by_time
-from archiver.ingest.source_units import UnitBatch, decode_numbered_lines
+from archiver.ingest.source_units import UnitBatch, read_batches
 from archiver.times import micros_column
 
 # Of Kafka records.
@@ -100,6 +100,12 @@ class RecordFormat:
     fields: Sequence[str] | None
     next_offsets: Mapping[int, int]
 
+    def empty_unit(self) -> SourceUnit:
+        """A unit of the stream without records."""
+        return SourceUnit(
+            self.stream, "records", self.line_format, lambda: iter(()), fields=self.fields
+        )
+
 
 def decode_records(
     context: DecodeContext, record_format: RecordFormat, tables: Iterable[pa.RecordBatch]
@@ -122,17 +128,12 @@ def decode_records(
             continue
         numbers: Sequence[int] = part["offset"].to_pylist()
         # A record without a value counts as an empty line.
-        values = (value or b"" for value in part["value"].to_pylist())
+        values = [value or b"" for value in part["value"].to_pylist()]
         offsets[partition] = (numbers[0], numbers[-1])
-        unit_batches = decode_numbered_lines(
-            schema,
-            record_format.line_format,
-            zip(numbers, values, strict=True),
-            record_format.fields,
-        )
+        unit = with_lines(record_format.empty_unit(), list(zip(numbers, values, strict=True)))
         # Another task may have records of a partition in between.
         yield from rows.finish()
-        for number, batch in enumerate(unit_batches):
+        for number, batch in enumerate(read_batches(unit, schema)):
             yield from rows.add(record_format.stream, partition, number, batch)
     yield from rows.finish()
     yield DecodeSummary(rows.segments, offsets)

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -12,15 +12,8 @@ from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
 from archiver.ingest import SourceUnit
-from archiver.ingest.source_units import (
-    BYTE_ORDER_MARK,
-    UnitBatch,
-    decode_numbered_lines,
-    number_lines,
-    parse_fields,
-    read_batches,
-)
-from archiver.ingest.table_decoder import RowsAsJson
+from archiver.ingest.decoding import RowsAsJson
+from archiver.ingest.source_units import BYTE_ORDER_MARK, UnitBatch, csv_fields, read_batches
 
 _READ_SIZE = 8 << 20  # bytes read at once
 
@@ -95,11 +88,15 @@ def read_piece(unit: SourceUnit, piece: UnitPiece, schema: StreamSchema) -> Iter
     Raises `SourceUnreachable`.
     """
     if piece.lines is None:
-        yield from read_batches(unit, schema)
-        return
-    assert unit.line_format is not None
-    numbered_lines = _read_line_range(unit, piece.lines)
-    yield from decode_numbered_lines(schema, unit.line_format, numbered_lines, unit.fields)
+        return read_batches(unit, schema)
+    return read_batches(with_lines(unit, list(_read_line_range(unit, piece.lines))), schema)
+
+
+def with_lines(unit: SourceUnit, numbered_lines: Sequence[tuple[int, bytes]]) -> SourceUnit:
+    """A unit that has only some records, by line number. `unit.fields` is set for CSV."""
+    lines = [line for _, line in numbered_lines]
+    numbers = [number for number, _ in numbered_lines]
+    return replace(unit, read=lambda: iter(lines), line_numbers=numbers)
 
 
 def _read_line_range(unit: SourceUnit, lines: LineRange) -> Iterator[tuple[int, bytes]]:
@@ -148,10 +145,21 @@ def _read_raw(
                     yield number, rows[number - first]
             first += len(rows)
         return
-    numbered_lines = number_lines(unit)
-    if piece.lines is not None:
-        numbered_lines = _read_line_range(unit, piece.lines)
-    yield from ((number, line) for number, line in numbered_lines if number in numbers)
+    if piece.lines is None:
+        yield from _read_numbered(unit, numbers)
+        return
+    for number, line in _read_line_range(unit, piece.lines):
+        if number in numbers:
+            yield number, line
+
+
+def _read_numbered(unit: SourceUnit, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a whole unit with some numbers."""
+    for number, line in zip(unit.line_numbers or count(1), unit.read(), strict=False):
+        if number in numbers:
+            assert isinstance(line, bytes)
+            is_first = unit.line_numbers is None and number == 1
+            yield number, line.removeprefix(BYTE_ORDER_MARK) if is_first else line
 
 
 def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None:
@@ -160,4 +168,4 @@ def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None
         return None
     if unit.fields is not None:
         return unit.fields
-    return [] if header is None else parse_fields(header)
+    return [] if header is None else csv_fields(header)

@@ -23,7 +23,7 @@ from archiver.executors.tasks.identities import (
 from archiver.executors.tasks.reading import read_raw_lines
 from archiver.ingest import BATCH_RECORDS, Counters
 from archiver.ingest.classify import Array, Mask, flag_late, flag_late_in_order, latest
-from archiver.ingest.line_decoder import RefusedLine
+from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.open_unit import CONFLICT_DETAIL
 
 

@@ -13,11 +13,12 @@ from archiver.delta.table import StreamTable
 from archiver.executors import ExecutorIngest, grouping, pieces
 from archiver.executors import ingest as executor_ingest
 from archiver.executors.tasks import decode, write
-from archiver.ingest import local_ingest, source_units
-from archiver.ingest.batch import IngestBatch, IngestEngine
+from archiver.ingest import source_units
 from archiver.ingest.chunk_cutter import ChunkCutter
-from archiver.ingest.engine_choice import RecordSizes
-from archiver.ingest.local_ingest import LocalIngest
+from archiver.ingest.engines import local_ingest
+from archiver.ingest.engines.batch import IngestBatch, IngestEngine
+from archiver.ingest.engines.engine_choice import RecordSizes
+from archiver.ingest.engines.local_ingest import LocalIngest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
 from archiver.times import duration_to_micros, to_micros

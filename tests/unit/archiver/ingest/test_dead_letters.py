@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import sql
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.dead_letters import count_letters, retry_unit
+from archiver.ingest.ledger.catalog import Counters
 from archiver.ingest.source_units import read_batches
 
 SCHEMA = StreamSchema(

@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.classify import RowClassification
+from archiver.ingest.ledger.catalog import Counters
 from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress

@@ -8,7 +8,6 @@ import pytest
 from archiver.executors.pieces import ByteRange, divide_unit
 from archiver.executors.tasks.reading import _read_line_range, count_lines
 from archiver.ingest import SourceUnit, read_lines
-from archiver.ingest.source_units import number_lines
 
 CONTENTS = [
     b"\xef\xbb\xbfa,b\n1,2\n\n  \r\n3,4\r\n5,6",
@@ -25,12 +24,19 @@ def make_unit(path: Path, content: bytes) -> SourceUnit:
     return SourceUnit("s", path.name, "jsonl", partial(read_lines, path), path=path, size=1)
 
 
+def number_lines(content: bytes) -> list[tuple[int, bytes]]:
+    """The records of a file and their line numbers."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    numbered = [(number, line.rstrip(b"\r")) for number, line in enumerate(lines, 1)]
+    return [(number, line) for number, line in numbered if line.strip()]
+
+
 @pytest.mark.parametrize("content", CONTENTS)
 def test_pieces_between_any_bounds_have_the_lines_of_the_file(
     tmp_path: Path, content: bytes
 ) -> None:
     unit = make_unit(tmp_path / "a.jsonl", content)
-    expected = list(number_lines(unit))
+    expected = number_lines(content)
     size = len(content)
     for first in range(1, size + 1):
         for second in range(first, size + 1):

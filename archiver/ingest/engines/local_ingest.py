@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from archiver.chunks import locate
 from archiver.delta import StreamTable
-from archiver.ingest.batch import ArchivedRows, IngestBatch
+from archiver.ingest.engines.batch import ArchivedRows, IngestBatch
+from archiver.ingest.engines.stream_appender import StreamAppender
 from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
-from archiver.ingest.stream_appender import StreamAppender
 
 
 class LocalIngest:

@@ -8,7 +8,7 @@ import pytest
 
 from archiver.delta.schema import StreamSchema
 from archiver.errors import IncompatibleColumn
-from archiver.ingest.table_decoder import RowsAsJson, decode_table
+from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 
 SCHEMA = StreamSchema(
     "s",

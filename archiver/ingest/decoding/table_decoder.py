@@ -10,7 +10,7 @@ import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding.line_decoder import (
     INT_LIMITS,
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,

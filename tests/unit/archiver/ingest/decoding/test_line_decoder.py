@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.line_decoder import decode_lines, parse_csv_header
+from archiver.ingest.decoding.line_decoder import decode_lines, parse_csv_header
 
 SCHEMA = StreamSchema(
     "s",

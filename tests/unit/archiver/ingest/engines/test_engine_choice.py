@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from archiver.ingest.engine_choice import EngineMode, EnginePolicy, RecordSizes
+from archiver.ingest.engines.engine_choice import EngineMode, EnginePolicy, RecordSizes
 from archiver.ingest.source_units import SourceUnit
 
 

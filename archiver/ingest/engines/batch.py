@@ -9,7 +9,7 @@ import pyarrow as pa
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import late_bound, latest
-from archiver.ingest.line_decoder import LineFormat
+from archiver.ingest.decoding import LineFormat
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress

@@ -1,0 +1,27 @@
+"""Engines of ingest: their interface, the choice between them, and the one of this process."""
+
+from archiver.ingest.engines.batch import (
+    ArchivedRows,
+    IngestBatch,
+    IngestEngine,
+    IngestStats,
+    RecordsEngine,
+    TopicRecords,
+)
+from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
+from archiver.ingest.engines.local_ingest import LocalIngest, decode_unit
+
+__all__ = [
+    "ArchivedRows",
+    "EngineMode",
+    "EngineName",
+    "EnginePolicy",
+    "IngestBatch",
+    "IngestEngine",
+    "IngestStats",
+    "LocalIngest",
+    "RecordSizes",
+    "RecordsEngine",
+    "TopicRecords",
+    "decode_unit",
+]
