@@ -9,7 +9,8 @@ ArchiverError
 ├── NotInstalled         Spark's jars are missing
 ├── SourceDamaged        a source unit cannot be read to its end
 ├── SourceUnreachable    the disk of a source file fails; trying again makes sense
-└── StorageFailed        object storage cannot be reached or refuses a request
+├── StorageFailed        object storage cannot be reached or refuses a request
+└── TaskLost             the process of a task on an executor has died
 """
 
 
@@ -47,6 +48,13 @@ class IncompatibleColumn(ArchiverError):
 
 class HistoryUnavailable(ArchiverError):
     """Another program rewrote rows, so the time at which they were archived is unknown."""
+
+
+class TaskLost(ArchiverError):
+    """The process of a task on an executor has died, also when the task was repeated."""
+
+    def __init__(self) -> None:
+        super().__init__("the process of a task died, perhaps for want of memory")
 
 
 class NotArchivable(ArchiverError, ValueError):

@@ -17,6 +17,10 @@ class InlineJobs:
         self.cores = cores
         self.executor_count = 1
         self.task_count = 0
+        self.is_warm = True
+
+    def warm_up(self) -> None:
+        """There are no workers."""
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [copy(copy(function)(copy(item))) for item in items]

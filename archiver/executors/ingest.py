@@ -65,6 +65,15 @@ class ExecutorIngest:
         self._jobs = jobs
         self._planner = TaskPlanner(jobs, sizes)
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether worker processes have started."""
+        return self._jobs.is_warm
+
+    def warm_up(self) -> None:
+        """Start worker processes in the background, unless they were started."""
+        self._jobs.warm_up()
+
     def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
         """Archive the units that are not finished."""
         with self._counted_tasks(batch):

@@ -5,16 +5,19 @@ its text only.
 """
 
 import pickle
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.sql import DataFrame
 
-from archiver.errors import ArchiverError
+from archiver.errors import ArchiverError, TaskLost
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -60,6 +63,13 @@ class Jobs(Protocol):
     def task_count(self) -> int:
         """Number of tasks started so far."""
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether worker processes have started."""
+
+    def warm_up(self) -> None:
+        """Start worker processes in the background, unless they were started."""
+
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """The result of a function of each item; one task for each."""
 
@@ -81,6 +91,11 @@ class _Failure:
 
 _CAUGHT = (ArchiverError, OSError)
 
+# A local master does not repeat tasks. A job is repeated for the worker processes that died by no
+# fault of it.
+_MAX_ATTEMPTS = 3
+_DEAD_WORKER = ("Python worker exited unexpectedly", "java.io.EOFException")
+
 
 class SparkJobs:
     """Jobs of one Spark application."""
@@ -88,6 +103,8 @@ class SparkJobs:
     def __init__(self, context: SparkContext) -> None:
         self._context = context
         self._task_count = 0
+        self._warm_up_lock = threading.Lock()
+        self._is_warm = False
 
     @property
     def cores(self) -> int:
@@ -103,6 +120,23 @@ class SparkJobs:
     def task_count(self) -> int:
         return self._task_count
 
+    @property
+    def is_warm(self) -> bool:
+        return self._is_warm
+
+    def warm_up(self) -> None:
+        if self._warm_up_lock.acquire(blocking=False):
+            threading.Thread(target=self._start_workers, daemon=True, name="warm up").start()
+
+    def _start_workers(self) -> None:
+        """Run a job like those of a batch: its tasks have two workers each."""
+        # The context may be stopped meanwhile.
+        with suppress(Exception):
+            parts = self.keep(_yield_item, range(self.cores))
+            parts.map(_count_items)
+            parts.release()
+            self._is_warm = True
+
     def add_tasks(self, tasks: int) -> None:
         """Count tasks that are started."""
         self._task_count += tasks
@@ -110,7 +144,7 @@ class SparkJobs:
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         self.add_tasks(len(items))
         tasks = self._context.parallelize(items, len(items))
-        return _raise_failure(tasks.map(partial(_call, function)).collect())
+        return _collect(tasks.map(partial(_call, function)))
 
     def keep(
         self, function: Callable[[_Item], Iterator[Any]], items: Sequence[_Item]
@@ -140,7 +174,7 @@ class SparkParts:
     def map(self, function: PartFunction[_Result]) -> list[_Result]:
         self._jobs.add_tasks(self._task_count)
         results = self._parts.mapPartitionsWithIndex(partial(_call_on_part, function))
-        return _raise_failure(results.collect())
+        return _collect(results)
 
     def shuffle(
         self,
@@ -153,10 +187,18 @@ class SparkParts:
         pairs = self._parts.mapPartitionsWithIndex(partial(_split_part, split, positions))
         by_key = pairs.partitionBy(len(keys), int)
         results = by_key.mapPartitionsWithIndex(partial(_combine_pairs, combine, keys))
-        return _raise_failure(results.collect())
+        return _collect(results)
 
     def release(self) -> None:
         self._parts.unpersist()
+
+
+def _yield_item(item: int) -> Iterator[int]:
+    yield item
+
+
+def _count_items(_task: int, parts: Iterable[int]) -> int:
+    return len(list(parts))
 
 
 def _pack_results(
@@ -229,6 +271,17 @@ def _without_failures(values: Iterable[_Item]) -> Iterator[_Item]:
         if isinstance(value, _Failure):
             raise value.error
         yield value
+
+
+def _collect(results: "RDD[Any]") -> list[Any]:
+    """The results of a job. Raises the error of a task, or `TaskLost`."""
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            return _raise_failure(results.collect())
+        except Py4JJavaError as error:
+            if not any(text in str(error) for text in _DEAD_WORKER):
+                raise
+    raise TaskLost
 
 
 def _raise_failure(results: Sequence[_Result | _Failure]) -> list[_Result]:

@@ -38,11 +38,11 @@ from archiver.ingest.engines import (
     ArchivedRows,
     EngineName,
     EnginePolicy,
+    ExecutorEngine,
     IngestBatch,
     IngestEngine,
     IngestStats,
     LocalIngest,
-    RecordsEngine,
     RecordSizes,
     TopicRecords,
     decode_unit,
@@ -133,7 +133,7 @@ class ArchiveWriter:
         self._local = LocalIngest(self.tables)
         self.record_sizes = RecordSizes()
         # Set once Spark has started; None: no executors.
-        self.executors: RecordsEngine | None = None
+        self.executors: ExecutorEngine | None = None
         self.engine_policy = EnginePolicy()
         self._batches_by_engine: Counter[str] = Counter()
         # None before the first batch.
@@ -210,14 +210,22 @@ class ArchiveWriter:
 
     def choose_for_records(self, estimated_rows: float) -> EngineName:
         """The engine for a micro-batch of a topic with about so many records."""
-        return "local" if self.executors is None else self.engine_policy.choose(estimated_rows)
+        return self._choose_for_rows(estimated_rows)
 
     def _choose_engine(self, units: Sequence[SourceUnit]) -> EngineName:
         """The engine of a batch; this process if executors cannot read one of the units."""
         is_readable = all(unit.path is not None for unit in units)
-        if self.executors is None or not units or not is_readable:
+        if not units or not is_readable:
             return "local"
-        return self.engine_policy.choose(self.record_sizes.estimate_rows(units))
+        return self._choose_for_rows(self.record_sizes.estimate_rows(units))
+
+    def _choose_for_rows(self, estimated_rows: float) -> EngineName:
+        """The engine for about so many rows. After the first large batch, executors are warm."""
+        if self.executors is None:
+            return "local"
+        if self.engine_policy.is_large(estimated_rows):
+            self.executors.warm_up()
+        return self.engine_policy.choose(estimated_rows, self.executors.is_warm)
 
     def _start_batch(self, now: int) -> IngestBatch:
         self._batch += 1

@@ -3,7 +3,7 @@
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
 from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
-from moirae.evaluation.executor_rules import ExecutorRules, FileRows, is_executable
+from moirae.evaluation.executor_rules import ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
     ActiveRule,
@@ -24,7 +24,6 @@ __all__ = [
     "ContextQueries",
     "EventContexts",
     "ExecutorRules",
-    "FileRows",
     "Guard",
     "LiveStreamRows",
     "RuleBatcher",

@@ -25,7 +25,7 @@ from moirae.evaluation.batches import (
     RuleBatch,
     RuleBatcher,
 )
-from moirae.evaluation.executor_rules import ExecutorRules, FileRows, is_executable
+from moirae.evaluation.executor_rules import CHARGED_ERRORS, ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -36,6 +36,7 @@ from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import EngineChoice, Statement
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.errors import StatementTimeout
+from recall.statements import FileRows
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
@@ -82,8 +83,6 @@ class RuleEvaluator:
         self._batcher.remove_inactive(active_rules)
         if self._local is not None:
             self._local.reset()
-        if self._executor_rules is not None:
-            self._executor_rules.reset()
         if self._panes is not None:
             self._panes.remove_inactive(active_rules)
 
@@ -169,12 +168,13 @@ class RuleEvaluator:
     ) -> EvaluationResult:
         event_rows: _EventRowsByIndex = {}
         remaining = self._evaluate_locally(rules, inputs, event_rows)
-        remaining = self._evaluate_on_executors(rules, remaining, inputs, event_rows, rule_slice)
-        failed: set[int] = set()
+        remaining, failed = self._evaluate_on_executors(
+            rules, remaining, inputs, event_rows, rule_slice
+        )
         if remaining:
             for stream, rows in inputs.items():
                 self._create_input_view(stream, rows)
-            failed = self._evaluate_with_spark(rules, remaining, event_rows, inputs, row_count)
+            failed |= self._evaluate_with_spark(rules, remaining, event_rows, inputs, row_count)
         rule_rows: list[tuple[ActiveRule, list[EventRow]]] = []
         for index in sorted(event_rows.keys() - failed):
             rule_rows.append((rules[index], event_rows[index]))
@@ -225,14 +225,16 @@ class RuleEvaluator:
         inputs: _Inputs,
         event_rows: _EventRowsByIndex,
         rule_slice: RuleSlice | None,
-    ) -> Sequence[int]:
+    ) -> tuple[Sequence[int], set[int]]:
         """Evaluate batches of plain rules over archived files; add to `event_rows`.
 
-        `indexes`: the positions of the rules to evaluate. Returns those of the remaining rules.
+        `indexes`: the positions of the rules to evaluate. Returns those of the remaining rules, and
+        of rules that failed.
         """
+        failed: set[int] = set()
         file_rows = {name: rows for name, rows in inputs.items() if isinstance(rows, FileRows)}
         if self._executor_rules is None or not file_rows or not indexes:
-            return indexes
+            return indexes, failed
         selected = set(indexes)
         candidates: dict[str, list[RuleBatch]] = {}
         for batch in self._batcher.batch(rules).batches:
@@ -243,10 +245,16 @@ class RuleEvaluator:
                 candidates.setdefault(stream, []).append(batch)
         for stream, batches in candidates.items():
             results = self._executor_rules.evaluate(batches, stream, file_rows[stream], rule_slice)
-            for batch, batch_rows in results:
-                selected.difference_update(batch.rule_indexes)
-                _add_event_rows(event_rows, batch_rows)
-        return sorted(selected)
+            for batch, outcome in results:
+                if isinstance(outcome, CHARGED_ERRORS):
+                    (index,) = batch.rule_indexes
+                    self._guard.record_failure(rules[index], outcome)
+                    failed.add(index)
+                    selected.remove(index)
+                elif not isinstance(outcome, Exception):
+                    selected.difference_update(batch.rule_indexes)
+                    _add_event_rows(event_rows, outcome)
+        return sorted(selected), failed
 
     def _evaluate_with_spark(
         self,

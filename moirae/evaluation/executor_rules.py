@@ -5,21 +5,33 @@ file. A slice of event time is divided into smaller ones: rows of a rule depend 
 them only (see `recall.query.shape`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, starmap
 from uuid import uuid4
 
 import pyarrow as pa
 
-from archiver.delta import DataFile, TableFiles
+from archiver.delta import DataFile
+from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
-from archiver.time_range import ALL_TIME, TimeRange
-from archiver.times import micros_column
+from archiver.time_range import TimeRange
 from moirae.evaluation.batches import RuleBatch
-from moirae.evaluation.local import LocalEvaluator, RuleEventRows
-from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.evaluation.limits import statement_limit
+from moirae.evaluation.local import MAX_JOINED_ROWS, RuleEventRows, parse_event_rows
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
+from recall.engines.isolation import run_isolated, split_in_halves
+from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
+from recall.statements import (
+    FilePart,
+    FileRows,
+    PartJob,
+    PartOutcome,
+    PartStatement,
+    Statement,
+    run_on_part,
+)
 
 # Rows of files that one task reads; a task with fewer rows takes less time than its start.
 _MAX_TASK_ROWS = 200_000
@@ -27,63 +39,18 @@ _MIN_TASK_ROWS = 25_000
 # Rows of files that a task may read at all; what needs more is left to Spark.
 _MAX_PART_ROWS = 1_000_000
 
+CHARGED_ERRORS = (StatementTimeout, MemoryExceeded, TaskLost)
+"""What a rule is charged for. Other failing batches are left to Spark."""
 
-@dataclass(frozen=True)
-class FileRows:
-    """The on-time rows of data files of a stream with event times in a range."""
-
-    table: TableFiles
-    files: Sequence[DataFile]
-    time_range: TimeRange
-
-    @property
-    def row_count(self) -> int:
-        """An upper bound of the number of rows."""
-        return sum(file.rows for file in self.files)
-
-    def read(self, part: "SlicePart") -> pa.Table:
-        """The rows of a part of them, with the declared columns."""
-        columns = list(self.table.schema.columns)
-        tables = [self.table.arrow_schema.empty_table().select(columns)]
-        tables += [self.table.read_on_time(file.path, columns) for file in part.files]
-        rows = pa.concat_tables(tables)
-        is_inside = part.input_range.mask(micros_column(rows, self.table.schema.time))
-        return rows.filter(pa.array(is_inside)).combine_chunks()
-
-
-@dataclass(frozen=True)
-class SlicePart:
-    """What one task evaluates: events in a range, from the rows of files in another range."""
-
-    files: Sequence[DataFile]
-    input_range: TimeRange
-    event_range: TimeRange = ALL_TIME
-
-
-@dataclass(frozen=True)
-class _EvaluationContext:
-    """What all tasks of a job need. `time_limit`: seconds of processor time of a statement.
-
-    `generation`: tasks of one generation have the same rules and relations.
-    """
-
-    stream: str
-    rows: FileRows
-    batches: Sequence[RuleBatch]
-    relations: Mapping[str, pa.Table]
-    time_limit: float
-    generation: str
-
-
-@dataclass
-class _TaskResult:
-    """Event rows by the number of the batch; without batches that failed."""
-
-    event_rows: dict[int, RuleEventRows] = field(default_factory=dict)
+BatchOutcome = tuple[RuleBatch, RuleEventRows | Exception]
+"""A batch, and its event rows or why it failed."""
 
 
 class ExecutorRules:
-    """Evaluates batches of plain rules by jobs. `time_limit`: seconds of a statement in a task."""
+    """Evaluates batches of plain rules by jobs.
+
+    `time_limit`: seconds of processor time of a statement, besides what many rows and rules add.
+    """
 
     def __init__(self, jobs: Jobs, time_limit: float) -> None:
         self._jobs = jobs
@@ -91,14 +58,10 @@ class ExecutorRules:
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
 
-    def reset(self) -> None:
-        """Rules have changed; queries that exceeded their limit are tried again."""
-        self._generation = uuid4().hex
-
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
-        self._relations[name] = versions
-        self.reset()
+        self._relations[relation_view(name)] = versions
+        self._generation = uuid4().hex
 
     def evaluate(
         self,
@@ -106,37 +69,144 @@ class ExecutorRules:
         stream: str,
         rows: FileRows,
         rule_slice: RuleSlice | None = None,
-    ) -> list[tuple[RuleBatch, RuleEventRows]]:
-        """The event rows of each batch; batches that fail or take too long are left out.
+    ) -> Iterator[BatchOutcome]:
+        """The outcome of each batch. A batch with an error that is charged has one rule.
 
         All rules are executable, see `is_executable`, and read only this stream. `rule_slice`: the
         slice that they are evaluated over; None: new rows.
         """
         if rule_slice is None:
-            tasks = list(divide_files(rows, self._jobs.cores))
+            parts = list(divide_files(rows, self._jobs.cores))
         else:
-            tasks = divide_slice(rule_slice, rows, self._jobs.cores)
-        if any(sum(file.rows for file in task.files) > _MAX_PART_ROWS for task in tasks):
-            return []
-        if not tasks:
-            return [(batch, []) for batch in batches]
+            parts = divide_slice(rule_slice, rows, self._jobs.cores)
+        if any(sum(file.rows for file in part.files) > _MAX_PART_ROWS for part in parts):
+            error = SparkRequired(f"a task would read more than {_MAX_PART_ROWS:,} rows")
+            yield from ((batch, error) for batch in batches)
+        elif not parts:
+            yield from ((batch, []) for batch in batches)
+        else:
+            yield from self._run_isolated(batches, stream, rows, parts)
+
+    def _run_isolated(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
+    ) -> Iterator[BatchOutcome]:
+        """Evaluate batches; those that fail for what is charged are divided into single rules."""
+        run = partial(self._run_job, stream=stream, rows=rows, parts=parts)
+        for group, results in run_isolated(batches, run, (TaskLost,), _split_rules):
+            if isinstance(results, Exception):
+                (batch,) = group
+                yield batch, results
+                continue
+            for batch, outcome in results:
+                halves = _split_rules([batch], None)
+                if not isinstance(outcome, CHARGED_ERRORS) or not halves:
+                    yield batch, outcome
+                    continue
+                for half in halves:
+                    yield from self._run_isolated(half, stream, rows, parts)
+
+    def _run_job(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
+    ) -> list[BatchOutcome]:
+        limits = [
+            statement_limit(self._time_limit, rows.row_count, len(batch.rule_indexes))
+            for batch in batches
+        ]
+        sources = _shared_sources(batches)
+        statements: list[PartStatement] = []
+        for batch, limit in zip(batches, limits, strict=True):
+            statements.append(_build_statement(batch, limit, sources))
         has_relations = any(batch.duckdb_query.has_relations for batch in batches)
-        context = _EvaluationContext(
-            stream=stream,
+        job = PartJob(
             rows=rows,
-            batches=batches,
+            view=input_view(stream),
+            statements=statements,
+            sources={
+                table: PartStatement(Statement(f"SELECT * FROM {source}"), max(limits))
+                for source, table in sources.items()
+            },
             relations=self._relations if has_relations else {},
-            time_limit=self._time_limit,
             generation=self._generation,
         )
-        results = self._jobs.map(partial(_evaluate_part, context), tasks)
-        evaluated: list[tuple[RuleBatch, RuleEventRows]] = []
-        for batch in batches:
-            parts = [result.event_rows.get(batch.number) for result in results]
-            complete_parts = [part for part in parts if part is not None]
-            if len(complete_parts) == len(parts):
-                evaluated.append((batch, [row for part in complete_parts for row in part]))
-        return evaluated
+        outcomes_by_part = self._jobs.map(partial(run_on_part, job), parts)
+        results: list[BatchOutcome] = []
+        for batch, limit, outcomes in zip(
+            batches, limits, zip(*outcomes_by_part, strict=True), strict=True
+        ):
+            results.append((batch, _merge_outcomes(batch, outcomes, limit)))
+        return results
+
+
+def _split_rules(
+    batches: Sequence[RuleBatch], _error: Exception | None
+) -> list[Sequence[RuleBatch]]:
+    """Halves of several batches, or of the rules of one; nothing for a single rule."""
+    if len(batches) > 1:
+        return split_in_halves(batches, TaskLost())
+    (batch,) = batches
+    rule_count = len(batch.rule_indexes)
+    if rule_count < 2:
+        return []
+    middle = rule_count // 2
+    return [[_select_rules(batch, 0, middle)], [_select_rules(batch, middle, rule_count)]]
+
+
+def _select_rules(batch: RuleBatch, start: int, end: int) -> RuleBatch:
+    return replace(
+        batch,
+        rule_indexes=batch.rule_indexes[start:end],
+        rule_names=batch.rule_names[start:end],
+        constants=batch.constants.slice(start, end - start),
+    )
+
+
+def _shared_sources(batches: Sequence[RuleBatch]) -> dict[str, str]:
+    """The tables of the subqueries that several batches read: each is computed once in a part."""
+    readers: dict[str, int] = {}
+    for batch in batches:
+        if batch.duckdb_query.source_is_query:
+            source = batch.duckdb_query.source
+            readers[source] = readers.get(source, 0) + 1
+    shared = [source for source, count in readers.items() if count > 1]
+    return {source: f"_rows_{number}" for number, source in enumerate(shared)}
+
+
+def _build_statement(
+    batch: RuleBatch, time_limit: float, sources: Mapping[str, str]
+) -> PartStatement:
+    """`sources`: the tables of subqueries."""
+    query = batch.duckdb_query
+    source_table = sources.get(query.source)
+    text = query.sql(batch.constants_table, source_table)
+    max_rows = None
+    if query.has_relations:
+        max_rows = MAX_JOINED_ROWS
+        text = f"SELECT * FROM ({text}) LIMIT {max_rows + 1}"
+    statement = Statement(text, {batch.constants_table: batch.constants})
+    return PartStatement(statement, time_limit, source_table, max_rows)
+
+
+def _merge_outcomes(
+    batch: RuleBatch, outcomes: Sequence[PartOutcome], time_limit: float
+) -> RuleEventRows | Exception:
+    """The event rows of a batch in all parts, or the first error."""
+    for outcome in outcomes:
+        if outcome.failure == "memory":
+            return MemoryExceeded(outcome.message)
+        if outcome.failure == "unsupported":
+            return SparkRequired(outcome.message)
+    # The time of all tasks counts, as that of a statement of Spark does.
+    if sum(outcome.seconds for outcome in outcomes) > time_limit:
+        return StatementTimeout(time_limit)
+    event_rows: RuleEventRows = []
+    for outcome in outcomes:
+        if outcome.result is None:
+            return StatementTimeout(time_limit)
+        try:
+            event_rows += parse_event_rows(batch, outcome.result)
+        except SparkRequired as error:
+            return error
+    return event_rows
 
 
 def is_executable(
@@ -154,7 +224,7 @@ def is_executable(
     return all(len(shape.streams) == 1 and shape.streams.issubset(streams) for shape in shapes)
 
 
-def divide_files(rows: FileRows, cores: int) -> Iterator[SlicePart]:
+def divide_files(rows: FileRows, cores: int) -> Iterator[FilePart]:
     """Files by task, in order."""
     task_rows = min(_MAX_TASK_ROWS, max(_MIN_TASK_ROWS, rows.row_count // (2 * cores)))
     members: list[DataFile] = []
@@ -163,14 +233,14 @@ def divide_files(rows: FileRows, cores: int) -> Iterator[SlicePart]:
         members.append(file)
         row_count += file.rows
         if row_count >= task_rows:
-            yield SlicePart(members, rows.time_range)
+            yield FilePart(members, rows.time_range)
             members = []
             row_count = 0
     if members:
-        yield SlicePart(members, rows.time_range)
+        yield FilePart(members, rows.time_range)
 
 
-def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[SlicePart]:
+def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[FilePart]:
     """Smaller slices that together have the events of a slice, with the files that each reads."""
     if not rows.files:
         return []
@@ -183,7 +253,7 @@ def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[Slic
         count = min(count, span // (reach + lag))
     times = [time for time in divide_times(rows.files, count) if rule_slice.range.contains(time)]
     bounds = [rule_slice.range.start, *times, rule_slice.range.end]
-    parts: list[SlicePart] = []
+    parts: list[FilePart] = []
     for event_range in starmap(TimeRange, pairwise(bounds)):
         if event_range.is_empty:
             continue
@@ -192,40 +262,5 @@ def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[Slic
             file for file in rows.files if input_range.overlaps_times(file.oldest, file.newest)
         ]
         if files:
-            parts.append(SlicePart(files, input_range, event_range))
+            parts.append(FilePart(files, input_range, event_range))
     return parts
-
-
-def _evaluate_part(context: _EvaluationContext, part: SlicePart) -> _TaskResult:
-    evaluator = _EVALUATORS.get(context)
-    rows = context.rows.read(part)
-    result = _TaskResult()
-    for batch, event_rows in evaluator.evaluate(context.batches, {context.stream: rows}):
-        selected = [row for row in event_rows if part.event_range.contains(row[1].ts)]
-        result.event_rows[batch.number] = selected
-    return result
-
-
-class _WorkerEvaluators:
-    """The evaluator of a worker process, for one generation of rules and relations."""
-
-    def __init__(self, create: Callable[[float], LocalEvaluator]) -> None:
-        self._create = create
-        self._generation: str | None = None
-        self._evaluator: LocalEvaluator | None = None
-
-    def get(self, context: _EvaluationContext) -> LocalEvaluator:
-        """The evaluator with the relations of a job."""
-        if self._evaluator is None or self._generation != context.generation:
-            self._evaluator = self._create(context.time_limit)
-            self._generation = context.generation
-        for name, versions in context.relations.items():
-            self._evaluator.set_relation(name, versions)
-        return self._evaluator
-
-
-def _create_evaluator(time_limit: float) -> LocalEvaluator:
-    return LocalEvaluator(time_limit=time_limit)
-
-
-_EVALUATORS = _WorkerEvaluators(_create_evaluator)

@@ -23,8 +23,8 @@ from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.limits import statement_limit
 from moirae.evaluation.plan import input_view, relation_view
-from recall.engines import DuckDBStatements, Statement
 from recall.errors import SparkRequired, StatementTimeout
+from recall.statements import NO_EXTERNAL_ACCESS, DuckDBStatements, Statement
 
 _LOG = structlog.get_logger()
 
@@ -33,16 +33,9 @@ RuleEventRows = list[tuple[int, EventRow]]
 
 # A join may return far more rows than it reads. Spark evaluates what exceeds a limit, with time
 # limits that the rule is charged for. Results are converted row by row: this many take a second.
-_MAX_JOINED_ROWS = 200_000  # rows of the result of a join
+MAX_JOINED_ROWS = 200_000  # rows of the result of a join
 _JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a join of few rows; see `statement_limit`
 _RETRY_INTERVAL = 300.0  # seconds after which a join that took too long is tried again
-# Statements of rules read registered tables only: no files, network or extensions. A join that does
-# not fit into memory fails; it must not fill the disk.
-_SETTINGS = (
-    "SET temp_directory = ''",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
@@ -53,19 +46,16 @@ class LocalEvaluator:
 
     Joins have limits: `join_time_limit` in seconds, extended for many rows or rules, and
     `max_joined_rows`. A join that exceeds the time limit is left to Spark for some minutes, unless
-    a relation or the rules change before. `time_limit`: seconds of processor time of other
-    statements; None: no limit.
+    a relation or the rules change before.
     """
 
     def __init__(
         self,
         join_time_limit: float = _JOIN_TIME_LIMIT,
-        max_joined_rows: int = _MAX_JOINED_ROWS,
+        max_joined_rows: int = MAX_JOINED_ROWS,
         clock: Clock = time.monotonic,
-        time_limit: float | None = None,
     ) -> None:
-        self._duckdb = DuckDBStatements(_SETTINGS)
-        self._time_limit = time_limit
+        self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
         self._max_joined_rows = max_joined_rows
@@ -127,7 +117,7 @@ class LocalEvaluator:
                 if all(batch.duckdb_query.has_relations for batch in readers):
                     source_rows = self._run_join(source, readers, statement, row_count)
                 else:
-                    source_rows = self._duckdb.run(statement, self._time_limit)
+                    source_rows = self._duckdb.run(statement)
                 self._duckdb.register(table, source_rows)
                 table_by_source[source] = table
         return table_by_source
@@ -141,7 +131,7 @@ class LocalEvaluator:
         if query.has_relations:
             table = self._run_join(query, [batch], statement, row_count)
         else:
-            table = self._duckdb.run(statement, self._time_limit)
+            table = self._duckdb.run(statement)
         return parse_event_rows(batch, table)
 
     def run_step(
@@ -153,7 +143,7 @@ class LocalEvaluator:
         """
         statement = Statement(sql, tables)
         if not has_join:
-            return self._duckdb.run(statement, self._time_limit)
+            return self._duckdb.run(statement)
         row_count = sum(map(len, tables.values()))
         return self._run_join(batch.duckdb_query, [batch], statement, row_count)
 

@@ -13,7 +13,7 @@ from archiver.ingest import ArchiveWriter
 from archiver.read import Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
 from archiver.times import Micros, micros_column
-from moirae.evaluation.executor_rules import FileRows
+from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
 _MIN_TIME: Micros = -(1 << 62)  # before every event time

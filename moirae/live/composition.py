@@ -41,6 +41,7 @@ from moirae.live.sources import (
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
 from recall.engines import EngineChoice, EngineSetting
+from recall.statements import WORKER_DAEMON
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -98,13 +99,18 @@ def build_live_process(
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     spark = start_session(
-        "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
+        "moirae live",
+        settings.spark.master,
+        home / "warehouse",
+        {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf},
     )
     role.end_if_stopped()
     jobs: SparkJobs | None = None
     if settings.engine != "local":
         jobs = SparkJobs(spark.sparkContext)
         archive.executors = ExecutorIngest(jobs, archive.record_sizes)
+    if jobs is not None and settings.engine == "spark":
+        jobs.warm_up()
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
     detector, follow_up = build_detection(

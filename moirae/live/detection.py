@@ -17,7 +17,6 @@ from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
     ActiveRule,
-    FileRows,
     RuleCohort,
     RuleSlice,
     due_slices,
@@ -27,6 +26,7 @@ from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
+from recall.statements import FileRows
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules

@@ -17,8 +17,8 @@ from recall.engines.routing import (
     explain_engine,
 )
 from recall.engines.spark import SparkEngine, SparkStatements
-from recall.engines.statement import Statement
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
+from recall.statements import Statement
 
 __all__ = [
     "AnswerRows",

@@ -19,7 +19,8 @@ MODULES_BY_TEST = {
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.decoded_batch
         archiver.executors.grouping archiver.executors.task_planner""",
-    "contract/test_statement_engines.py": "recall.engines.statement",
+    "contract/test_statement_engines.py": "recall.statements.statement",
+    "unit/moirae/evaluation/test_executor_rules.py": "recall.statements.file_rows",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",

@@ -2,10 +2,10 @@
 
 from archiver.ingest.engines.batch import (
     ArchivedRows,
+    ExecutorEngine,
     IngestBatch,
     IngestEngine,
     IngestStats,
-    RecordsEngine,
     TopicRecords,
 )
 from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
@@ -21,7 +21,7 @@ __all__ = [
     "IngestStats",
     "LocalIngest",
     "RecordSizes",
-    "RecordsEngine",
+    "ExecutorEngine",
     "TopicRecords",
     "decode_unit",
 ]

@@ -136,8 +136,15 @@ class IngestEngine(Protocol):
         """
 
 
-class RecordsEngine(IngestEngine, Protocol):
-    """An engine that also archives records that Spark's reader of a topic delivers."""
+class ExecutorEngine(IngestEngine, Protocol):
+    """An engine on executors. It also archives records that Spark's reader of a topic delivers."""
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether worker processes have started."""
+
+    def warm_up(self) -> None:
+        """Start worker processes in the background, unless they were started."""
 
     def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
         """Archive the records of each partition from the first on that is not archived."""

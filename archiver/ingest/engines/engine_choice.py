@@ -14,6 +14,8 @@ EngineMode = Literal["auto", "local", "spark"]
 
 # Rows from which a batch is large: below, starting a job costs more than it saves.
 LARGE_BATCH = 20_000
+# Rows that this process archives in the time in which the first workers of executors start.
+COLD_START_ROWS = 300_000
 
 # Bytes of a record until a stream has been read.
 _PLAIN_RECORD_BYTES = 100.0
@@ -28,11 +30,16 @@ class EnginePolicy:
     mode: EngineMode = "local"
     large_batch: int = LARGE_BATCH
 
-    def choose(self, estimated_rows: float) -> EngineName:
-        """The engine for a batch of about so many rows."""
+    def choose(self, estimated_rows: float, is_warm: bool = True) -> EngineName:
+        """The engine for a batch of about so many rows. `is_warm`: whether executors have workers."""
         if self.mode != "auto":
             return self.mode
-        return "spark" if estimated_rows >= self.large_batch else "local"
+        start_rows = 0 if is_warm else COLD_START_ROWS
+        return "spark" if estimated_rows >= self.large_batch + start_rows else "local"
+
+    def is_large(self, estimated_rows: float) -> bool:
+        """Whether warm executors archive a batch of about so many rows."""
+        return self.choose(estimated_rows) == "spark"
 
 
 class RecordSizes:

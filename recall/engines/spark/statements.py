@@ -13,8 +13,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import jvm_process
-from recall.engines.statement import Statement
 from recall.errors import StatementTimeout
+from recall.statements import Statement
 
 _POLL_INTERVAL = 0.1  # seconds between checks of the running statement
 _CANCEL_GRACE = 5.0  # seconds of processor time for a cancelled statement to end

@@ -13,8 +13,8 @@ from archiver.time_range import TimeRange
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
-from recall.engines.statement import Statement
 from recall.errors import StatementTimeout
+from recall.statements.statement import Statement
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,

@@ -1,9 +1,10 @@
 """Plain stateless rules over archived files, in tasks."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,19 +13,33 @@ from archiver.delta.data_files import cast_to_fields
 from archiver.delta.log import DataFile
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from moirae.evaluation import executor_rules
 from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.executor_rules import ExecutorRules, FileRows, divide_files, is_executable
+from moirae.evaluation.executor_rules import (
+    BatchOutcome,
+    ExecutorRules,
+    divide_files,
+    is_executable,
+)
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
-from recall.engines import Statement
-from recall.errors import SparkRequired
+from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
 from recall.query.shape import Tables, infer_shape
+from recall.statements import (
+    NO_EXTERNAL_ACCESS,
+    DuckDBStatements,
+    FileRows,
+    PartOutcome,
+    PartStatement,
+    Statement,
+    part_task,
+)
 from tests.inline_jobs import InlineJobs
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
@@ -59,10 +74,21 @@ def archive(
     return table
 
 
-def sort(results: Sequence[tuple[object, RuleEventRows]]) -> list[tuple[int, int, str]]:
+def sort(
+    results: Iterable[BatchOutcome] | Iterable[tuple[object, RuleEventRows]],
+) -> list[tuple[int, int, str]]:
     """Event rows in an order."""
-    event_rows = [row for _, rows in results for row in rows]
+    event_rows: RuleEventRows = []
+    for _, rows in results:
+        assert not isinstance(rows, Exception), rows
+        event_rows += rows
     return sorted((index, row.ts, repr(row.attributes)) for index, row in event_rows)
+
+
+def table_rows(table: StreamTable) -> pa.Table:
+    """All on-time rows."""
+    files = [table.files.read_on_time(file.path, list(COLUMNS)) for file in table.data_files()]
+    return pa.concat_tables(files)
 
 
 def file_rows(table: StreamTable, low: int | None = None, high: int | None = None) -> FileRows:
@@ -84,11 +110,12 @@ def test_only_on_time_rows_in_the_range_are_read(tmp_path: Path) -> None:
     batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
     rows = file_rows(table, START_MICROS + 2 * SECOND, START_MICROS + 7 * SECOND)
     ((_, event_rows),) = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", rows)
+    assert not isinstance(event_rows, Exception)
     seconds = sorted((row.ts - START_MICROS) // SECOND for _, row in event_rows)
     assert seconds == [2, 3, 5, 6]
 
 
-def test_batch_that_fails_in_a_task_is_left_out(tmp_path: Path) -> None:
+def test_batch_that_fails_in_a_task_is_left_to_spark(tmp_path: Path) -> None:
     table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
     batcher = RuleBatcher({"s": COLUMNS})
     (batch,) = batcher.batch(RULES).batches
@@ -98,7 +125,52 @@ def test_batch_that_fails_in_a_task_is_left_out(tmp_path: Path) -> None:
     )
     failing = type(batch)(**{**vars(batch), "number": 99, "duckdb_query": broken})
     results = ExecutorRules(InlineJobs(), 60.0).evaluate([failing, batch], "s", file_rows(table))
-    assert [evaluated.number for evaluated, _ in results] == [batch.number]
+    (_, error), (_, event_rows) = results
+    assert isinstance(error, SparkRequired)
+    assert isinstance(event_rows, list) and len(event_rows) == 4
+
+
+def _fail_rule(rule: int, error: str) -> Any:
+    """Runs statements; one whose constants have a rule fails."""
+    run = part_task._run
+
+    def run_or_fail(duckdb: Any, statement: PartStatement) -> PartOutcome:
+        (constants,) = statement.statement.tables.values()
+        if rule not in constants["rule"].to_pylist():
+            return run(duckdb, statement)
+        if error == "died":
+            raise TaskLost
+        if error == "time":
+            return PartOutcome(70.0, run(duckdb, statement).result)
+        return PartOutcome(0.1, None, "memory", "out of memory")
+
+    return run_or_fail
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [("time", StatementTimeout), ("memory", MemoryExceeded), ("died", TaskLost)],
+)
+def test_only_the_rule_that_exceeds_a_limit_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, expected: type[Exception]
+) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    rules = [make_filter(name, 20.0) for name in "ABCDE"]
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    assert len(batches) == 1
+    monkeypatch.setattr(part_task, "_run", _fail_rule(3, failure))
+    failed: list[tuple[tuple[int, ...], type[Exception]]] = []
+    evaluated: set[int] = set()
+    for batch, outcome in ExecutorRules(InlineJobs(), 60.0).evaluate(
+        batches, "s", file_rows(table)
+    ):
+        if isinstance(outcome, Exception):
+            failed.append((batch.rule_indexes, type(outcome)))
+        else:
+            assert len(outcome) == 4 * len(batch.rule_indexes)
+            evaluated.update(batch.rule_indexes)
+    assert failed == [((3,), expected)]
+    assert evaluated == {0, 1, 2, 4}
 
 
 WINDOW = make_rule(
@@ -166,12 +238,36 @@ def test_files_are_divided_into_tasks_of_some_size(tmp_path: Path) -> None:
     assert len(list(divide_files(few, cores=2))) == 1
 
 
+def test_subquery_of_several_batches_is_computed_once_in_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "(SELECT host, ts, v * 2 AS w FROM s)"
+    rules = [
+        make_rule("A", f"SELECT host, ts FROM {source} WHERE w > 20", {"host": "string"}),
+        make_rule("B", f"SELECT ts, w FROM {source} WHERE host = 'a'", {"w": "double"}),
+    ]
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=1)
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    texts: list[str] = []
+    run = part_task._run
+
+    def record(duckdb: Any, statement: PartStatement) -> PartOutcome:
+        texts.append(statement.statement.text)
+        return run(duckdb, statement)
+
+    monkeypatch.setattr(part_task, "_run", record)
+    results = list(ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table)))
+    assert len(batches) == 2
+    assert [text for text in texts if "* 2" in text or "2 *" in text] == texts[:1]
+    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": table_rows(table)})) != []
+
+
 @pytest.mark.parametrize(
     "statement",
     ["SELECT * FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '{}'", "INSTALL httpfs"],
 )
 def test_statements_of_rules_have_no_access_to_files(tmp_path: Path, statement: str) -> None:
-    duck = LocalEvaluator()._duckdb
+    duck = DuckDBStatements(NO_EXTERNAL_ACCESS)
     rows = Statement("SELECT n FROM rows", {"rows": pa.table({"n": [1]})})
     assert duck.run(rows).to_pylist() == [{"n": 1}]
     for text in (statement.format(tmp_path / "out"), "SET enable_external_access = true"):
@@ -195,4 +291,5 @@ def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:
         arrays = {name: pa.array(time, ARROW_TYPES["timestamp"]) for name, time in times.items()}
         rules.set_relation("hosts", pa.table({**versions, **arrays}))
         ((_, event_rows),) = rules.evaluate(batches, "s", file_rows(table))
+        assert not isinstance(event_rows, Exception)
         assert [row.attributes["site"] for _, row in event_rows] == [site] * 4

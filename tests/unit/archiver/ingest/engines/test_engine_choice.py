@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from archiver.ingest.engines.engine_choice import EngineMode, EnginePolicy, RecordSizes
+from archiver.ingest.engines.engine_choice import (
+    COLD_START_ROWS,
+    EngineMode,
+    EnginePolicy,
+    RecordSizes,
+)
 from archiver.ingest.source_units import SourceUnit
 
 
@@ -26,6 +31,15 @@ def test_auto_uses_executors_from_large_batches_on(
     mode: EngineMode, rows: float, engine: str
 ) -> None:
     assert EnginePolicy(mode, 20_000).choose(rows) == engine
+
+
+def test_batch_must_be_larger_while_executors_have_no_workers() -> None:
+    policy = EnginePolicy("auto", 20_000)
+    assert policy.is_large(20_000)
+    assert not policy.is_large(19_999)
+    assert policy.choose(20_000, is_warm=False) == "local"
+    assert policy.choose(20_000 + COLD_START_ROWS, is_warm=False) == "spark"
+    assert EnginePolicy("spark").choose(1, is_warm=False) == "spark"
 
 
 def test_rows_are_estimated_from_bytes_before_a_stream_was_read() -> None:
