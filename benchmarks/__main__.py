@@ -34,6 +34,7 @@ _MODULES_BY_GOAL = {
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",
     "S3": "benchmarks.executors",
+    "S4": "benchmarks.executors",
     "S5": "benchmarks.executors",
     "Q": "benchmarks.quality",
 }

@@ -1,8 +1,9 @@
-"""S1 to S3, S5: ingest and rules on executors, compared with the same work in the live process.
+"""S1 to S5: ingest and rules on executors, compared with the same work in the live process.
 
 The archive writer and the detector of the live process run batch by batch over files, with 20 rules
 and a database of their own, as in `benchmarks.rule_evaluation`. For S1 to S3 the executor is a
-process of its own on one core, so that its processor time is known. Setups alternate.
+process of its own on one core, so that its processor time is known. S4 runs the real processes, as
+`benchmarks.latency` does. Setups alternate.
 """
 
 import json
@@ -30,6 +31,7 @@ from archiver.ingest import ArchiveWriter, EnginePolicy, SourceUnit
 from archiver.spark import jvm_process, start_session
 from archiver.times import duration_to_micros, to_micros
 from benchmarks.fixtures import temporary_folder, temporary_workspace
+from benchmarks.latency import LatencySetup, Quantiles, measure_setup
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.rule_evaluation import START, WORKSPACE, EvaluationSetup, rule_of_own_shape
 from benchmarks.timing import measure_seconds, time_noise_kernel
@@ -41,6 +43,7 @@ from moirae.live.sources import files
 from moirae.rules import RuleAdmission
 from moirae.runtime import database
 from recall.engines import EngineChoice
+from recall.statements import WORKER_DAEMON
 
 _REPETITIONS = 5
 _NOW = to_micros(START + timedelta(days=300))
@@ -71,7 +74,7 @@ class _Cost:
 
 def run() -> list[BenchmarkResult]:
     """Measure all goals."""
-    return _measure_costs() + _measure_bulk_load()
+    return _measure_costs() + _measure_latency() + _measure_bulk_load()
 
 
 def _measure_costs() -> list[BenchmarkResult]:
@@ -165,6 +168,49 @@ def _make_cost_results(
         )
     )
     return results
+
+
+def _measure_latency() -> list[BenchmarkResult]:
+    """S4: latency of a filter at 500 rows per second with each engine."""
+    noise: list[float] = []
+    setup = LatencySetup("one filter", filters=1, windows=0)
+    quantiles: defaultdict[str, list[Quantiles]] = defaultdict(list)
+    for repetition in range(_REPETITIONS):
+        noise.append(time_noise_kernel())
+        for engine in ("spark", "auto", "local"):
+            by_kind, _ = measure_setup(setup, repetition, engine)
+            sample = by_kind["filter"]
+            quantiles[engine].append(sample)
+            print(
+                f"{repetition + 1}/{_REPETITIONS} {engine}: filter p50 {sample.p50:.3f} s, "
+                f"p99 {sample.p99:.3f} s",
+                file=sys.stderr,
+            )
+    details = {
+        f"p50_{name}": rounded_median([sample.p50 for sample in samples], 3)
+        for name, samples in quantiles.items()
+    }
+    ratios = [
+        auto.p99 / local.p99
+        for auto, local in zip(quantiles["auto"], quantiles["local"], strict=True)
+    ]
+    return [
+        make_result(
+            "S4",
+            "alert latency of a filter with spark: p99, seconds",
+            [sample.p99 for sample in quantiles["spark"]],
+            target="≤ 0.5 s",
+            details=details,
+            noise=noise,
+        ),
+        make_result(
+            "S4",
+            "alert latency of a filter: p99 with auto ÷ local",
+            ratios,
+            target="≤ 1.1",
+            noise=noise,
+        ),
+    ]
 
 
 def _measure_bulk_load() -> list[BenchmarkResult]:
@@ -287,7 +333,7 @@ def _line(number: int) -> str:
 
 @contextmanager
 def _session(master: str, folder: Path) -> Iterator[SparkSession]:
-    conf = {"spark.executor.memory": "1g"}
+    conf = {"spark.executor.memory": "1g", "spark.python.daemon.module": WORKER_DAEMON}
     spark = start_session("benchmark", master, folder / "warehouse", conf)
     try:
         yield spark

@@ -21,6 +21,7 @@ from archiver.delta.schema import StreamSchema
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
+from archiver.storage import StorageRoot
 from archiver.times import to_micros
 from moirae.config.streams import Stream
 from moirae.live.sources import files, kafka
@@ -155,7 +156,7 @@ def _join(rng: random.Random, lines: Sequence[bytes]) -> bytes:
 
 
 def open_writer(
-    root: Path, connection: Connection[Any], mode: EngineMode, chunk_rows: int
+    root: StorageRoot, connection: Connection[Any], mode: EngineMode, chunk_rows: int
 ) -> ArchiveWriter:
     """An archive; the caller sets its executors."""
     policy = CutPolicy(chunk_rows, 600_000_000)
@@ -197,7 +198,7 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         "chunks": chunks.fetchall(),
         "partitions": writer.partitions,
         "watermarks": {stream: writer.watermark(stream) for stream in writer.tables},
-        "newest chunk": vars(writer._cutter._newest_chunk),
+        "newest chunk": vars(writer._cutter._newest_stats),
     }
 
 

@@ -1,21 +1,26 @@
 """On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
 from archiver.read import Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
-from archiver.times import Micros, micros_column
+from archiver.times import Micros, from_micros, micros_column
 from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
+# Ranges of event time that a filter of a data frame names; more become one.
+_MAX_FILTER_RANGES = 32
 _MIN_TIME: Micros = -(1 << 62)  # before every event time
 _MAX_TIME: Micros = 1 << 62  # after every event time
 
@@ -25,9 +30,13 @@ _AllowedValues = Mapping[str, Sequence[Any]]  # by column; rows with other value
 class LiveStreamRows:
     """Rows of the archive in the live process, which holds recent ones in memory."""
 
-    def __init__(self, spark: SparkSession, archive: ArchiveWriter) -> None:
+    def __init__(
+        self, spark: SparkSession, archive: ArchiveWriter, max_read_rows: int | None = None
+    ) -> None:
+        """`max_read_rows`: rows of files near events that this process reads; None: no limit."""
         self._spark = spark
         self._archive = archive
+        self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The declared columns of a stream, with their types."""
@@ -116,9 +125,13 @@ class LiveStreamRows:
     ) -> DataFrame:
         """Rows with event times in any of some ranges and allowed values.
 
-        They are read in this process, as they are few.
+        They are read in this process if they are few, else from archived files by executors, which
+        may return more rows.
         """
         merged = _merge_ranges(time_ranges)
+        files = self._files_beyond_limit(stream, merged)
+        if files:
+            return self._filter_files(stream, files, merged, allowed_values)
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         table = self._archive.tables[stream]
         if recent is not None:
@@ -126,6 +139,37 @@ class LiveStreamRows:
         else:
             rows = _read_files(table, _paths(table, merged), merged, allowed_values)
         return self.to_frame(rows)
+
+    def _files_beyond_limit(
+        self, stream: str, time_ranges: Sequence[TimeRange]
+    ) -> Sequence[DataFile]:
+        """The files that overlap some ranges, if this process shall not read them."""
+        if self._max_read_rows is None:
+            return ()
+        files: dict[str, DataFile] = {}
+        for time_range in time_ranges:
+            for file in self._archive.tables[stream].data_files(time_range):
+                files[file.path] = file
+        if sum(file.rows for file in files.values()) <= self._max_read_rows:
+            return ()
+        return list(files.values())
+
+    def _filter_files(
+        self,
+        stream: str,
+        files: Sequence[DataFile],
+        time_ranges: Sequence[TimeRange],
+        allowed_values: _AllowedValues,
+    ) -> DataFrame:
+        table = self._archive.tables[stream]
+        if len(time_ranges) > _MAX_FILTER_RANGES:
+            time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
+        frame = read_files(self._spark, table, files)
+        assert frame is not None
+        for column, values in allowed_values.items():
+            frame = frame.where(F.col(f"`{column}`").isin(list(values)))
+        time = F.col(f"`{table.schema.time}`")
+        return frame.where(reduce(or_, [_is_in_range(time, part) for part in time_ranges]))
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
         """A data frame of an Arrow table."""
@@ -184,6 +228,12 @@ def _read_files(
         rows = table.read_on_time(path, columns)
         tables.append(_filter_rows(rows, table.schema.time, time_ranges, allowed_values))
     return pa.concat_tables(tables).combine_chunks()
+
+
+def _is_in_range(time: Column, time_range: TimeRange) -> Column:
+    """Whether a time is in a range that has both bounds."""
+    start, end = _bounds(time_range)
+    return (time >= F.lit(from_micros(start))) & (time < F.lit(from_micros(end)))
 
 
 def _merge_ranges(time_ranges: Sequence[TimeRange]) -> list[TimeRange]:

@@ -196,13 +196,15 @@ def build_live_process(
 
 
 def _choose_engines(settings: Settings, jobs: SparkJobs | None) -> RuleEngines:
-    executor_rules = None
-    if jobs is not None:
-        executor_rules = ExecutorRules(jobs, settings.limits.statement.total_seconds())
     setting: EngineSetting = settings.recall.engine
+    if jobs is None:
+        return RuleEngines(EngineChoice(setting))
+    executor_rules = ExecutorRules(jobs, settings.limits.statement.total_seconds())
+    max_read_rows = settings.spark.large_batch
     if settings.engine == "spark":
         setting = "spark"
-    return RuleEngines(EngineChoice(setting), executor_rules)
+        max_read_rows = 0
+    return RuleEngines(EngineChoice(setting), executor_rules, max_read_rows)
 
 
 def build_detection(

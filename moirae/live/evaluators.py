@@ -15,11 +15,13 @@ class RuleEngines:
     """What evaluates plain rules.
 
     `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
-    rows; None: Spark statements do.
+    rows; None: Spark statements do. `max_read_rows`: archived rows near events that the live process
+    reads for contexts; None: no limit.
     """
 
     choice: EngineChoice = field(default_factory=EngineChoice)
     executors: ExecutorRules | None = None
+    max_read_rows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ def build_evaluators(
     engines: RuleEngines,
 ) -> Evaluators:
     """`relations`: the types of their columns, by name."""
-    rows = LiveStreamRows(spark, archive)
+    rows = LiveStreamRows(spark, archive, engines.max_read_rows)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,

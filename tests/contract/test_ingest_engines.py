@@ -1,7 +1,10 @@
 """Every engine archives the same rows, refuses the same lines and cuts the same chunks."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, reduce
 from itertools import cycle
@@ -12,7 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 from psycopg import Connection
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
@@ -22,8 +25,10 @@ from archiver.ingest.engines import EngineMode, local_ingest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.spark import start_session
+from archiver.storage import FileCache, S3Storage, StorageRoot
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.runtime import database
+from recall.statements import WORKER_DAEMON
 from tests.faults.harness import workspace
 from tests.ingest_scenario import (
     Sizes,
@@ -67,11 +72,36 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert task_planner.is_divisible is pieces.is_divisible
 
 
+@pytest.fixture(scope="module")
+def jobs(
+    tmp_path_factory: pytest.TempPathFactory, _store: Mapping[str, str]
+) -> Iterator[SparkJobs]:
+    """Executors of two cores, with their workers, whose environment has the keys of the bucket."""
+    folder = tmp_path_factory.mktemp("spark")
+    with patch.dict(os.environ, _store):
+        yield from _start_jobs(folder)
+
+
+def _start_jobs(folder: Path) -> Iterator[SparkJobs]:
+    options = {"spark.python.daemon.module": WORKER_DAEMON}
+    spark = start_session("test", "local[2]", folder / "warehouse", options, "short")
+    try:
+        spark_jobs = SparkJobs(spark.sparkContext)
+        spark_jobs.warm_up()
+        deadline = time.monotonic() + 120
+        while not spark_jobs.is_warm:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield spark_jobs
+    finally:
+        spark.stop()
+
+
 Run = Callable[[ArchiveWriter, Connection[Any]], None]
 
 
 def run_scenario(
-    settings: Settings, folder: Path, mode: EngineMode, jobs: Any, run: Run
+    settings: Settings, folder: StorageRoot, mode: EngineMode, jobs: Any, run: Run
 ) -> dict[str, Any]:
     """What a new archive and database hold after a run."""
     with database.connect_database(settings, "tests") as connection:
@@ -213,31 +243,95 @@ def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
 
 
 @pytest.mark.spark
-def test_spark_archives_large_and_small_files_and_a_topic_like_this_process(
-    settings: Settings, tmp_path: Path
+def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:
-    batches = write_batches(tmp_path / "landing", 7, Sizes(batches=2, files=4, rows=300))
-    batches.append([write_large_file(tmp_path / "landing" / "large.jsonl", rows=230_000)])
-    batches.append([write_large_file(tmp_path / "landing" / "again.csv", rows=120_000)])
-    chunk_rows = patch(f"{__name__}.CHUNK_ROWS", 50_000)
+    batches = write_batches(tmp_path / "landing", 11, Sizes(batches=6, files=6, rows=1_200))
+    run = ingest_all(batches)
+    with patch(f"{__name__}.CHUNK_ROWS", 2_000):
+        expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+        modes: list[EngineMode] = ["spark", "auto"]
+        for mode in modes:
+            assert_equal(run_scenario(settings, tmp_path / mode, mode, jobs, run), expected)
+    assert sum(unit[2] for unit in expected["counters"]) >= 10_000
+    reasons = {letter[2] for letter in expected["dead letters"]}
+    assert reasons >= {"conflict", "malformed", "quarantined"}
+    assert len(expected["chunks"]) > 2
+
+
+@pytest.mark.spark
+def test_executors_archive_large_files_and_a_topic_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
+) -> None:
+    batches = [[write_large_file(tmp_path / "large.jsonl", rows=230_000)]]
+    batches.append([write_large_file(tmp_path / "again.csv", rows=120_000)])
     tables = make_records(1, batches=2, rows=400)
-    spark = start_session("test", "local[2]", tmp_path / "warehouse", {}, "short")
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+
+    def make_frame(table: pa.Table) -> DataFrame:
+        frame = spark.createDataFrame(table)
+        parts = [frame.where(f"partition = {number}").coalesce(1) for number in (2, 0, 1)]
+        return reduce(DataFrame.unionAll, parts)
+
+    def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+        ingest(writer, batches)
+        ingest_topic(writer, tables, make_frame)
+
+    tasks_before = jobs.task_count
+    with patch(f"{__name__}.CHUNK_ROWS", 50_000):
+        expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+        actual = run_scenario(settings, tmp_path / "spark", "spark", jobs, run)
+    assert_equal(actual, expected)
+    assert jobs.task_count > tasks_before + 20
+
+
+@pytest.mark.spark
+def test_executors_write_to_object_storage_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs, bucket: str
+) -> None:
+    batches = write_batches(tmp_path / "landing", 5, Sizes(batches=3, files=4, rows=200))
+    run = ingest_all(batches)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    storage = S3Storage(bucket, FileCache(tmp_path / "cache", 1 << 30, 60.0), tmp_path / "archive")
+    assert_equal(run_scenario(settings, storage, "spark", jobs, run), expected)
+
+
+@pytest.mark.spark
+def test_batch_goes_on_when_a_worker_is_killed(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
+) -> None:
+    batches = write_batches(tmp_path / "landing", 29, Sizes(batches=3, files=4, rows=200))
+    run = ingest_all(batches)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    killed = tmp_path / "killed"
+    killing = KillingJobs(jobs, killed)
+    actual = run_scenario(settings, tmp_path / "spark", "spark", killing, run)
+    assert killed.exists()
+    assert_equal(actual, expected)
+
+
+class KillingJobs:
+    """Jobs of which the first ends the process of one of its tasks."""
+
+    def __init__(self, jobs: SparkJobs, marker: Path) -> None:
+        self._jobs = jobs
+        self._marker = marker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)
+
+    def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> Any:
+        return self._jobs.keep(partial(kill_once, self._marker, function), items)
+
+
+def kill_once(marker: Path, function: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[Any]:
+    """The results of a function; the first call ends its process in the midst of them."""
+    results = function(item)
+    yield next(results)
     try:
-        jobs = SparkJobs(spark.sparkContext)
-
-        def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
-            ingest(writer, batches)
-            ingest_topic(writer, tables, make_frame)
-
-        def make_frame(table: pa.Table) -> DataFrame:
-            frame = spark.createDataFrame(table)
-            parts = [frame.where(f"partition = {number}").coalesce(1) for number in (2, 0, 1)]
-            return reduce(DataFrame.unionAll, parts)
-
-        with chunk_rows:
-            expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
-            actual = run_scenario(settings, tmp_path / "spark", "spark", jobs, run)
-        assert_equal(actual, expected)
-        assert jobs.task_count > 20
-    finally:
-        spark.stop()
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        yield from results
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -63,7 +63,9 @@ class Archive:
         self.tables = {schema.name: StreamTable(folder, schema) for schema in SCHEMAS}
         self.chunks = Chunks()
         policy = CutPolicy(chunk_rows, 600_000_000)
-        self.cutter = ChunkCutter(Connection(), self.chunks, policy, self.tables.values())  # type: ignore[arg-type]
+        tables = self.tables.values()
+        chunks = self.chunks.chunks()
+        self.cutter = ChunkCutter(Connection(), self.chunks, policy, tables, chunks)  # type: ignore[arg-type]
         self.progress = {schema.name: ReadProgress() for schema in SCHEMAS}
         self.partitions: dict[str, dict[str, PartitionProgress]] = {}
         self.units: list[dict[str, Any]] = []
@@ -114,7 +116,7 @@ class Archive:
             "rows": sorted(rows),
             "units": self.units,
             "chunks": list(map(asdict, self.chunks.chunks())),
-            "newest chunk": self.cutter._newest_chunk,
+            "newest chunk": self.cutter._newest_stats,
             "late chunks": self.late_chunks,
             "progress": self.progress,
             "partitions": self.partitions,
