@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from archiver.errors import ArchiverError, TaskLost
@@ -278,7 +279,7 @@ def _collect(results: "RDD[Any]") -> list[Any]:
     for _ in range(_MAX_ATTEMPTS):
         try:
             return _raise_failure(results.collect())
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             if not any(text in str(error) for text in _DEAD_WORKER):
                 raise
     raise TaskLost

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -42,6 +41,7 @@ from tests.ingest_scenario import (
     write_large_file,
 )
 from tests.inline_jobs import InlineJobs
+from tests.killing_jobs import KillingJobs
 
 SMALL_SLICE = 40  # records
 CHUNK_ROWS = 150
@@ -309,29 +309,3 @@ def test_batch_goes_on_when_a_worker_is_killed(
     actual = run_scenario(settings, tmp_path / "spark", "spark", killing, run)
     assert killed.exists()
     assert_equal(actual, expected)
-
-
-class KillingJobs:
-    """Jobs of which the first ends the process of one of its tasks."""
-
-    def __init__(self, jobs: SparkJobs, marker: Path) -> None:
-        self._jobs = jobs
-        self._marker = marker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._jobs, name)
-
-    def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> Any:
-        return self._jobs.keep(partial(kill_once, self._marker, function), items)
-
-
-def kill_once(marker: Path, function: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[Any]:
-    """The results of a function; the first call ends its process in the midst of them."""
-    results = function(item)
-    yield next(results)
-    try:
-        marker.touch(exist_ok=False)
-    except FileExistsError:
-        yield from results
-    else:
-        os.kill(os.getpid(), signal.SIGKILL)

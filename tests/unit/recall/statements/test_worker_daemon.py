@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("numba", "psycopg_pool", "scipy", "sklearn", "sqlglot", "apscheduler")
+HEAVY = ("numba", "scipy", "sklearn", "sqlglot")
 
 
 def test_workers_import_only_what_tasks_need() -> None:
