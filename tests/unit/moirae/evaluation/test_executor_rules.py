@@ -241,7 +241,7 @@ def test_files_are_divided_into_tasks_of_some_size(tmp_path: Path) -> None:
 def test_subquery_of_several_batches_is_computed_once_in_a_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = "(SELECT host, ts, v * 2 AS w FROM s)"
+    source = "(SELECT host, ts, v * 2 AS w FROM s) AS d"
     rules = [
         make_rule("A", f"SELECT host, ts FROM {source} WHERE w > 20", {"host": "string"}),
         make_rule("B", f"SELECT ts, w FROM {source} WHERE host = 'a'", {"w": "double"}),
