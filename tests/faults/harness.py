@@ -227,7 +227,7 @@ class Stage:
         jvm = self.jvm()
         try:
             children = jvm.children(recursive=True) if jvm else []
-            workers = [c for c in children if any("pyspark" in part for part in c.cmdline())]
+            workers = [c for c in children if any("worker_daemon" in part for part in c.cmdline())]
             return workers[-1] if workers else None
         except psutil.NoSuchProcess:
             return None

@@ -30,7 +30,7 @@ def _kill_often(system: Stage, times: int, rng: random.Random, engine: str) -> N
     ("engine", "kills"),
     [
         ("auto", 2),
-        ("spark", 3),
+        ("spark", 2),
         *(pytest.param(name, 20, marks=pytest.mark.faults) for name in ("auto", "spark")),
     ],
 )
