@@ -25,7 +25,7 @@ from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import TimeRange
 from archiver.times import Micros, micros_column
-from moirae.evaluation import ArchivedStreamRows
+from moirae.evaluation import ArchivedStreamRows, input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
@@ -262,10 +262,10 @@ class DerivedStreamBuilder:
         input_range = task.range.shift(start=-stream.shape.reach, end=max(stream.shape.lag, 0) + 1)
         views: dict[str, str] = {}
         for name in stream.shape.streams:
-            views[name] = f"in_{name}"
+            views[name] = input_view(name)
             stream_rows.read_range(name, input_range).createOrReplaceTempView(views[name])
         for name in stream.shape.relations:
-            views[name] = f"relation_{name}"
+            views[name] = relation_view(name)
             versions = spark.createDataFrame(self._relations.read(name))
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
