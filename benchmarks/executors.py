@@ -355,9 +355,9 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
                 connection=connection,
                 fence=lambda: None,
             )
-            archive.engine_policy = EnginePolicy(engine)
+            archive.engines.policy = EnginePolicy(engine)
             if jobs is not None:
-                archive.executors = ExecutorIngest(jobs, archive.record_sizes)
+                archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
             detector, follow_up = build_detection(
                 spark=spark.newSession(),
                 archive=archive,

@@ -161,7 +161,7 @@ def open_writer(
     """An archive; the caller sets its executors."""
     policy = CutPolicy(chunk_rows, 600_000_000)
     writer = ArchiveWriter(root, SCHEMAS, policy, connection, lambda: None)
-    writer.engine_policy = EnginePolicy(mode, large_batch=500)
+    writer.engines.policy = EnginePolicy(mode, large_batch=500)
     return writer
 
 
@@ -272,7 +272,7 @@ def ingest_topic(
 ) -> None:
     """Ingest micro-batches of a topic as stream a, by the engine of the archive."""
     for table in tables:
-        if writer.choose_for_records(len(table)) == "spark":
+        if writer.engines.choose_for_rows(len(table)) == "spark":
             records = kafka.topic_records("a", TOPIC, make_frame(table))
             writer.ingest_records(records, to_micros(NOW))
         else:

@@ -37,13 +37,10 @@ from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.engines import (
     ArchivedRows,
     EngineName,
-    EnginePolicy,
-    ExecutorEngine,
     IngestBatch,
     IngestEngine,
-    IngestStats,
+    IngestEngines,
     LocalIngest,
-    RecordSizes,
     TopicRecords,
     decode_unit,
 )
@@ -130,14 +127,7 @@ class ArchiveWriter:
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
-        self._local = LocalIngest(self.tables)
-        self.record_sizes = RecordSizes()
-        # Set once Spark has started; None: no executors.
-        self.executors: ExecutorEngine | None = None
-        self.engine_policy = EnginePolicy()
-        self._batches_by_engine: Counter[str] = Counter()
-        # None before the first batch.
-        self.ingest_stats: IngestStats | None = None
+        self.engines = IngestEngines(LocalIngest(self.tables))
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -166,17 +156,16 @@ class ArchiveWriter:
         `now`: the current time in microseconds; rows too far after it are quarantined.
         """
         units = list(units)
-        engine_name = self._choose_engine(units)
-        engine: IngestEngine = self._local
+        engine_name = self.engines.choose(units)
+        engine: IngestEngine = self.engines.local
         if engine_name == "spark":
-            assert self.executors is not None
-            engine = self.executors
+            engine = self.engines.require_executors()
         return self._run_batch(engine_name, partial(engine.archive, units), now)
 
     def ingest_records(self, records: TopicRecords, now: int) -> IngestResult:
         """Like `ingest`, for records of a topic that executors have read."""
-        assert self.executors is not None
-        return self._run_batch("spark", partial(self.executors.archive_records, records), now)
+        executors = self.engines.require_executors()
+        return self._run_batch("spark", partial(executors.archive_records, records), now)
 
     def _run_batch(
         self,
@@ -188,44 +177,10 @@ class ArchiveWriter:
         batch = self._start_batch(now)
         archived = archive(batch)
         self._finish_units(batch)
-        for open_unit in batch.open_units:
-            unit = open_unit.unit
-            self.record_sizes.observe(unit.stream, unit.size or 0, open_unit.counters.read)
-        self._record_stats(engine_name, batch, time.monotonic() - started_at)
+        self.engines.record(engine_name, batch, time.monotonic() - started_at)
         self._update_memory(archived)
         partitions = [open_unit.unit.partition for open_unit in batch.open_units]
         return IngestResult(archived, frozenset(name for name in partitions if name is not None))
-
-    def _record_stats(self, engine: EngineName, batch: IngestBatch, seconds: float) -> None:
-        records = sum(open_unit.counters.read for open_unit in batch.open_units)
-        self._batches_by_engine[engine] += 1
-        self.ingest_stats = IngestStats(
-            engine=engine,
-            batch=batch.number,
-            rows_per_second=round(records / max(seconds, 1e-6), 1),
-            tasks=batch.task_count,
-            executors=batch.executor_count,
-            batches=dict(self._batches_by_engine),
-        )
-
-    def choose_for_records(self, estimated_rows: float) -> EngineName:
-        """The engine for a micro-batch of a topic with about so many records."""
-        return self._choose_for_rows(estimated_rows)
-
-    def _choose_engine(self, units: Sequence[SourceUnit]) -> EngineName:
-        """The engine of a batch; this process if executors cannot read one of the units."""
-        is_readable = all(unit.path is not None for unit in units)
-        if not units or not is_readable:
-            return "local"
-        return self._choose_for_rows(self.record_sizes.estimate_rows(units))
-
-    def _choose_for_rows(self, estimated_rows: float) -> EngineName:
-        """The engine for about so many rows. After the first large batch, executors are warm."""
-        if self.executors is None:
-            return "local"
-        if self.engine_policy.is_large(estimated_rows):
-            self.executors.warm_up()
-        return self.engine_policy.choose(estimated_rows, self.executors.is_warm)
 
     def _start_batch(self, now: int) -> IngestBatch:
         self._batch += 1
@@ -255,7 +210,7 @@ class ArchiveWriter:
                 for start in range(0, len(rows.on_time), BATCH_RECORDS):
                     self.recent_rows[stream].add(rows.on_time.slice(start, BATCH_RECORDS))
                 continue
-            self._local.forget(stream, {file.chunk for file in rows.files})
+            self.engines.local.forget(stream, {file.chunk for file in rows.files})
             if rows.newest is not None:
                 self.recent_rows[stream].skip(rows.newest)
 
@@ -310,7 +265,7 @@ class ArchiveWriter:
             open_unit = OpenUnit(retry_unit(unit_letters), unit_id, self.watermark(stream))
             retried.append((open_unit, unit_letters))
             for decoded_slice in decode_unit(open_unit, batch):
-                on_time_rows, appended = self._local.append_slices([decoded_slice], batch)
+                on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
                 appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
             batch.finish_reading(open_unit)

@@ -84,7 +84,10 @@ def _explain_evaluation(
         on_executors = settings.engine != "local" and is_executable(
             batch, cohort, list(settings.streams), in_slice=True
         )
-        engine, reason = _explain_plain(is_local, on_executors)
+        in_memory = "live process" if is_local else "spark"
+        if settings.engine == "spark":
+            in_memory = ""
+        engine, reason = _explain_plain(in_memory, on_executors)
         plain_query = batch.spark_query
         if is_local or on_executors:
             plain_query = batch.duckdb_query
@@ -105,16 +108,19 @@ def _explain_evaluation(
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
 
-def _explain_plain(is_local: bool, on_executors: bool) -> tuple[str, str]:
-    """The engines of a plain rule, and why."""
+def _explain_plain(in_memory: str, on_executors: bool) -> tuple[str, str]:
+    """The engines of a plain rule, and why.
+
+    `in_memory`: the engine for rows in the memory of the live process; empty if it holds none.
+    """
     archived = "spark"
     reason = "plain; spark for archived rows, as it reads several streams"
     if on_executors:
         archived = "executors"
         reason = "plain, of one stream: tasks read archived files"
-    if is_local:
-        return f"live process, or {archived} for rows that are not in memory", reason
-    return archived, reason
+    if not in_memory or in_memory == archived:
+        return archived, reason
+    return f"{in_memory}, or {archived} for rows that are not in memory", reason
 
 
 def _cohort_key(rule: ActiveRule) -> tuple[int, int, bool]:

@@ -81,7 +81,7 @@ def build_live_process(
         connection=connection,
         fence=role.fence,
     )
-    archive.engine_policy = EnginePolicy(settings.engine, settings.spark.large_batch)
+    archive.engines.policy = EnginePolicy(settings.engine, settings.spark.large_batch)
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)
     # Files outlive every query that may still read them.
@@ -108,7 +108,7 @@ def build_live_process(
     jobs: SparkJobs | None = None
     if settings.engine != "local":
         jobs = SparkJobs(spark.sparkContext)
-        archive.executors = ExecutorIngest(jobs, archive.record_sizes)
+        archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
     if jobs is not None and settings.engine == "spark":
         jobs.warm_up()
     admission = RuleAdmission(spark, settings)

@@ -115,7 +115,7 @@ def run_scenario(
 
 def set_jobs(writer: ArchiveWriter, jobs: Any) -> None:
     """Give the archive executors."""
-    writer.executors = ExecutorIngest(jobs, writer.record_sizes)
+    writer.engines.executors = ExecutorIngest(jobs, writer.engines.sizes)
 
 
 def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -73,7 +73,8 @@ MODULES_BY_TEST = {
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
-        archiver.ingest.engines.local_ingest archiver.ingest.writer moirae.config.table_schemas""",
+        archiver.ingest.engines.local_ingest
+        archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events

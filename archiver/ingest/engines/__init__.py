@@ -9,6 +9,7 @@ from archiver.ingest.engines.batch import (
     TopicRecords,
 )
 from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
+from archiver.ingest.engines.ingest_engines import IngestEngines
 from archiver.ingest.engines.local_ingest import LocalIngest, decode_unit
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EnginePolicy",
     "IngestBatch",
     "IngestEngine",
+    "IngestEngines",
     "IngestStats",
     "LocalIngest",
     "RecordSizes",

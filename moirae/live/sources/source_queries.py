@@ -138,7 +138,7 @@ class SourceQueries:
         """Handle a micro-batch of a stream's topic; executors read a large one."""
         progress = self._archive.partitions.get(name, {})
         estimated_rows = kafka.estimate_records(end_offsets, progress)
-        if self._archive.choose_for_records(estimated_rows) == "spark":
+        if self._archive.engines.choose_for_rows(estimated_rows) == "spark":
             records = kafka.topic_records(name, declared, frame)
             self._handle(lambda: self._ingest_records(records))
             return
