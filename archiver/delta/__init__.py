@@ -4,6 +4,7 @@
 """
 
 from archiver.delta import derived_tables
+from archiver.delta.data_files import TableFiles
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
@@ -16,7 +17,6 @@ from archiver.delta.sequenced_table import (
     should_commit,
 )
 from archiver.delta.table import StreamTable
-from archiver.delta.table_files import TableFiles
 from archiver.delta.vacuum import Vacuum
 
 __all__ = [

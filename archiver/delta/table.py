@@ -6,13 +6,21 @@ Data and log files are durable when an append returns.
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from deltalake import Field
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from archiver.clock import seconds_since_boot
-from archiver.delta.data_files import with_chunk_column
+from archiver.delta.data_files import (
+    TableFiles,
+    append_number,
+    cast_to_fields,
+    with_chunk_column,
+    write_rows,
+)
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
     ChunkFiles,
@@ -20,8 +28,12 @@ from archiver.delta.log import (
     DeltaLog,
     open_or_create_delta_table,
 )
+from archiver.delta.protocol import (
+    ADOPTED_PREFIX,
+    NO_CHUNK,
+    is_adopted,
+)
 from archiver.delta.schema import StreamSchema
-from archiver.delta.table_files import TableFiles, append_number
 from archiver.errors import StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
@@ -44,12 +56,8 @@ class StreamTable:
         self.files = TableFiles(schema, self.storage)
         table = open_or_create_delta_table(self.storage, self.files.arrow_schema)
         existing = {field.name for field in table.schema().fields}
-        # Columns declared after the table was created. They are null in older rows.
-        self._missing_columns = [
-            Field.from_arrow(field)
-            for field in self.files.arrow_schema
-            if field.name not in existing
-        ]
+        # Columns may be declared after the table was created. They are null in older rows.
+        self._has_all_columns = existing.issuperset(self.files.arrow_schema.names)
         self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
 
     @staticmethod
@@ -74,10 +82,9 @@ class StreamTable:
 
     def start_append(self) -> int:
         """Return the number of the next append. Columns of new fields are added to the table."""
-        if self._missing_columns:
-            with self.storage.translate_errors():
-                self.storage.open_table().alter.add_columns(self._missing_columns)
-            self._missing_columns = []
+        if not self._has_all_columns:
+            self._log.add_columns(self.files.arrow_schema)
+            self._has_all_columns = True
         self._log.refresh()
         return self.append_count + 1
 
@@ -99,7 +106,7 @@ class StreamTable:
         self._log.commit(
             "WRITE",
             add=files,
-            commit_info={"batch": str(batch)},
+            user_metadata={"append": number, "batch": batch},
             sequence_range=(number - 1, number),
             started_at=started_at,
         )
@@ -179,23 +186,48 @@ class StreamTable:
         """Download files in parallel before they are read one by one."""
         self.storage.fetch([file.path for file in files])
 
+    def read_accounted(self, columns: Sequence[str], chunk: int) -> pa.Table:
+        """Read columns of the rows of a chunk that the ledger counts: not those of other programs.
+
+        Rows of another program without a source unit may be in one file with archived rows, when
+        another program has rewritten both.
+        """
+        files = self.accounted_files(chunk)
+        self.fetch(files)
+        all_columns = list(dict.fromkeys([*columns, "_unit"]))
+        parts = [pa.schema(self.files.fields(columns)).empty_table()]
+        for file in files:
+            rows = self.read_file(file.path, all_columns)
+            parts.append(rows.filter(pc.is_valid(rows["_unit"])).select(list(columns)))
+        return pa.concat_tables(parts)
+
+    def accounted_files(self, chunk: int | None = None) -> list[DataFile]:
+        """List the files of a chunk, or of all, without those appended by other programs."""
+        return [file for file in self.data_files(chunk=chunk) if not file.is_foreign]
+
+    def foreign_files(self) -> list[DataFile]:
+        """List the files of rows that other programs appended."""
+        return [file for file in self.data_files() if file.is_foreign]
+
     def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of one file. Columns that it lacks are null; identities are computed."""
         return self.files.read(path, columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
-        """Read columns of the rows of one file that were not late."""
+        """Read columns of the rows of one file that were not late: none of other programs."""
+        if self._log.is_foreign(path):
+            return pa.schema(self.files.fields(columns)).empty_table()
         return self.files.read_on_time(path, columns)
 
     def read_identities(self, chunk: int) -> np.ndarray[Any, Any]:
         """Read the identity index entries of a chunk (`archiver.delta.identity.ENTRY_DTYPE`)."""
-        files = self._files_of_chunk(chunk)
+        files = self.accounted_files(chunk)
         self.fetch(files)
         return self.files.read_identities([file.path for file in files])
 
     def count_unclustered(self, chunk: int) -> int:
         """Count the files of a chunk that have not been clustered."""
-        return sum(_is_unclustered(file.path) for file in self._files_of_chunk(chunk))
+        return sum(_is_unclustered(file.path) for file in self.accounted_files(chunk))
 
     def cluster(self, chunk: int) -> None:
         """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
@@ -205,7 +237,7 @@ class StreamTable:
         `CommitConflict`.
         """
         self._log.refresh()
-        files = select_for_clustering(self._files_of_chunk(chunk))
+        files = select_for_clustering(self.accounted_files(chunk))
         if not files:
             return
         self.fetch(files)
@@ -213,6 +245,63 @@ class StreamTable:
         started_at = seconds_since_boot()
         clustered_file = self.files.write(chunk, with_chunk_column(rows, chunk), clustered=True)
         self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
+
+    def adopt_foreign_files(self) -> None:
+        """Rewrite files that other programs appended, with the columns of the archive null.
+
+        Their name then says whose rows they are, whatever their columns said, and they have
+        statistics. Columns that were not declared stay. Raises `CommitConflict`.
+        """
+        self._log.refresh()
+        files_by_chunk: dict[int, list[DataFile]] = {}
+        for file in self.foreign_files():
+            if not is_adopted(file.path) and file.chunk != NO_CHUNK:
+                files_by_chunk.setdefault(file.chunk, []).append(file)
+        for chunk, files in files_by_chunk.items():
+            self._adopt(chunk, files)
+
+    def _adopt(self, chunk: int, files: Sequence[DataFile]) -> None:
+        self.fetch(files)
+        parts = []
+        for file in files:
+            parts.append(pq.ParquetFile(self.storage.open_data_file(file.path)).read())
+        rows = pa.concat_tables(parts, promote_options="default")
+        adopted_rows = cast_to_fields(
+            rows.select([name for name in rows.column_names if name in self.schema.columns]),
+            self.files.fields(self.files.stored_columns),
+        )
+        for name in rows.column_names:
+            if name not in self.files.arrow_schema.names:
+                adopted_rows = adopted_rows.append_column(name, rows[name])
+        started_at = seconds_since_boot()
+        path = f"chunk={chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
+        with self.storage.write_data_file(path) as local_path:
+            write_rows(self.schema, adopted_rows, local_path, clustered=True)
+            size = local_path.stat().st_size
+        adopted = DataFile(
+            path=path,
+            chunk=chunk,
+            rows=len(rows),
+            bytes=size,
+            oldest=min(file.oldest for file in files),
+            newest=max(file.newest for file in files),
+            is_foreign=True,
+        )
+        self._log.commit(
+            "OPTIMIZE",
+            add=[adopted],
+            remove=files,
+            user_metadata={"adopted": "rows appended by another program"},
+            started_at=started_at,
+        )
+
+    def set_history(self, history: float) -> None:
+        """Set how many seconds superseded versions stay readable, and upgrade an older table."""
+        self._log.set_history(history)
+
+    def history_bytes(self, history: float) -> int:
+        """The size of the files that only versions of the last `history` seconds need."""
+        return self._log.history_bytes(history)
 
     def delete_chunk(self, chunk: int) -> None:
         """Remove the files of a chunk from the table. `Vacuum` deletes them later."""
@@ -225,13 +314,13 @@ class StreamTable:
         """Write a checkpoint of the log if many commits were made since the last."""
         self._log.checkpoint()
 
-    def unreferenced_files(self) -> list[str]:
-        """List files that are no part of the newest version: replaced, or never committed.
+    def unreferenced_files(self, history: float = 0.0) -> list[str]:
+        """List files that are no part of a version of the last `history` seconds.
 
         Files of the append that comes next are not listed, however long it takes: the process that
         appends may be about to commit them. If it was killed, they are listed after the next append.
         """
-        files = self._log.unreferenced_files()
+        files = self._log.unreferenced_files(history)
         return [path for path in files if (append_number(path) or 0) <= self.append_count]
 
     def missing_files(self) -> list[str]:
@@ -278,4 +367,4 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _is_unclustered(path: str) -> bool:
-    return not path.split("/", 1)[1].startswith(CLUSTERED_PREFIX)
+    return not path.rpartition("/")[2].startswith(CLUSTERED_PREFIX)

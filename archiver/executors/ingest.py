@@ -264,7 +264,11 @@ def _files_by_bucket(
     oldest, newest = _time_range(segments)
     lows = [oldest, *bounds]
     highs = [*bounds, newest + 1]
-    return [table.data_files(TimeRange(*ends)) for ends in zip(lows, highs, strict=True)]
+    files: list[list[DataFile]] = []
+    for ends in zip(lows, highs, strict=True):
+        candidates = table.data_files(TimeRange(*ends))
+        files.append([file for file in candidates if not file.is_foreign])
+    return files
 
 
 def _can_cut(

@@ -24,7 +24,13 @@ def read_files(
     spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
     """The on-time rows of files with the declared columns; None without any file."""
-    return _read_files(spark, table.schema, table.lease_paths(files), False, {})
+    paths = table.lease_paths(_select_files(files, include_late=False))
+    return _read_files(spark, table.schema, paths, False, {})
+
+
+def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFile]:
+    """Files without those of other programs, whose rows are history: read like late rows."""
+    return [file for file in files if include_late or not file.is_foreign]
 
 
 def _read_files(
@@ -153,7 +159,9 @@ class Reader:
         """Rows of files and rows in memory; an empty frame without any row."""
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, time_range)
-        paths = snapshot.lease_paths()
+        paths = []
+        if snapshot.table is not None:
+            paths = snapshot.table.lease_paths(_select_files(snapshot.files, include_late))
         frame = _read_files(spark, schema, paths, include_late, column_filter)
         parts = [
             _filter_rows(rows, schema, time_range, include_late, column_filter)

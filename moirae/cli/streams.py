@@ -36,7 +36,9 @@ def list_(
         progress = collect_status(connection, open_storage(settings))["streams"]
     rows = []
     for table in open_stream_tables(settings):
-        rows.append(_make_row(table, progress.get(table.schema.name)))
+        row = _make_row(table, progress.get(table.schema.name))
+        row["history_bytes"] = table.history_bytes(settings.archive_history.total_seconds())
+        rows.append(row)
     times = filter(None, map(itemgetter("newest"), progress.values()))
     newest = max(times, default=None)
     for row in rows:
@@ -75,4 +77,5 @@ def _make_row(table: "StreamTable", progress: dict[str, Any] | None) -> dict[str
 
 def _format_row(row: dict[str, Any]) -> Iterable[Any]:
     lag = None if row["lag"] is None else f"{row['lag']:,.0f} s"
-    return {**row, "bytes": format_size(row["bytes"]), "lag": lag}.values()
+    sizes = {name: format_size(row[name]) for name in ("bytes", "history_bytes")}
+    return {**row, **sizes, "lag": lag}.values()

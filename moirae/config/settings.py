@@ -285,6 +285,11 @@ class Settings(ConfigModel):
         "storage; exceeded "
         "while more files are in use.",
     )
+    archive_history: PositiveDuration = Field(
+        default=timedelta(days=1),
+        description="Wall-clock time for which commits and superseded files of the archive stay, "
+        "for time travel and change feeds of other programs.",
+    )
     engine: Literal["auto", "local", "spark"] = Field(
         default="auto",
         description="Engine of live work: local (in the live process), spark (on executors), or "

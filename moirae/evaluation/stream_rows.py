@@ -68,7 +68,7 @@ class LiveStreamRows:
         if recent is not None:
             return recent
         table = self._archive.tables[stream]
-        files = table.data_files(time_range)
+        files = _own_files(table, time_range)
         if not files:
             return self.select_columns(stream, None)
         return FileRows(table.files, files, time_range)
@@ -148,7 +148,7 @@ class LiveStreamRows:
             return ()
         files: dict[str, DataFile] = {}
         for time_range in time_ranges:
-            for file in self._archive.tables[stream].data_files(time_range):
+            for file in _own_files(self._archive.tables[stream], time_range):
                 files[file.path] = file
         if sum(file.rows for file in files.values()) <= self._max_read_rows:
             return ()
@@ -205,6 +205,11 @@ class ArchivedStreamRows:
         merged = _merge_ranges(time_ranges)
         rows = _read_files(table, _paths(table, merged), merged, allowed_values)
         return self._spark.createDataFrame(rows)
+
+
+def _own_files(table: StreamTable, time_range: TimeRange) -> list[DataFile]:
+    """The files that overlap a range, without those of other programs, which have no events."""
+    return [file for file in table.data_files(time_range) if not file.is_foreign]
 
 
 def _paths(table: StreamTable, time_ranges: Sequence[TimeRange]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
+    from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
     from moirae.inspect.health import (
@@ -40,12 +41,14 @@ __all__ = [
     "load_answers",
     "print_summary",
     "run_checks",
+    "run_delta_checks",
     "sum_accounting",
 ]
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
     "past_events": ("RecallAnswer", "SimilarEvent", "describe_coverage", "load_answers"),
+    "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
     "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -45,12 +46,14 @@ class Commands:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            self._process.communicate(timeout=_EXIT_TIMEOUT)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._errors.close()
+        if error is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=_EXIT_TIMEOUT)
+        else:
+            print(self._errors.read()[-3000:], file=sys.stderr)  # pytest shows it
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command; `--workspace` is added."""

@@ -14,6 +14,7 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.spark.engine""",
+    "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_ingest_engines.py": """
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
         archiver.executors.tasks.identities archiver.executors.tasks.write

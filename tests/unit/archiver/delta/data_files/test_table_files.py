@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from archiver.clock import seconds_since_boot
+from archiver.delta.data_files.table_files import append_number
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
-from archiver.delta.table_files import append_number
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, StorageFailed
 

@@ -11,9 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from archiver.delta.data_files import cast_to_fields, split_by_chunk, write_rows
+from archiver.delta.data_files.rows import cast_to_fields, split_by_chunk, write_rows
 from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
-from archiver.delta.log import CLUSTERED_PREFIX, UNCLUSTERED_PREFIX, DataFile
+from archiver.delta.protocol import (
+    CLUSTERED_PREFIX,
+    UNCLUSTERED_PREFIX,
+    DataFile,
+    is_written_by_moirae,
+)
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.storage import Storage
 from archiver.times import micros_column
@@ -82,7 +87,7 @@ class TableFiles:
         file = pq.ParquetFile(self.storage.open_data_file(path))
         stored = set(file.schema_arrow.names)
         needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
-        if needs_identities and not stored.issuperset(IDENTITY_COLUMNS):
+        if needs_identities and not _stores_identities(file, path):
             return self._read_with_identities(path).select(list(columns))
         rows = file.read(columns=[name for name in columns if name in stored])
         if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
@@ -91,7 +96,7 @@ class TableFiles:
         return cast_to_fields(rows, self.fields(columns))
 
     def _read_with_identities(self, path: str) -> pa.Table:
-        """Read all columns of a file that was written without identities, and compute these."""
+        """Read all columns of a file without identities, or without some, and compute these."""
         stored = [name for name in self.stored_columns if name not in IDENTITY_COLUMNS]
         rows = self.read(path, stored)
         ids, hashes = fingerprint(self.schema, rows)
@@ -110,6 +115,8 @@ class TableFiles:
         if not parts:
             return np.empty(0, dtype=ENTRY_DTYPE)
         rows = pa.concat_tables(parts)
+        # Rows of other programs have no source unit.
+        rows = rows.filter(pc.is_valid(rows["_unit"]))
         return build_entries(
             rows["_id"].to_pylist(),
             hashes=rows["_hash"].to_numpy(),
@@ -118,12 +125,25 @@ class TableFiles:
         )
 
 
+def _stores_identities(file: pq.ParquetFile, path: str) -> bool:
+    """Whether all rows of a file have identities.
+
+    Rows that another program has rewritten have none if they had not been clustered.
+    """
+    if not set(file.schema_arrow.names).issuperset(IDENTITY_COLUMNS):
+        return False
+    if is_written_by_moirae(path):
+        return True
+    identities = file.read(columns=list(IDENTITY_COLUMNS))
+    return not any(column.null_count for column in identities.columns)
+
+
 def append_number(path: str) -> int | None:
     """Parse the append number of a file's rows from its name.
 
     0: written before appends were counted. None: written by another program.
     """
-    name = path.split("/", 1)[1]
+    name = path.rpartition("/")[2]
     if not name.startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX)):
         return None
     _, *numbers, _ = name.split("-")
