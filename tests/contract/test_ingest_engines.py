@@ -1,7 +1,6 @@
 """Every engine archives the same rows, refuses the same lines and cuts the same chunks."""
 
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -78,12 +77,9 @@ def jobs(
 ) -> Iterator[SparkJobs]:
     """Executors of two cores, with their workers, whose environment has the keys of the bucket."""
     folder = tmp_path_factory.mktemp("spark")
-    with patch.dict(os.environ, _store):
-        yield from _start_jobs(folder)
-
-
-def _start_jobs(folder: Path) -> Iterator[SparkJobs]:
     options = {"spark.python.daemon.module": WORKER_DAEMON}
+    # The JVM may have been launched, by another module of tests, before there was a bucket.
+    options |= {f"spark.executorEnv.{name}": value for name, value in _store.items()}
     spark = start_session("test", "local[2]", folder / "warehouse", options, "short")
     try:
         spark_jobs = SparkJobs(spark.sparkContext)
