@@ -36,6 +36,8 @@ _MODULES_BY_GOAL = {
     "S3": "benchmarks.executors",
     "S4": "benchmarks.executors",
     "S5": "benchmarks.executors",
+    "S7": "benchmarks.decoding",
+    "S8": "benchmarks.idle",
     "Q": "benchmarks.quality",
 }
 

@@ -91,7 +91,7 @@ class DecodedSlice:
     open_unit: OpenUnit
     table: pa.Table
     is_late: Mask
-    line_numbers: list[int]
+    line_numbers: Array
     raw: Sequence[bytes]
 
     def __len__(self) -> int:
@@ -169,15 +169,15 @@ def _refuse(
     """The lines of the rows in the mask, refused for one reason."""
     refused = []
     for index in np.flatnonzero(is_refused).tolist():
-        refused.append(RefusedLine(rows.line_numbers[index], reason, detail, rows.raw[index]))
+        line = int(rows.line_numbers[index])
+        refused.append(RefusedLine(line, reason, detail, rows.raw[index]))
     return refused
 
 
 def _select(rows: DecodedRows, is_selected: Mask) -> DecodedRows:
-    positions = np.flatnonzero(is_selected).tolist()
     return DecodedRows(
-        table=rows.table.take(pa.array(positions, pa.int64())),
-        line_numbers=list(map(rows.line_numbers.__getitem__, positions)),
-        raw=list(map(rows.raw.__getitem__, positions)),
+        table=rows.table.filter(pa.array(is_selected)),
+        line_numbers=rows.line_numbers[is_selected],
+        raw=[rows.raw[position] for position in np.flatnonzero(is_selected).tolist()],
         refused_lines=[],
     )

@@ -28,7 +28,7 @@ MODULES_BY_TEST = {
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
-        moirae.live.sources.source_queries moirae.live.sources.streaming_queries""",
+        moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
@@ -47,6 +47,7 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_recall_manager.py": """
@@ -88,6 +89,9 @@ MODULES_BY_TEST = {
         moirae.live.detection moirae.live.evaluators moirae.live.event_time
         moirae.live.follow_up moirae.live.recall_requests""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
+    "property/test_columnar_decoder.py": """
+        archiver.ingest.decoding.csv_reader archiver.ingest.decoding.block_decoder
+        archiver.ingest.decoding.json_reader archiver.ingest.decoding.column_values""",
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",

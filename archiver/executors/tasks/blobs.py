@@ -44,7 +44,7 @@ def pack(stream: str, segments: Sequence[tuple[int, int]], tables: Sequence[pa.T
 
 
 def with_places(
-    rows: pa.Table, ids: Sequence[bytes], hashes: Array, unit: int, lines: Sequence[int]
+    rows: pa.Table, ids: Sequence[bytes], hashes: Array, unit: int, lines: Array
 ) -> pa.Table:
     """Rows of a unit with their identities and places."""
     columns = (

@@ -19,7 +19,7 @@ def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
         sql.MarkedDeadLetterRow("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"]),
     ]
     (batch,) = read_batches(retry_unit(letters), SCHEMA)
-    assert batch.rows.line_numbers == [3]
+    assert batch.rows.line_numbers.tolist() == [3]
     assert [refused.line for refused in batch.rows.refused_lines] == [9]
 
 

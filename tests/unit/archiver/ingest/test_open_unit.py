@@ -35,7 +35,7 @@ def decode(open_unit: OpenUnit, expired_before: int | None = None) -> list[Decod
 def test_future_rows_are_quarantined_and_expired_ones_refused() -> None:
     open_unit = OpenUnit(unit_of(0, 1, -9, 0.05), 1, None)
     (decoded,) = decode(open_unit, expired_before=NOW - 2 * HOUR)
-    assert decoded.line_numbers == [1, 4]
+    assert decoded.line_numbers.tolist() == [1, 4]
     assert [(line.line, line.reason, line.detail) for line in open_unit.refused_lines] == [
         (2, "quarantined", "timestamp more than 5m in the future"),
         (3, "expired", "its chunk has expired"),
