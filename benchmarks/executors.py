@@ -265,7 +265,8 @@ def _measure_cost(step: _Step, unit: SourceUnit, jobs: "MeteredJobs") -> _Cost:
     driver_after, executors_after = _cpu_seconds()
     return _Cost(
         driver=driver_after - driver,
-        executors=executors_after - executors,
+        # The time of idle workers that end meanwhile is lost: their parent does not wait for them.
+        executors=max(0.0, executors_after - executors),
         seconds=seconds,
         bytes_moved=jobs.bytes_moved - bytes_before,
     )
