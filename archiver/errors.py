@@ -9,7 +9,9 @@ ArchiverError
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
 ├── SourceDamaged        a source unit cannot be read to its end
-└── StorageFailed        object storage cannot be reached or refuses a request
+├── SourceUnreachable    the disk of a source file fails; trying again makes sense
+├── StorageFailed        object storage cannot be reached or refuses a request
+└── TaskLost             the process of a task on an executor has died
 """
 
 
@@ -41,12 +43,23 @@ class SourceDamaged(ArchiverError):
     """A source unit cannot be read to its end. Rows read before are archived."""
 
 
+class SourceUnreachable(ArchiverError):
+    """The disk of a source file fails. It may be back later. The message names the file."""
+
+
 class IncompatibleColumn(ArchiverError):
     """The type of a column of a file cannot be converted to the declared type of any row."""
 
 
 class HistoryUnavailable(ArchiverError):
     """Another program rewrote rows, so the time at which they were archived is unknown."""
+
+
+class TaskLost(ArchiverError):
+    """The process of a task on an executor has died, also when the task was repeated."""
+
+    def __init__(self) -> None:
+        super().__init__("the process of a task died, perhaps for want of memory")
 
 
 class NotArchivable(ArchiverError, ValueError):

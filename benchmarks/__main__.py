@@ -31,9 +31,15 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "S1": "benchmarks.executors",
+    "S1b": "benchmarks.executors",
+    "S2": "benchmarks.executors",
+    "S3": "benchmarks.executors",
+    "S4": "benchmarks.executors",
+    "S5": "benchmarks.executors",
     "S7": "benchmarks.decoding",
     "S8": "benchmarks.idle",
-    "S1": "benchmarks.stages",
+    "T1": "benchmarks.stages",
     "Q": "benchmarks.quality",
 }
 

@@ -77,7 +77,7 @@ class _ProducedFiles:
 
 
 @dataclass(frozen=True)
-class _Quantiles:
+class Quantiles:
     """Seconds from event to alert."""
 
     p50: float
@@ -88,11 +88,11 @@ def run() -> list[BenchmarkResult]:
     """Measure all setups alternately."""
     noise: list[float] = []
     start_seconds: list[float] = []
-    samples: defaultdict[tuple[str, str], list[_Quantiles]] = defaultdict(list)
+    samples: defaultdict[tuple[str, str], list[Quantiles]] = defaultdict(list)
     for repetition in range(_REPETITIONS):
         for setup in _SETUPS:
             noise.append(time_noise_kernel())
-            quantiles_by_kind, seconds = _measure_setup(setup, seed=repetition)
+            quantiles_by_kind, seconds = measure_setup(setup, seed=repetition)
             start_seconds.append(seconds)
             print(
                 f"{repetition + 1}/{_REPETITIONS} {setup.name}: start {seconds:.1f} s",
@@ -108,7 +108,7 @@ def run() -> list[BenchmarkResult]:
 
 
 def _make_results(
-    samples: Mapping[tuple[str, str], Sequence[_Quantiles]],
+    samples: Mapping[tuple[str, str], Sequence[Quantiles]],
     start_seconds: Sequence[float],
     noise: Sequence[float],
 ) -> list[BenchmarkResult]:
@@ -133,9 +133,11 @@ def _make_results(
     return [*results, start]
 
 
-def _measure_setup(setup: LatencySetup, seed: int) -> tuple[dict[str, _Quantiles], float]:
+def measure_setup(
+    setup: LatencySetup, seed: int, engine: str = "auto"
+) -> tuple[dict[str, Quantiles], float]:
     """Quantiles by kind of rule, and the seconds from start to the first committed batch."""
-    with temporary_workspace(_WORKSPACE, _format_rules(setup)) as root:
+    with temporary_workspace(f"{_WORKSPACE}engine: {engine}\n", _format_rules(setup)) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with database.connect_database(settings, "benchmark") as connection:
             with moirae_up(settings, root / "log"):
@@ -150,7 +152,7 @@ def _measure_setup(setup: LatencySetup, seed: int) -> tuple[dict[str, _Quantiles
     for kind, delays in delays_by_kind.items():
         if len(delays) >= _MIN_DELAYS:
             percentiles = statistics.quantiles(delays, n=100)
-            quantiles_by_kind[kind] = _Quantiles(p50=percentiles[49], p99=percentiles[98])
+            quantiles_by_kind[kind] = Quantiles(p50=percentiles[49], p99=percentiles[98])
     return quantiles_by_kind, files.start_seconds
 
 

@@ -29,17 +29,17 @@ from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
-from moirae.live import Relations, build_detection
+from moirae.live import Relations, RuleEngines, build_detection
 from moirae.rules import Definition, Rule, RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
 from recall.engines import EngineChoice
 
 _REPETITIONS = 5
-_START = datetime(2026, 1, 1, tzinfo=UTC)
-_NOW = to_micros(_START + timedelta(days=30))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_NOW = to_micros(START + timedelta(days=30))
 _HOST_COUNT = 100
-_WORKSPACE = """
+WORKSPACE = """
 home: .moirae
 streams:
   cpu:
@@ -87,7 +87,7 @@ def _window_rule(i: int) -> RuleSource:
     )
 
 
-def _rule_of_own_shape(i: int) -> RuleSource:
+def rule_of_own_shape(i: int) -> RuleSource:
     """One of 20 rules, ten filters and ten windows, that differ in more than constants."""
     if i < 10:
         terms = " + ".join(["cpu"] * (i + 1))
@@ -133,14 +133,14 @@ _G11_SETUPS = (
     EvaluationSetup("1 window", 1, _window_rule),
     EvaluationSetup("100 windows", 100, _window_rule),
     EvaluationSetup("1000 windows", 1000, _window_rule),
-    EvaluationSetup("20 shapes", 20, _rule_of_own_shape),
+    EvaluationSetup("20 shapes", 20, rule_of_own_shape),
     EvaluationSetup("1 filter in Spark", 1, _filter_rule, local_engine=False),
     EvaluationSetup("1000 filters in Spark", 1000, _filter_rule, local_engine=False),
-    EvaluationSetup("20 shapes in Spark", 20, _rule_of_own_shape, local_engine=False),
+    EvaluationSetup("20 shapes in Spark", 20, rule_of_own_shape, local_engine=False),
 )
 _G12_SETUPS = (
-    EvaluationSetup("without rules", 0, _rule_of_own_shape),
-    EvaluationSetup("20 rules", 20, _rule_of_own_shape),
+    EvaluationSetup("without rules", 0, rule_of_own_shape),
+    EvaluationSetup("20 rules", 20, rule_of_own_shape),
 )
 
 
@@ -295,7 +295,7 @@ def _cpu_seconds() -> float:
 def _make_unit(number: int, row_count: int, rows_per_second: int) -> SourceUnit:
     """The unit with a number, whose rows follow those of the unit before."""
     rng = random.Random(number)
-    start = _START + timedelta(seconds=number * row_count / rows_per_second)
+    start = START + timedelta(seconds=number * row_count / rows_per_second)
     lines = []
     for i in range(row_count):
         row = {
@@ -316,7 +316,7 @@ def _live_workspace(
 
     A batch is processed as in the live process.
     """
-    with temporary_workspace(_WORKSPACE) as root:
+    with temporary_workspace(WORKSPACE) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with database.connect_database(settings, "benchmark") as connection:
             RuleRegistry(connection).apply(setup.definitions())
@@ -337,12 +337,12 @@ def _live_workspace(
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(session, settings),
                 guard=guard,
-                engine_choice=EngineChoice("auto" if setup.local_engine else "spark"),
+                engines=RuleEngines(EngineChoice("auto" if setup.local_engine else "spark")),
             )
-            detector.reload(_START)
+            detector.reload(START)
 
             def ingest(unit: SourceUnit) -> None:
-                include_filters = detector.detect(archive.ingest([unit], _NOW).on_time)
+                include_filters = detector.detect(archive.ingest([unit], _NOW))
                 detector.settle(include_filters=include_filters)
                 follow_up.run()
                 if guard.quarantined:

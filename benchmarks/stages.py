@@ -1,4 +1,4 @@
-"""S1: latency from a row revision of a recall to that of the stages over it; state per open event.
+"""T1: latency from a row revision of a recall to that of the stages over it; state per open event.
 
 1,000 open events get 100 revisions each, one a second, of a recall with four rows. Two chained
 stages follow: a filter, and an aggregate over it.
@@ -77,7 +77,7 @@ def run() -> list[BenchmarkResult]:
     p50 = statistics.median(latencies)
     p99 = latencies[int(len(latencies) * 0.99)]
     result = make_result(
-        "S1",
+        "T1",
         f"from a revision of a recall to the second of two stages, p99 of {_EVENTS:,} open events "
         f"with {_REVISIONS} revisions each, one per {_INTERVAL:g} s (ms)",
         [p99],

@@ -7,6 +7,7 @@ RecallError
 ├── LimitExceeded        an answer is larger than the limit of a recall
 ├── QueryRejected        a query is not allowed
 ├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
+│   └── MemoryExceeded   it needs more memory than it may have
 ├── StatementTimeout     a statement was cancelled at its time limit
 ├── UnknownStream        a name of no revision stream, or of several
 └── Unsupported          a query cannot be split: see `recall.query.shape`
@@ -24,6 +25,10 @@ class SparkRequired(RecallError):
 
     The message is the reason.
     """
+
+
+class MemoryExceeded(SparkRequired):
+    """A statement needs more memory than it may have here."""
 
 
 class StatementTimeout(RecallError):

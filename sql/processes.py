@@ -1,6 +1,6 @@
 """Roles of processes: locks, epochs, heartbeats, metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,8 @@ class ProcessRow:
 
     `beat_at`: its last heartbeat. `first_commit_seconds`: from its start to its first commit; None
     until then, and for other roles than `live`. `error`, `failed_at`: why and when the last process
-    of the role failed; None if none has since one started. `alive`: it has not ended, and its last
+    of the role failed; None if none has since one started. `ingest`: of the live process, the last
+    batch and its engine; None before the first one. `alive`: it has not ended, and its last
     heartbeat is at most 15 seconds old.
     """
 
@@ -30,6 +31,7 @@ class ProcessRow:
     first_commit_seconds: float | None
     error: str | None
     failed_at: datetime | None
+    ingest: Mapping[str, Any] | None
     alive: bool
 
 
@@ -52,15 +54,25 @@ class ProcessGateway(Gateway):
         return epoch
 
     def heartbeat(
-        self, role: str, epoch: int, *, state: str, first_commit_seconds: float | None
+        self,
+        role: str,
+        epoch: int,
+        *,
+        state: str,
+        first_commit_seconds: float | None,
+        ingest: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record time and state of a process; the first `first_commit_seconds` is kept."""
+        """Record time and state of a process.
+
+        The first `first_commit_seconds` and the last `ingest` are kept.
+        """
         self._execute(
             "heartbeat",
             role=role,
             epoch=epoch,
             state=state,
             first_commit_seconds=first_commit_seconds,
+            ingest=None if ingest is None else Jsonb(ingest),
         )
 
     def fail(self, role: str, epoch: int, error: str) -> None:

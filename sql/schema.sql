@@ -18,7 +18,9 @@ CREATE TABLE processes (
     first_commit_seconds double precision,
     -- Why and when the last process of the role failed; NULL: it did not, or another has run since.
     error                text,
-    failed_at            timestamptz
+    failed_at            timestamptz,
+    -- Of the live process: the last batch with its engine, and batches by engine; NULL: none yet.
+    ingest               jsonb
 );
 
 -- Metrics of the last process of each role, as its last heartbeat stored them; see

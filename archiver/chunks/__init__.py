@@ -7,6 +7,7 @@ from archiver.chunks.chunk import (
     CutPolicy,
     NewestChunkStats,
     apply_cuts,
+    can_cut,
     locate,
     plan_cuts,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Requirement",
     "StateChange",
     "apply_cuts",
+    "can_cut",
     "last_deleted_chunk",
     "locate",
     "plan_cuts",

@@ -100,6 +100,21 @@ def plan_cuts(
     return ends
 
 
+def can_cut(
+    rows: int, oldest: int, newest: int, newest_chunk: NewestChunkStats, policy: CutPolicy
+) -> bool:
+    """Whether `plan_cuts` may return ends for up to so many new rows.
+
+    Their event times are from `oldest` to `newest`.
+    """
+    stats = newest_chunk.add(rows, oldest, newest)
+    if stats.rows >= policy.rows:
+        return True
+    assert stats.oldest is not None and stats.newest is not None
+    has_min_fill = stats.rows >= int(policy.rows * _MIN_FILL_TO_CUT_BY_AGE)
+    return has_min_fill and stats.newest - stats.oldest >= policy.age
+
+
 def _rows_until_full(ts: MicrosArray, stats: NewestChunkStats, policy: CutPolicy) -> int:
     """How many of the sorted event times fill a chunk with these statistics.
 

@@ -4,7 +4,8 @@
 """
 
 from archiver.delta import derived_tables
-from archiver.delta.identity import IdentityIndex, build_entries, fingerprint
+from archiver.delta.data_files import TableFiles
+from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
@@ -27,12 +28,14 @@ __all__ = [
     "CONTEXTS",
     "ChunkFiles",
     "DataFile",
+    "ENTRY_DTYPE",
     "EVENTS",
     "IdentityIndex",
     "RevisionTables",
     "SequencedTable",
     "StreamSchema",
     "StreamTable",
+    "TableFiles",
     "TableSpec",
     "Vacuum",
     "build_entries",

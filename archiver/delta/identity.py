@@ -160,6 +160,10 @@ class IdentityIndex:
         self._chunks.move_to_end(chunk)
         return index
 
+    def forget(self, chunk: int) -> None:
+        """Drop the index of a chunk, to be loaded again when it is needed."""
+        self._chunks.pop(chunk, None)
+
     def _evict(self) -> None:
         while len(self._chunks) > 1 and sum(map(len, self._chunks.values())) > self._max_rows:
             self._chunks.popitem(last=False)

@@ -15,15 +15,14 @@ import pyarrow.parquet as pq
 
 from archiver.clock import seconds_since_boot
 from archiver.delta.data_files import (
+    TableFiles,
+    append_number,
     cast_to_fields,
-    split_by_chunk,
     with_chunk_column,
     write_rows,
 )
-from archiver.delta.identity import ENTRY_DTYPE, build_entries, fingerprint
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
-    UNCLUSTERED_PREFIX,
     ChunkFiles,
     DataFile,
     DeltaLog,
@@ -33,17 +32,14 @@ from archiver.delta.protocol import (
     ADOPTED_PREFIX,
     NO_CHUNK,
     is_adopted,
-    is_written_by_moirae,
 )
-from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
+from archiver.delta.schema import APPEND_COLUMN, StreamSchema
+from archiver.errors import StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
-from archiver.times import micros_column
 
 # The application id under which the log counts appends.
 _APPLICATION_ID = "appends"
-# Rows of a chunk in one append from which its file is clustered at once, and not rewritten later.
-_LARGE_APPEND = 50_000
 # A clustered file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
 
@@ -57,13 +53,11 @@ class StreamTable:
     def __init__(self, root: StorageRoot, schema: StreamSchema) -> None:
         self.schema = schema
         self.storage = as_storage(root) / "streams" / schema.name
-        self._arrow_schema = schema.arrow_schema()
-        # All but the partition, which is not stored in files.
-        self._stored_columns = [name for name in self._arrow_schema.names if name != "chunk"]
-        table = open_or_create_delta_table(self.storage, self._arrow_schema)
+        self.files = TableFiles(schema, self.storage)
+        table = open_or_create_delta_table(self.storage, self.files.arrow_schema)
         existing = {field.name for field in table.schema().fields}
         # Columns may be declared after the table was created. They are null in older rows.
-        self._has_all_columns = existing.issuperset(self._arrow_schema.names)
+        self._has_all_columns = existing.issuperset(self.files.arrow_schema.names)
         self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
 
     @staticmethod
@@ -81,16 +75,34 @@ class StreamTable:
 
         `batch` is only recorded in the commit, as information.
         """
+        number = self.start_append()
+        started_at = seconds_since_boot()
+        files = self.files.write_append(rows, number)
+        self.commit_append(files, number, batch, started_at)
+
+    def start_append(self) -> int:
+        """Return the number of the next append. Columns of new fields are added to the table."""
         if not self._has_all_columns:
-            self._log.add_columns(self._arrow_schema)
+            self._log.add_columns(self.files.arrow_schema)
             self._has_all_columns = True
         self._log.refresh()
-        number = self.append_count + 1
-        started_at = seconds_since_boot()
-        files: list[DataFile] = []
-        for chunk, part in list(split_by_chunk(self._with_append_number(rows, number))):
-            is_large = len(part) >= _LARGE_APPEND
-            files.append(self._write_file(chunk, part, is_large, f"{number}-"))
+        return self.append_count + 1
+
+    def commit_append(
+        self, files: Sequence[DataFile], number: int, batch: int, started_at: float
+    ) -> None:
+        """Commit files as an append. `number`: as `start_append` returned it.
+
+        `started_at`: when the first file was started, in seconds of `archiver.clock`. Raises
+        `CommitConflict` if another append was committed meanwhile, and `StorageFailed` if a file is
+        gone.
+        """
+        for file in files:
+            if not self.storage.exists(file.path):
+                raise StorageFailed(
+                    f"{self.storage}: {file.path} was deleted before its commit, so nothing was "
+                    "committed: the batch is read again"
+                )
         self._log.commit(
             "WRITE",
             add=files,
@@ -99,14 +111,6 @@ class StreamTable:
             started_at=started_at,
         )
 
-    def _with_append_number(self, rows: pa.Table, number: int) -> pa.Table:
-        """Set the append number of rows, and cast them to the table's schema."""
-        if APPEND_COLUMN in rows.column_names:
-            rows = rows.drop_columns([APPEND_COLUMN])
-        numbers = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
-        rows = rows.append_column(APPEND_COLUMN, numbers)
-        return rows.select(self._arrow_schema.names).cast(self._arrow_schema)
-
     def replace_chunk(self, rows: pa.Table, chunk: int) -> None:
         """Commit rows of the table's schema as the whole content of a chunk.
 
@@ -114,9 +118,9 @@ class StreamTable:
         """
         self._log.refresh()
         replaced_files = self._files_of_chunk(chunk)
-        rows = self._with_append_number(rows, 0)
+        rows = self.files.with_append_number(rows, 0)
         started_at = seconds_since_boot()
-        files = [self._write_file(chunk, rows, clustered=True)] if len(rows) else []
+        files = [self.files.write(chunk, rows, clustered=True)] if len(rows) else []
         if files or replaced_files:
             self._log.commit(
                 "WRITE",
@@ -125,26 +129,6 @@ class StreamTable:
                 replaced_chunk=chunk,
                 started_at=started_at,
             )
-
-    def _write_file(
-        self, chunk: int, rows: pa.Table, clustered: bool, name_prefix: str = ""
-    ) -> DataFile:
-        """Write a data file. It is durable, but no part of the table before its commit."""
-        prefix = CLUSTERED_PREFIX if clustered else UNCLUSTERED_PREFIX
-        name = f"chunk={chunk}/{prefix}{name_prefix}{uuid4().hex}.parquet"
-        rows = rows.drop_columns(["chunk"])
-        with self.storage.write_data_file(name) as path:
-            write_rows(self.schema, rows, path, clustered)
-            size = path.stat().st_size
-        ts = micros_column(rows, self.schema.time)
-        return DataFile(
-            path=name,
-            chunk=chunk,
-            rows=len(rows),
-            bytes=size,
-            oldest=int(ts.min()),
-            newest=int(ts.max()),
-        )
 
     def refresh(self) -> None:
         """Read commits of other processes, such as the clustering of closed chunks."""
@@ -192,14 +176,11 @@ class StreamTable:
         files = self.data_files(chunk=chunk)
         self.fetch(files)
         if not files:
-            return pa.schema(self._fields(columns)).empty_table()
+            return pa.schema(self.files.fields(columns)).empty_table()
         return self._read_files(files, columns)
 
     def _read_files(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables([self.read_file(file.path, columns) for file in files])
-
-    def _fields(self, columns: Sequence[str]) -> list[pa.Field]:
-        return list(map(self._arrow_schema.field, columns))
 
     def fetch(self, files: Sequence[DataFile]) -> None:
         """Download files in parallel before they are read one by one."""
@@ -214,7 +195,7 @@ class StreamTable:
         files = self.accounted_files(chunk)
         self.fetch(files)
         all_columns = list(dict.fromkeys([*columns, "_unit"]))
-        parts = [pa.schema(self._fields(columns)).empty_table()]
+        parts = [pa.schema(self.files.fields(columns)).empty_table()]
         for file in files:
             rows = self.read_file(file.path, all_columns)
             parts.append(rows.filter(pc.is_valid(rows["_unit"])).select(list(columns)))
@@ -230,51 +211,27 @@ class StreamTable:
 
     def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of one file. Columns that it lacks are null; identities are computed."""
-        file = pq.ParquetFile(self.storage.open_data_file(path))
-        stored = set(file.schema_arrow.names)
-        if set(IDENTITY_COLUMNS).intersection(columns) and not _stores_identities(file, path):
-            return self._read_with_identities(path).select(list(columns))
-        rows = file.read(columns=[name for name in columns if name in stored])
-        if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
-            number = pa.scalar(_append_number(path), pa.int64())
-            rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
-        return cast_to_fields(rows, self._fields(columns))
+        return self.files.read(path, columns)
 
     def newest_append(self, path: str) -> int:
         """The highest append number among the rows of a file; 0: it has none."""
-        number = _append_number(path)
+        number = append_number(path)
         if number:
             return number
-        numbers = self.read_file(path, [APPEND_COLUMN])[APPEND_COLUMN]
+        numbers = self.files.read(path, [APPEND_COLUMN])[APPEND_COLUMN]
         return pc.max(numbers).as_py() or 0
-
-    def _read_with_identities(self, path: str) -> pa.Table:
-        """Read all columns of a file without identities, or without some, and compute these."""
-        stored = [name for name in self._stored_columns if name not in IDENTITY_COLUMNS]
-        rows = self.read_file(path, stored)
-        ids, hashes = fingerprint(self.schema, rows)
-        rows = rows.append_column("_id", pa.array(ids, pa.binary()))
-        rows = rows.append_column("_hash", pa.array(hashes))
-        return rows.select(self._stored_columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of the rows of one file that were not late: none of other programs."""
         if self._log.is_foreign(path):
-            return pa.schema(self._fields(columns)).empty_table()
-        rows = self.read_file(path, [*dict.fromkeys([*columns, "_late"])])
-        return rows.filter(pc.invert(rows["_late"])).select(list(columns))
+            return pa.schema(self.files.fields(columns)).empty_table()
+        return self.files.read_on_time(path, columns)
 
     def read_identities(self, chunk: int) -> np.ndarray[Any, Any]:
         """Read the identity index entries of a chunk (`archiver.delta.identity.ENTRY_DTYPE`)."""
-        rows = self.read_accounted(["_id", "_hash", "_unit", "_line"], chunk)
-        if not len(rows):
-            return np.empty(0, dtype=ENTRY_DTYPE)
-        return build_entries(
-            rows["_id"].to_pylist(),
-            hashes=rows["_hash"].to_numpy(),
-            units=rows["_unit"].to_numpy(),
-            lines=rows["_line"].to_numpy(),
-        )
+        files = self.accounted_files(chunk)
+        self.fetch(files)
+        return self.files.read_identities([file.path for file in files])
 
     def count_unclustered(self, chunk: int) -> int:
         """Count the files of a chunk that have not been clustered."""
@@ -292,9 +249,9 @@ class StreamTable:
         if not files:
             return
         self.fetch(files)
-        rows = self._read_files(files, self._stored_columns)
+        rows = self._read_files(files, self.files.stored_columns)
         started_at = seconds_since_boot()
-        clustered_file = self._write_file(chunk, with_chunk_column(rows, chunk), clustered=True)
+        clustered_file = self.files.write(chunk, with_chunk_column(rows, chunk), clustered=True)
         self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
 
     def adopt_foreign_files(self) -> None:
@@ -319,10 +276,10 @@ class StreamTable:
         rows = pa.concat_tables(parts, promote_options="default")
         adopted_rows = cast_to_fields(
             rows.select([name for name in rows.column_names if name in self.schema.columns]),
-            self._fields(self._stored_columns),
+            self.files.fields(self.files.stored_columns),
         )
         for name in rows.column_names:
-            if name not in self._arrow_schema.names:
+            if name not in self.files.arrow_schema.names:
                 adopted_rows = adopted_rows.append_column(name, rows[name])
         started_at = seconds_since_boot()
         path = f"chunk={chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
@@ -366,8 +323,13 @@ class StreamTable:
         self._log.checkpoint()
 
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
-        """List files that are no part of a version of the last `history` seconds."""
-        return self._log.unreferenced_files(history)
+        """List files that are no part of a version of the last `history` seconds.
+
+        Files of the append that comes next are not listed, however long it takes: the process that
+        appends may be about to commit them. If it was killed, they are listed after the next append.
+        """
+        files = self._log.unreferenced_files(history)
+        return [path for path in files if (append_number(path) or 0) <= self.append_count]
 
     def missing_files(self) -> list[str]:
         """List files of the known version that do not exist."""
@@ -414,28 +376,3 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
 
 def _is_unclustered(path: str) -> bool:
     return not path.rpartition("/")[2].startswith(CLUSTERED_PREFIX)
-
-
-def _stores_identities(file: pq.ParquetFile, path: str) -> bool:
-    """Whether all rows of a file have identities.
-
-    Rows that another program has rewritten have none if they had not been clustered.
-    """
-    if not set(file.schema_arrow.names).issuperset(IDENTITY_COLUMNS):
-        return False
-    if is_written_by_moirae(path):
-        return True
-    identities = file.read(columns=list(IDENTITY_COLUMNS))
-    return not any(column.null_count for column in identities.columns)
-
-
-def _append_number(path: str) -> int | None:
-    """Parse the append number of a file's rows from its name.
-
-    0: written before appends were counted. None: written by another program.
-    """
-    name = path.rpartition("/")[2]
-    if not name.startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX)):
-        return None
-    _, *numbers, _ = name.split("-")
-    return int(numbers[0]) if numbers else 0

@@ -1,16 +1,23 @@
-"""The chunks of the archive, cut as rows arrive."""
+"""The chunks of the archive in the process that cuts them."""
 
 from collections.abc import Iterable
 
 import sql
-from archiver.chunks import Chunk, CutPolicy, NewestChunkStats, apply_cuts, plan_cuts
+from archiver.chunks import (
+    Chunk,
+    CutPolicy,
+    NewestChunkStats,
+    apply_cuts,
+    can_cut,
+    plan_cuts,
+)
 from archiver.delta import StreamTable
 from archiver.ingest.classify import Array
 from archiver.ingest.ledger import Catalog
 
 
 class ChunkCutter:
-    """Ends the newest chunk when the rows of the tables have filled it."""
+    """All chunks, oldest first, and the rows of the newest one, which it ends when it is full."""
 
     def __init__(
         self,
@@ -32,12 +39,23 @@ class ChunkCutter:
         """All chunks, oldest first."""
         return self._chunks
 
+    def reload(self) -> None:
+        """Read the chunks again, after their states have changed or some were deleted."""
+        self._chunks = self._catalog.chunks()
+
+    def can_cut(self, rows: int, oldest: int, newest: int) -> bool:
+        """Whether up to so many new rows, with event times from `oldest` to `newest`, may fill it.
+
+        If not, `cut` changes nothing.
+        """
+        return can_cut(rows, oldest, newest, self._newest_stats, self._policy)
+
     def cut(self, ts: Array) -> None:
-        """Publish the chunks that are cut by new rows, before the rows are appended."""
-        newest = self._chunks[-1]
-        if newest.from_ts is not None:
-            ts = ts[ts >= newest.from_ts]
-        ends = plan_cuts(ts, self._newest_stats, self._policy)
+        """Publish the chunks that are cut by new rows, before the rows are appended.
+
+        `ts`: event times of the new rows, in any order.
+        """
+        ends = plan_cuts(self._select_newest(ts), self._newest_stats, self._policy)
         if not ends:
             return
         cut_chunks = apply_cuts(self._chunks, ends)
@@ -47,13 +65,21 @@ class ChunkCutter:
         self._newest_stats = NewestChunkStats()
 
     def count(self, ts: Array) -> None:
-        """Count rows that were appended to the newest chunk."""
+        """Count new rows, after `cut`. `ts`: their event times, in any order."""
+        ts = self._select_newest(ts)
         if len(ts):
-            self._newest_stats = self._newest_stats.add(len(ts), int(ts.min()), int(ts.max()))
+            self.count_rows(len(ts), int(ts.min()), int(ts.max()))
 
-    def reload(self) -> None:
-        """Read the chunks again, after their states have changed or some were deleted."""
-        self._chunks = self._catalog.chunks()
+    def count_rows(self, rows: int, oldest: int, newest: int) -> None:
+        """Count new rows of the newest chunk, with event times from `oldest` to `newest`."""
+        self._newest_stats = self._newest_stats.add(rows, oldest, newest)
+
+    def _select_newest(self, ts: Array) -> Array:
+        """The event times that belong to the newest chunk."""
+        newest = self._chunks[-1]
+        if newest.from_ts is None:
+            return ts
+        return ts[ts >= newest.from_ts]
 
 
 def _count_archived(tables: Iterable[StreamTable], chunk: Chunk) -> NewestChunkStats:

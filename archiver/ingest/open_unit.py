@@ -25,6 +25,8 @@ from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.times import Micros, duration_to_micros, format_duration, micros_column
 
+CONFLICT_DETAIL = "same id and timestamp as an archived row, but different content"
+
 COUNTER_BY_REASON = {
     "malformed": "malformed",
     "quarantined": "quarantined",
@@ -104,26 +106,14 @@ def decode_slices(
     `now`: the current time, from which `schema.future` is measured.
     `expired_before`: rows before this event time belong to expired chunks; None: no chunk expired.
     """
-    latest_accepted = now + duration_to_micros(schema.future)
     lateness = duration_to_micros(schema.lateness)
     for batch in read_batches(open_unit.unit, schema):
         open_unit.add_counts(read=batch.records_read)
         open_unit.fields = batch.fields
-        decoded = batch.rows
-        open_unit.add_refused(decoded.refused_lines)
+        open_unit.add_refused(batch.rows.refused_lines)
+        decoded, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
+        open_unit.add_refused(refused_lines)
         ts = micros_column(decoded.table, schema.time)
-        is_future = ts > latest_accepted
-        is_expired = np.zeros(len(ts), dtype=bool)
-        if expired_before is not None:
-            is_expired = ts < expired_before
-        is_refused = is_future | is_expired
-        if is_refused.any():
-            too_new = f"timestamp more than {format_duration(schema.future)} in the future"
-            open_unit.add_refused(_refuse(decoded, is_future, "quarantined", too_new))
-            too_old = "its chunk has expired"
-            open_unit.add_refused(_refuse(decoded, is_expired, "expired", too_old))
-            decoded = _select(decoded, ~is_refused)
-            ts = ts[~is_refused]
         yield DecodedSlice(
             open_unit=open_unit,
             table=decoded.table,
@@ -132,6 +122,27 @@ def decode_slices(
             raw=decoded.raw,
         )
         open_unit.observe_times(ts)
+
+
+def refuse_by_time(
+    decoded: DecodedRows, schema: StreamSchema, now: int, expired_before: int | None
+) -> tuple[DecodedRows, list[RefusedLine]]:
+    """The rows that are neither too far in the future nor expired; and the lines of the others.
+
+    `now` and `expired_before` as in `decode_slices`.
+    """
+    ts = micros_column(decoded.table, schema.time)
+    is_future = ts > now + duration_to_micros(schema.future)
+    is_expired = np.zeros(len(ts), dtype=bool)
+    if expired_before is not None:
+        is_expired = ts < expired_before
+    is_refused = is_future | is_expired
+    if not is_refused.any():
+        return decoded, []
+    too_new = f"timestamp more than {format_duration(schema.future)} in the future"
+    refused_lines = _refuse(decoded, is_future, "quarantined", too_new)
+    refused_lines += _refuse(decoded, is_expired, "expired", "its chunk has expired")
+    return _select(decoded, ~is_refused), refused_lines
 
 
 def count_classified(
@@ -148,8 +159,7 @@ def count_classified(
             late=int((is_archived & is_late)[rows].sum()),
             duplicates=int(classification.duplicate[rows].sum()),
         )
-        detail = "same id and timestamp as an archived row, but different content"
-        conflicts = _refuse(decoded, classification.conflict[rows], "conflict", detail)
+        conflicts = _refuse(decoded, classification.conflict[rows], "conflict", CONFLICT_DETAIL)
         decoded.open_unit.add_refused(conflicts)
 
 

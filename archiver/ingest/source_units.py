@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from archiver.ingest.decoding import (
 BATCH_RECORDS = 200_000
 
 _MAX_DETAIL_LENGTH = 500  # characters of an error message
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class SourceUnit:
     including blank ones. `line_numbers`: the number of each line, blank ones included; None: lines
     are counted from 1, and blank ones are skipped. `fields`: the field names of CSV lines without a
     header. `partition`: set if a record is late by the records before it in the partition, instead
-    of by the units before.
+    of by the units before. `path`: the file that `read` reads, None for other sources. `size`: bytes
+    of the source, None if unknown.
     """
 
     stream: str
@@ -46,6 +48,8 @@ class SourceUnit:
     line_numbers: Sequence[int] | None = None
     fields: Sequence[str] | None = None
     partition: str | None = None
+    path: Path | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def _read_line_batches(
     fields = unit.fields
     if line_format == "csv" and fields is None:
         header = unread.take(1).lines
-        fields = _csv_fields(header[0]) if header else []
+        fields = csv_fields(header[0]) if header else []
     while True:
         records = unread.take(BATCH_RECORDS)
         if records.lines:
@@ -166,7 +170,7 @@ class _UnreadRecords:
             given_numbers = self._given_numbers[start : start + len(lines)]
             return _Records(np.array(given_numbers, np.int64), lines)
         if start == 0:
-            lines = [lines[0].removeprefix(_BYTE_ORDER_MARK), *lines[1:]]
+            lines = [lines[0].removeprefix(BYTE_ORDER_MARK), *lines[1:]]
         line_numbers = np.arange(start + 1, start + 1 + len(lines))
         if all(map(bytes.strip, lines)):
             return _Records(line_numbers, lines)
@@ -182,7 +186,8 @@ def _renumber(rows: DecodedRows, line_numbers: npt.NDArray[np.int64]) -> Decoded
     return replace(rows, line_numbers=line_numbers[rows.line_numbers], refused_lines=refused)
 
 
-def _csv_fields(header: bytes) -> list[str]:
+def csv_fields(header: bytes) -> list[str]:
+    """The field names of a CSV header; an empty list if it is invalid."""
     try:
         return parse_csv_header(header)
     except ValueError:

@@ -8,13 +8,15 @@ by unit and line.
 The order of writes is: ends of chunks before rows after them, rows before the ledger counts them.
 """
 
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
-import numpy as np
 import pyarrow as pa
 
 import sql
@@ -26,22 +28,25 @@ from archiver.chunks import (
     MaintenanceTask,
     Requirement,
     StateChange,
-    locate,
     plan_steps,
 )
-from archiver.delta import StreamSchema, StreamTable
+from archiver.delta import DataFile, StreamSchema, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
-from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
-from archiver.ingest.ledger import Catalog, LedgerCompaction
-from archiver.ingest.open_unit import (
-    DecodedSlice,
-    OpenUnit,
-    count_classified,
-    decode_slices,
+from archiver.ingest.engines import (
+    ArchivedRows,
+    EngineName,
+    IngestBatch,
+    IngestEngine,
+    IngestEngines,
+    LocalIngest,
+    TopicRecords,
+    decode_unit,
 )
+from archiver.ingest.ledger import Catalog, LedgerCompaction
+from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
-from archiver.ingest.stream_appender import StreamAppender
 from archiver.ingest.watermarks import (
     PartitionProgress,
     ReadProgress,
@@ -62,14 +67,35 @@ ChunksInUse = Callable[[], Collection[int]]
 
 @dataclass(frozen=True)
 class IngestResult:
-    """The outcome of a batch.
+    """The outcome of a batch: what was archived by stream, and the partitions that had records."""
 
-    `on_time`: by stream, the rows that are not late and are now archived, including those that an
-    earlier, interrupted read had archived. `appended_rows`: number of rows appended, late ones too.
-    """
+    archived: Mapping[str, ArchivedRows]
+    partitions: frozenset[str] = frozenset()
 
-    on_time: Mapping[str, pa.Table]
-    appended_rows: int
+    @property
+    def on_time(self) -> dict[str, pa.Table]:
+        """By stream, the archived on-time rows that are in the memory of this process."""
+        tables: dict[str, pa.Table] = {}
+        for stream, rows in self.archived.items():
+            if rows.on_time is not None:
+                tables[stream] = rows.on_time
+        return tables
+
+    @property
+    def files(self) -> dict[str, Sequence[DataFile]]:
+        """By stream, the files that executors wrote."""
+        return {stream: rows.files for stream, rows in self.archived.items() if rows.files}
+
+    @property
+    def streams_on_time(self) -> frozenset[str]:
+        """The streams that may have got on-time rows."""
+        streams = {stream for stream, rows in self.on_time.items() if len(rows)}
+        return frozenset(streams.union(self.files))
+
+    @property
+    def appended_rows(self) -> int:
+        """Number of rows appended, late ones too."""
+        return sum(rows.appended_rows for rows in self.archived.values())
 
 
 class ArchiveWriter:
@@ -89,8 +115,6 @@ class ArchiveWriter:
         self._connection = connection
         self.fence = fence
         self._batch = 0
-        # Chunks to which late rows were appended since the last update of the ledger.
-        self._chunks_with_late_rows: set[int] = set()
         self.catalog = Catalog(connection)
         self._chunk_gateway = sql.ChunkGateway(connection)
         self._stream_gateway = sql.StreamGateway(connection)
@@ -98,12 +122,10 @@ class ArchiveWriter:
         self._dead_letter_gateway = sql.DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
-        self._appenders: dict[str, StreamAppender] = {}
         for schema in schemas:
             table = StreamTable(root, schema)
             self.tables[schema.name] = table
             self.recent_rows[schema.name] = _create_recent_rows(table)
-            self._appenders[schema.name] = StreamAppender(table)
         with connection.transaction():
             for stream in self.tables:
                 self._stream_gateway.insert(stream)
@@ -111,9 +133,10 @@ class ArchiveWriter:
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
+        self.engines = IngestEngines(LocalIngest(self.tables))
 
     @property
-    def chunks(self) -> list[Chunk]:
+    def chunks(self) -> Sequence[Chunk]:
         """All chunks, oldest first."""
         return self._cutter.chunks
 
@@ -138,110 +161,69 @@ class ArchiveWriter:
 
         `now`: the current time in microseconds; rows too far after it are quarantined.
         """
-        self._batch += 1
-        open_units: list[OpenUnit] = []
-        on_time: dict[str, list[pa.Table]] = {}
-        appended_rows = 0
-        progress = dict(self.progress)
-        for slices in self._decode_units(units, progress, now, open_units):
-            on_time_rows, appended = self._append_slices(slices)
-            appended_rows += appended
-            on_time.setdefault(slices[0].open_unit.unit.stream, []).append(on_time_rows)
-        self._finish_units(open_units, progress)
-        return IngestResult(_concat_by_stream(on_time), appended_rows)
+        units = list(units)
+        engine_name = self.engines.choose(units)
+        engine: IngestEngine = self.engines.local
+        if engine_name == "spark":
+            engine = self.engines.require_executors()
+        return self._run_batch(engine_name, partial(engine.archive, units), now)
 
-    def _decode_units(
+    def ingest_records(self, records: TopicRecords, now: int) -> IngestResult:
+        """Like `ingest`, for records of a topic that executors have read."""
+        executors = self.engines.require_executors()
+        return self._run_batch("spark", partial(executors.archive_records, records), now)
+
+    def _run_batch(
         self,
-        units: Iterable[SourceUnit],
-        progress: dict[str, ReadProgress],
-        now: Micros,
-        open_units: list[OpenUnit],
-    ) -> Iterator[list[DecodedSlice]]:
-        """Yields consecutive slices of one stream that are to be appended together.
+        engine_name: EngineName,
+        archive: Callable[[IngestBatch], dict[str, ArchivedRows]],
+        now: int,
+    ) -> IngestResult:
+        started_at = time.monotonic()
+        batch = self._start_batch(now)
+        archived = archive(batch)
+        self._finish_units(batch)
+        self.engines.record(engine_name, batch, time.monotonic() - started_at)
+        self._update_memory(archived)
+        partitions = [open_unit.unit.partition for open_unit in batch.open_units]
+        return IngestResult(archived, frozenset(name for name in partitions if name is not None))
 
-        Adds the units that are read to `open_units`, and what was read to `progress`.
-        """
-        slices: list[DecodedSlice] = []
-        for unit in units:
-            if slices and slices[0].open_unit.unit.stream != unit.stream:
-                yield slices
-                slices = []
-            open_unit = self._open_unit(unit, progress)
-            if open_unit is None:
-                continue
-            open_units.append(open_unit)
-            for decoded_slice in self._decode_unit(open_unit, now):
-                slices.append(decoded_slice)
-                if sum(map(len, slices)) >= BATCH_RECORDS:
-                    yield slices
-                    slices = []
-            progress[unit.stream] = progress[unit.stream].with_newest(open_unit.newest)
-        if slices:
-            yield slices
+    def _start_batch(self, now: int) -> IngestBatch:
+        self._batch += 1
+        return IngestBatch(
+            number=self._batch,
+            now=now,
+            tables=self.tables,
+            cutter=self._cutter,
+            progress=dict(self.progress),
+            partitions=self.partitions,
+            watermark=self.watermark,
+            register_unit=self._register_unit,
+            fence=self.fence,
+        )
 
-    def _open_unit(self, unit: SourceUnit, progress: Mapping[str, ReadProgress]) -> OpenUnit | None:
-        """Register a unit in the ledger; None if it is finished."""
+    def _register_unit(self, unit: SourceUnit) -> int | None:
+        """The ledger id of a unit; None if it is finished."""
         with self._connection.transaction():
             opened = self._unit_gateway.open(unit.stream, unit.name)
-        if opened.done:
-            return None
-        if unit.partition is not None:
-            return self._open_partition(unit, unit.partition, opened.id)
-        if unit.stream in self.partitions:
-            return OpenUnit(unit, opened.id, self.watermark(unit.stream))
-        before = progress[unit.stream]
-        bound = late_bound(before.newest, self._lateness(unit.stream), before.advanced)
-        return OpenUnit(unit, opened.id, bound)
+        return None if opened.done else opened.id
 
-    def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
-        before = self.partitions.get(unit.stream, {}).get(partition)
-        if before is None:
-            # Event times before the stream's watermark were settled without this partition.
-            before = PartitionProgress(0, ReadProgress(None, self.watermark(unit.stream)))
-        bound = latest(before.progress.advanced, self.progress[unit.stream].advanced)
-        return OpenUnit(unit, unit_id, bound, partition_before=before)
+    def _update_memory(self, archived: Mapping[str, ArchivedRows]) -> None:
+        """Include what was archived in the rows and identities in memory, or drop these."""
+        for stream, rows in archived.items():
+            if rows.on_time is not None:
+                # Old rows are evicted part by part.
+                for start in range(0, len(rows.on_time), BATCH_RECORDS):
+                    self.recent_rows[stream].add(rows.on_time.slice(start, BATCH_RECORDS))
+                continue
+            self.engines.local.forget(stream, {file.chunk for file in rows.files})
+            if rows.newest is not None:
+                self.recent_rows[stream].skip(rows.newest)
 
-    def _decode_unit(self, open_unit: OpenUnit, now: Micros) -> Iterator[DecodedSlice]:
-        schema = self.tables[open_unit.unit.stream].schema
-        expired_ends = [chunk.to_ts for chunk in self.chunks if chunk.state == "expired"]
-        return decode_slices(open_unit, schema, now, latest(*expired_ends))
-
-    def _append_slices(self, slices: Sequence[DecodedSlice]) -> tuple[pa.Table, int]:
-        """Classify the rows of slices of one stream, and append the new ones in one commit.
-
-        Returns the on-time rows of the slices that are archived now, and how many were appended.
-        """
-        stream = slices[0].open_unit.unit.stream
-        appender = self._appenders[stream]
-        classified = appender.classify(slices, self.chunks)
-        is_new, is_archived, is_late = classified.is_new, classified.is_archived, classified.is_late
-        self._cutter.cut(classified.ts[is_new])
-        chunk_ids = locate(self.chunks, classified.ts)
-        rows = classified.with_archive_columns(chunk_ids)
-        new_rows = rows.filter(pa.array(is_new))
-        if len(new_rows):
-            appender.append(
-                new_rows,
-                classified.entries[is_new],
-                chunk_ids[is_new],
-                batch=self._batch,
-                fence=self.fence,
-            )
-            is_in_newest_chunk = chunk_ids == self.chunks[-1].id
-            self._cutter.count(classified.ts[is_new & is_in_newest_chunk])
-        late_chunks = np.unique(chunk_ids[is_archived & is_late])
-        self._chunks_with_late_rows.update(late_chunks.tolist())
-        count_classified(slices, classified.classification, is_late)
-        on_time_rows = rows.filter(pa.array(is_archived & ~is_late))
-        self.recent_rows[stream].add(on_time_rows)
-        return on_time_rows, len(new_rows)
-
-    def _finish_units(
-        self, open_units: Sequence[OpenUnit], progress: dict[str, ReadProgress]
-    ) -> None:
+    def _finish_units(self, batch: IngestBatch) -> None:
         """Record in the ledger that the units are archived, in one transaction."""
         with self._fenced_transaction():
-            for open_unit in open_units:
+            for open_unit in batch.open_units:
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
                 self.catalog.finish_unit(
                     open_unit.id,
@@ -254,18 +236,17 @@ class ArchiveWriter:
                 if unit.partition is not None:
                     partition = open_unit.partition_after()
                     self.catalog.put_partition(unit.stream, unit.partition, partition)
-            self._record_late_rows()
-        self._chunks_with_late_rows = set()
-        self.progress = progress
-        for open_unit in open_units:
+            self._record_late_rows(batch)
+        self.progress = batch.progress
+        for open_unit in batch.open_units:
             unit = open_unit.unit
             if unit.partition is not None:
                 partitions = self.partitions.setdefault(unit.stream, {})
                 partitions[unit.partition] = open_unit.partition_after()
 
-    def _record_late_rows(self) -> None:
-        if self._chunks_with_late_rows:
-            self._chunk_gateway.raise_versions(self._chunks_with_late_rows)
+    def _record_late_rows(self, batch: IngestBatch) -> None:
+        if batch.chunks_with_late_rows:
+            self._chunk_gateway.raise_versions(batch.chunks_with_late_rows)
 
     @contextmanager
     def _fenced_transaction(self) -> Iterator[None]:
@@ -281,20 +262,19 @@ class ArchiveWriter:
         unit and line, as in `ingest`.
         """
         letters = self._dead_letter_gateway.list_marked(list(self.tables), _RETRY_BATCH)
-        self._batch += 1
+        batch = self._start_batch(now)
         retried: list[tuple[OpenUnit, list[sql.MarkedDeadLetterRow]]] = []
         on_time: dict[str, list[pa.Table]] = {}
-        progress = dict(self.progress)
-        appended_rows = 0
+        appended_rows: Counter[str] = Counter()
         for (stream, unit_id), group in groupby(letters, key=attrgetter("stream", "unit_id")):
             unit_letters = list(group)
             open_unit = OpenUnit(retry_unit(unit_letters), unit_id, self.watermark(stream))
             retried.append((open_unit, unit_letters))
-            for decoded_slice in self._decode_unit(open_unit, now):
-                on_time_rows, appended = self._append_slices([decoded_slice])
-                appended_rows += appended
+            for decoded_slice in decode_unit(open_unit, batch):
+                on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
+                appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
-            progress[stream] = progress[stream].with_newest(open_unit.newest)
+            batch.finish_reading(open_unit)
         with self._fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(
@@ -305,10 +285,13 @@ class ArchiveWriter:
                     newest=open_unit.newest,
                 )
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
-            self._record_late_rows()
-        self._chunks_with_late_rows = set()
-        self.progress = progress
-        return IngestResult(_concat_by_stream(on_time), appended_rows)
+            self._record_late_rows(batch)
+        self.progress = batch.progress
+        archived: dict[str, ArchivedRows] = {}
+        for stream, tables in on_time.items():
+            archived[stream] = ArchivedRows(appended_rows[stream], pa.concat_tables(tables))
+        self._update_memory(archived)
+        return IngestResult(archived)
 
     def count_pending_retries(self) -> int:
         """Number of dead letters of the declared streams that `retry` has yet to process."""
@@ -395,7 +378,3 @@ class ArchiveWriter:
 def _create_recent_rows(table: StreamTable) -> RecentRows:
     newest = max((file.newest for file in table.accounted_files()), default=None)
     return RecentRows(table.schema, newest, _MAX_RECENT_BYTES)
-
-
-def _concat_by_stream(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
-    return {stream: pa.concat_tables(parts) for stream, parts in tables.items()}

@@ -6,7 +6,7 @@ from archiver.read.reader import (
     SnapshotReader,
     StreamSnapshot,
     filter_time_range,
-    read_table,
+    read_files,
 )
 from archiver.read.recent_rows import RecentRows
 from archiver.read.time_travel import ReaderAt
@@ -20,5 +20,5 @@ __all__ = [
     "SnapshotReader",
     "StreamSnapshot",
     "filter_time_range",
-    "read_table",
+    "read_files",
 ]

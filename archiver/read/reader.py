@@ -20,21 +20,12 @@ from archiver.times import from_micros, micros_column
 ColumnFilter = Mapping[str, Sequence[Any]]
 
 
-def read_table(
-    spark: SparkSession,
-    table: StreamTable,
-    time_range: TimeRange,
-    include_late: bool,
-    column_filter: ColumnFilter,
+def read_files(
+    spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
-    """The rows of the files that may hold event times in a range.
-
-    Declared columns only; None without any file. Rows of other event times may be among them: Spark
-    would compile a new query for each literal of a time filter.
-    """
-    files = _select_files(table.data_files(time_range), include_late)
-    paths = table.lease_paths(files)
-    return _read_files(spark, table.schema, paths, include_late, column_filter)
+    """The on-time rows of files with the declared columns; None without any file."""
+    paths = table.lease_paths(_select_files(files, include_late=False))
+    return _read_files(spark, table.schema, paths, False, {})
 
 
 def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFile]:
@@ -165,7 +156,7 @@ class Reader:
         include_late: bool,
         column_filter: ColumnFilter,
     ) -> DataFrame:
-        """As `read_table`, with rows in memory included; an empty frame without any row."""
+        """Rows of files and rows in memory; an empty frame without any row."""
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, time_range)
         paths = []

@@ -45,6 +45,14 @@ class RecentRows:
         while len(self._batches) > 1 and self._bytes() > self._budget:
             self._drop(0)
 
+    def skip(self, newest: int) -> None:
+        """Rows with event times up to `newest` were archived without passing this memory."""
+        end = newest + 1
+        if self.complete_from is not None:
+            end = max(self.complete_from, end)
+        self.complete_from = end
+        self.drop_before(end)
+
     def _bytes(self) -> int:
         return sum(batch.bytes for batch in self._batches)
 

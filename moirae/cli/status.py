@@ -112,6 +112,8 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
 
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
+    if report["ingest"]:
+        yield _format_ingest(report["ingest"])
     yield f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
     yield f"events: {events['settled']:,} settled, {events['detected']:,} detected"
     yield f"chunks: {_format_counts(report['chunks'])}"
@@ -144,6 +146,22 @@ def format_overload(queue: Mapping[str, Any]) -> str:
         f"overloaded: {queue['queued']:,} recalls queued (oldest {queue['oldest_seconds']:.0f} s), "
         f"{queue['answered']:,} of them with a first answer"
     )
+
+
+def _format_ingest(ingest: Mapping[str, Any]) -> str:
+    """The last batch with its engine."""
+    text = (
+        f"ingest: batch {ingest['batch']:,} by engine {ingest['engine']}, "
+        f"{ingest['rows_per_second']:,.0f} rows/s"
+    )
+    if ingest["tasks"]:
+        text += f", {ingest['tasks']:,} tasks on {_count(ingest['executors'], 'executor')}"
+    batches = ", ".join(f"{count:,} {engine}" for engine, count in ingest["batches"].items())
+    return f"{text} (batches: {batches})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

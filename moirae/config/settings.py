@@ -73,6 +73,11 @@ class Spark(ConfigModel):
         default_factory=dict,
         description="Further Spark settings by name, such as spark.driver.memory.",
     )
+    large_batch: PositiveInt = Field(
+        default=20_000,
+        description="Rows from which engine auto has executors archive a micro-batch, estimated "
+        "from its bytes.",
+    )
 
 
 class Tls(ConfigModel):
@@ -349,6 +354,11 @@ class Settings(ConfigModel):
         default=timedelta(days=1),
         description="Wall-clock time for which commits and superseded files of the archive stay, "
         "for time travel and change feeds of other programs.",
+    )
+    engine: Literal["auto", "local", "spark"] = Field(
+        default="auto",
+        description="Engine of live work: local (in the live process), spark (on executors), or "
+        "auto: executors archive large micro-batches.",
     )
     spark: Spark = Field(default=Spark(), description="Spark settings.")
     server: Server = Field(default=Server(), description="The HTTP server.")

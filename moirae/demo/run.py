@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -58,6 +59,10 @@ class Phases:
     live_played: timedelta | None = None
     """How much of the live phase is played; None: all of it."""
 
+
+# Each small batch on executors costs some tenths of a second of processor time. With fewer cores it
+# would compete with recalls and delay the alerts of the demo.
+_SPARK_CORES = 8
 
 DEFAULT_PHASES = Phases()
 ONCE_PHASES = Phases(live=timedelta(seconds=60))
@@ -116,7 +121,15 @@ def create_workspace(directory: Path) -> Settings:
     with as_file(files("moirae.demo") / "workspace") as template:
         shutil.copytree(template, directory)
     marker.touch()
+    if has_cores_for_spark():
+        with (directory / "moirae.yaml").open("a") as file:
+            file.write("\nengine: spark\n")
     return load_settings_from_environment(directory / "moirae.yaml")
+
+
+def has_cores_for_spark() -> bool:
+    """Whether executors can do all the work of the live process without delaying the demo."""
+    return (os.cpu_count() or 1) >= _SPARK_CORES
 
 
 class _Demo:
@@ -174,6 +187,7 @@ class _Demo:
         self._console.print(
             f"A simulated testbed of {len(nodes)} nodes with {self._history_days} days of history."
         )
+        self._console.print(_describe_engine())
         self._console.print(f"Logs are written to {self._log_file}.", soft_wrap=True)
         file_count = 0
         with self._open_progress_bar() as progress:
@@ -277,3 +291,12 @@ class _Demo:
 def _shift_time(ts: str, shift: timedelta) -> str:
     moment = datetime.fromisoformat(ts) + shift
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _describe_engine() -> str:
+    if has_cores_for_spark():
+        return "Engine spark: executors do the work of the live process."
+    return (
+        f"Engine auto, which uses executors for large batches: with fewer than {_SPARK_CORES} cores, "
+        "engine spark would delay alerts."
+    )

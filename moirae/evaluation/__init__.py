@@ -8,6 +8,7 @@ from moirae.evaluation.context_queries import (
     RecallAnswers,
 )
 from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
+from moirae.evaluation.executor_rules import ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
     ActiveRule,
@@ -30,6 +31,7 @@ __all__ = [
     "ContextEvaluator",
     "ContextQueries",
     "EventContexts",
+    "ExecutorRules",
     "Guard",
     "LiveStreamRows",
     "RecallAnswers",
@@ -45,5 +47,6 @@ __all__ = [
     "find_archived_event_rows",
     "input_view",
     "open_slices",
+    "is_executable",
     "relation_view",
 ]

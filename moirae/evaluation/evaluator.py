@@ -26,6 +26,7 @@ from moirae.evaluation.batches import (
     RuleBatch,
     RuleBatcher,
 )
+from moirae.evaluation.executor_rules import CHARGED_ERRORS, ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -36,10 +37,11 @@ from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import EngineChoice, Statement
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.errors import StatementTimeout
+from recall.statements import FileRows
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
-_Inputs = Mapping[str, pa.Table | DataFrame]  # rows by stream
+_Inputs = Mapping[str, pa.Table | DataFrame | FileRows]  # rows by stream
 _EventRowsByIndex = dict[int, list[EventRow]]  # by the position of the rule
 
 
@@ -61,11 +63,16 @@ class RuleEvaluator:
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
         engine_choice: EngineChoice,
+        executor_rules: ExecutorRules | None = None,
     ) -> None:
-        """`columns`: the declared columns of streams; `relations`: of relations."""
+        """`columns`: the declared columns of streams; `relations`: of relations.
+
+        `executor_rules`: evaluates plain rules over archived files; None: Spark statements do.
+        """
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
+        self._executor_rules = executor_rules
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
         if engine_choice.allows_duckdb:
@@ -85,6 +92,8 @@ class RuleEvaluator:
         self._rows.to_frame(versions).createOrReplaceTempView(relation_view(name))
         if self._local is not None:
             self._local.set_relation(name, versions)
+        if self._executor_rules is not None:
+            self._executor_rules.set_relation(name, versions)
 
     def evaluate_slice(self, rule_slice: RuleSlice) -> EvaluationResult:
         """The event rows of the rules of a slice with ts in the slice.
@@ -129,22 +138,33 @@ class RuleEvaluator:
         if not rule_slice.rules:
             return EvaluationResult([])
         time_range = rule_slice.input_range
-        inputs: dict[str, pa.Table | DataFrame] = {}
+        inputs: dict[str, pa.Table | DataFrame | FileRows] = {}
         row_count = 0
         for stream in rule_slice.streams:
-            inputs[stream] = self._rows.read_range(stream, time_range)
+            if self._executor_rules is None:
+                inputs[stream] = self._rows.read_range(stream, time_range)
+            else:
+                inputs[stream] = self._rows.find_range(stream, time_range)
             row_count += self._rows.estimate_count(stream, time_range)
-        return self.evaluate(rule_slice.rules, inputs, row_count)
+        return self.evaluate(rule_slice.rules, inputs, row_count, rule_slice)
 
     def evaluate(
-        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
+        self,
+        rules: Sequence[ActiveRule],
+        inputs: _Inputs,
+        row_count: int,
+        rule_slice: RuleSlice | None = None,
     ) -> EvaluationResult:
-        """The event rows of rules in rows by stream. `row_count`: estimated, for time limits."""
+        """The event rows of rules in rows by stream.
+
+        `row_count`: estimated, for time limits. `rule_slice`: the slice that the rows are input of;
+        only its events are complete. None: new rows.
+        """
         event_rows: list[tuple[ActiveRule, list[EventRow]]] = []
         failed: set[str] = set()
         for group in self._guard.isolate_suspects(rules, lambda rule: rule.name):
             started_at = time.monotonic()
-            result = self._evaluate_group(group, inputs, row_count)
+            result = self._evaluate_group(group, inputs, row_count, rule_slice)
             self._add_cost(group, started_at)
             event_rows += result.event_rows
             failed |= result.failed
@@ -154,24 +174,33 @@ class RuleEvaluator:
         self._guard.record_cost(rules, time.monotonic() - started_at)
 
     def _evaluate_group(
-        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
+        self,
+        rules: Sequence[ActiveRule],
+        inputs: _Inputs,
+        row_count: int,
+        rule_slice: RuleSlice | None,
     ) -> EvaluationResult:
         event_rows: _EventRowsByIndex = {}
         remaining = self._evaluate_locally(rules, inputs, event_rows)
-        failed: set[int] = set()
+        remaining, failed = self._evaluate_on_executors(
+            rules, remaining, inputs, event_rows, rule_slice
+        )
         if remaining:
             for stream, rows in inputs.items():
                 self._create_input_view(stream, rows)
-            failed = self._evaluate_with_spark(rules, remaining, event_rows, inputs, row_count)
+            failed |= self._evaluate_with_spark(rules, remaining, event_rows, inputs, row_count)
         rule_rows: list[tuple[ActiveRule, list[EventRow]]] = []
         for index in sorted(event_rows.keys() - failed):
             rule_rows.append((rules[index], event_rows[index]))
         return EvaluationResult(rule_rows, frozenset(rules[index].name for index in failed))
 
-    def _create_input_view(self, stream: str, rows: pa.Table | DataFrame) -> None:
-        frame = rows
+    def _create_input_view(self, stream: str, rows: pa.Table | DataFrame | FileRows) -> None:
         if isinstance(rows, pa.Table):
             frame = self._rows.to_frame(rows)
+        elif isinstance(rows, FileRows):
+            frame = self._rows.read_files(stream, rows)
+        else:
+            frame = rows
         frame.createOrReplaceTempView(input_view(stream))
 
     def _evaluate_locally(
@@ -202,6 +231,44 @@ class RuleEvaluator:
             if batch.number not in evaluated:
                 remaining += batch.rule_indexes
         return sorted(remaining)
+
+    def _evaluate_on_executors(
+        self,
+        rules: Sequence[ActiveRule],
+        indexes: Sequence[int],
+        inputs: _Inputs,
+        event_rows: _EventRowsByIndex,
+        rule_slice: RuleSlice | None,
+    ) -> tuple[Sequence[int], set[int]]:
+        """Evaluate batches of plain rules over archived files; add to `event_rows`.
+
+        `indexes`: the positions of the rules to evaluate. Returns those of the remaining rules, and
+        of rules that failed.
+        """
+        failed: set[int] = set()
+        file_rows = {name: rows for name, rows in inputs.items() if isinstance(rows, FileRows)}
+        if self._executor_rules is None or not file_rows or not indexes:
+            return indexes, failed
+        selected = set(indexes)
+        candidates: dict[str, list[RuleBatch]] = {}
+        for batch in self._batcher.batch(rules).batches:
+            if selected.issuperset(batch.rule_indexes) and is_executable(
+                batch, rules, list(file_rows), in_slice=rule_slice is not None
+            ):
+                (stream,) = rules[batch.rule_indexes[0]].shape.streams
+                candidates.setdefault(stream, []).append(batch)
+        for stream, batches in candidates.items():
+            results = self._executor_rules.evaluate(batches, stream, file_rows[stream], rule_slice)
+            for batch, outcome in results:
+                if isinstance(outcome, CHARGED_ERRORS):
+                    (index,) = batch.rule_indexes
+                    self._guard.record_failure(rules[index], outcome)
+                    failed.add(index)
+                    selected.remove(index)
+                elif not isinstance(outcome, Exception):
+                    selected.difference_update(batch.rule_indexes)
+                    _add_event_rows(event_rows, outcome)
+        return sorted(selected), failed
 
     def _evaluate_with_spark(
         self,

@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.errors import TaskLost
 from archiver.spark import jvm_process
 from archiver.times import from_micros
 from moirae.alerts import EventRow
@@ -28,7 +29,7 @@ from moirae.evaluation.limits import statement_limit, truncate_event_rows
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
 from recall.engines import SparkStatements, Statement
-from recall.errors import StatementTimeout
+from recall.errors import MemoryExceeded, StatementTimeout
 
 _LOG = structlog.get_logger()
 
@@ -173,9 +174,10 @@ class Guard:
         """Record that a rule failed alone. `failing_row`: the row over which it fails, if any."""
         message = str(error).strip().splitlines()[0]
         version = rule.version
-        if isinstance(error, StatementTimeout):
-            # A cancelled statement counts as a crash: it delays all other rules as much.
-            is_quarantined = self._registry.record_crash(rule.name, version, "time", message)
+        if isinstance(error, (StatementTimeout, MemoryExceeded, TaskLost)):
+            # It delays all other rules as much as a crash of the process.
+            kind = "time" if isinstance(error, StatementTimeout) else "memory"
+            is_quarantined = self._registry.record_crash(rule.name, version, kind, message)
             self._suspects[rule.name] = time.monotonic() + _SUSPECT_DURATION
         else:
             is_quarantined = self._registry.record_failure(

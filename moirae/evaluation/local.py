@@ -23,8 +23,8 @@ from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.limits import statement_limit
 from moirae.evaluation.plan import input_view, relation_view
-from recall.engines import DuckDBStatements, Statement
 from recall.errors import SparkRequired, StatementTimeout
+from recall.statements import NO_EXTERNAL_ACCESS, DuckDBStatements, Statement
 
 _LOG = structlog.get_logger()
 
@@ -33,7 +33,7 @@ RuleEventRows = list[tuple[int, EventRow]]
 
 # A join may return far more rows than it reads. Spark evaluates what exceeds a limit, with time
 # limits that the rule is charged for. Results are converted row by row: this many take a second.
-_MAX_JOINED_ROWS = 200_000  # rows of the result of a join
+MAX_JOINED_ROWS = 200_000  # rows of the result of a join
 _JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a join of few rows; see `statement_limit`
 _RETRY_INTERVAL = 300.0  # seconds after which a join that took too long is tried again
 _SOURCE_PREFIX = "_rows_"
@@ -52,11 +52,10 @@ class LocalEvaluator:
     def __init__(
         self,
         join_time_limit: float = _JOIN_TIME_LIMIT,
-        max_joined_rows: int = _MAX_JOINED_ROWS,
+        max_joined_rows: int = MAX_JOINED_ROWS,
         clock: Clock = time.monotonic,
     ) -> None:
-        # A join that does not fit into memory fails; it must not fill the disk.
-        self._duckdb = DuckDBStatements(["SET temp_directory = ''"])
+        self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
         self._max_joined_rows = max_joined_rows

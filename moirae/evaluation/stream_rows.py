@@ -1,20 +1,26 @@
 """On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from archiver.delta import StreamTable
+from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
-from archiver.read import Reader, filter_time_range, read_table
+from archiver.read import Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
-from archiver.times import Micros, micros_column
+from archiver.times import Micros, from_micros, micros_column
+from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
+# Ranges of event time that a filter of a data frame names; more become one.
+_MAX_FILTER_RANGES = 32
 _MIN_TIME: Micros = -(1 << 62)  # before every event time
 _MAX_TIME: Micros = 1 << 62  # after every event time
 
@@ -24,9 +30,13 @@ _AllowedValues = Mapping[str, Sequence[Any]]  # by column; rows with other value
 class LiveStreamRows:
     """Rows of the archive in the live process, which holds recent ones in memory."""
 
-    def __init__(self, spark: SparkSession, archive: ArchiveWriter) -> None:
+    def __init__(
+        self, spark: SparkSession, archive: ArchiveWriter, max_read_rows: int | None = None
+    ) -> None:
+        """`max_read_rows`: rows of files near events that this process reads; None: no limit."""
         self._spark = spark
         self._archive = archive
+        self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The declared columns of a stream, with their types."""
@@ -47,11 +57,35 @@ class LiveStreamRows:
         recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             return recent
+        rows = self.find_range(stream, time_range)
+        if isinstance(rows, FileRows):
+            return self.read_files(stream, rows)
+        return rows
+
+    def find_range(self, stream: str, time_range: TimeRange) -> pa.Table | FileRows:
+        """Like `read_range`, but archived files instead of a data frame."""
+        recent = self._archive.recent_rows[stream].read(time_range)
+        if recent is not None:
+            return recent
         table = self._archive.tables[stream]
-        frame = read_table(self._spark, table, time_range, False, {})
-        if frame is None:
+        files = _own_files(table, time_range)
+        if not files:
             return self.select_columns(stream, None)
-        return filter_time_range(frame, table.schema.time, time_range)
+        return FileRows(table.files, files, time_range)
+
+    def select_files(
+        self, stream: str, files: Sequence[DataFile], time_range: TimeRange
+    ) -> FileRows:
+        """The rows of some files with event times in a range."""
+        return FileRows(self._archive.tables[stream].files, files, time_range)
+
+    def read_files(self, stream: str, rows: FileRows) -> DataFrame:
+        """Rows of files as a data frame."""
+        table = self._archive.tables[stream]
+        frame = read_files(self._spark, table, rows.files)
+        if frame is None:
+            return self.to_frame(self.select_columns(stream, None))
+        return filter_time_range(frame, table.schema.time, rows.time_range)
 
     def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
         """Rows with event times in a range, without Spark.
@@ -91,9 +125,13 @@ class LiveStreamRows:
     ) -> DataFrame:
         """Rows with event times in any of some ranges and allowed values.
 
-        They are read in this process, as they are few.
+        They are read in this process if they are few, else from archived files by executors, which
+        may return more rows.
         """
         merged = _merge_ranges(time_ranges)
+        files = self._files_beyond_limit(stream, merged)
+        if files:
+            return self._filter_files(stream, files, merged, allowed_values)
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         table = self._archive.tables[stream]
         if recent is not None:
@@ -101,6 +139,37 @@ class LiveStreamRows:
         else:
             rows = _read_files(table, _paths(table, merged), merged, allowed_values)
         return self.to_frame(rows)
+
+    def _files_beyond_limit(
+        self, stream: str, time_ranges: Sequence[TimeRange]
+    ) -> Sequence[DataFile]:
+        """The files that overlap some ranges, if this process shall not read them."""
+        if self._max_read_rows is None:
+            return ()
+        files: dict[str, DataFile] = {}
+        for time_range in time_ranges:
+            for file in _own_files(self._archive.tables[stream], time_range):
+                files[file.path] = file
+        if sum(file.rows for file in files.values()) <= self._max_read_rows:
+            return ()
+        return list(files.values())
+
+    def _filter_files(
+        self,
+        stream: str,
+        files: Sequence[DataFile],
+        time_ranges: Sequence[TimeRange],
+        allowed_values: _AllowedValues,
+    ) -> DataFrame:
+        table = self._archive.tables[stream]
+        if len(time_ranges) > _MAX_FILTER_RANGES:
+            time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
+        frame = read_files(self._spark, table, files)
+        assert frame is not None
+        for column, values in allowed_values.items():
+            frame = frame.where(F.col(f"`{column}`").isin(list(values)))
+        time = F.col(f"`{table.schema.time}`")
+        return frame.where(reduce(or_, [_is_in_range(time, part) for part in time_ranges]))
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
         """A data frame of an Arrow table."""
@@ -138,6 +207,11 @@ class ArchivedStreamRows:
         return self._spark.createDataFrame(rows)
 
 
+def _own_files(table: StreamTable, time_range: TimeRange) -> list[DataFile]:
+    """The files that overlap a range, without those of other programs, which have no events."""
+    return [file for file in table.data_files(time_range) if not file.is_foreign]
+
+
 def _paths(table: StreamTable, time_ranges: Sequence[TimeRange]) -> list[str]:
     """The files that overlap any of some ranges, each once."""
     paths: dict[str, None] = {}
@@ -159,6 +233,12 @@ def _read_files(
         rows = table.read_on_time(path, columns)
         tables.append(_filter_rows(rows, table.schema.time, time_ranges, allowed_values))
     return pa.concat_tables(tables).combine_chunks()
+
+
+def _is_in_range(time: Column, time_range: TimeRange) -> Column:
+    """Whether a time is in a range that has both bounds."""
+    start, end = _bounds(time_range)
+    return (time >= F.lit(from_micros(start))) & (time < F.lit(from_micros(end)))
 
 
 def _merge_ranges(time_ranges: Sequence[TimeRange]) -> list[TimeRange]:

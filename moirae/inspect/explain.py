@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
+from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher, is_executable
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,
@@ -96,11 +96,19 @@ def _explain_evaluation(
             "shared_with": [],
         }
     else:
-        engine = "spark"
+        is_local = "spark" not in (settings.engine, settings.recall.engine)
+        on_executors = settings.engine != "local" and is_executable(
+            batch, cohort, list(settings.streams), in_slice=True
+        )
+        in_memory = "live process" if is_local else "spark"
+        if settings.engine == "spark":
+            in_memory = ""
+        engine, reason = _explain_plain(in_memory, on_executors)
         plain_query = batch.spark_query
-        if settings.recall.engine != "spark":
-            engine = "live process, or spark for rows that are not in memory"
-            plain_query = local_query = batch.duckdb_query
+        if is_local or on_executors:
+            plain_query = batch.duckdb_query
+        if is_local:
+            local_query = batch.duckdb_query
         row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
         shared_with = []
         for member in batch.rule_indexes:
@@ -108,11 +116,27 @@ def _explain_evaluation(
                 shared_with.append(cohort[member].name)
         query = {
             "engine": engine,
+            "reason": reason,
             "query": plain_query.sql(_CONSTANTS_TABLE),
             "constants": row.to_pylist()[0],
             "shared_with": shared_with,
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
+
+
+def _explain_plain(in_memory: str, on_executors: bool) -> tuple[str, str]:
+    """The engines of a plain rule, and why.
+
+    `in_memory`: the engine for rows in the memory of the live process; empty if it holds none.
+    """
+    archived = "spark"
+    reason = "plain; spark for archived rows, as it reads several streams"
+    if on_executors:
+        archived = "executors"
+        reason = "plain, of one stream: tasks read archived files"
+    if not in_memory or in_memory == archived:
+        return archived, reason
+    return f"{in_memory}, or {archived} for rows that are not in memory", reason
 
 
 def _cohort_key(rule: ActiveRule) -> tuple[int, int, bool]:

@@ -35,8 +35,10 @@ def collect_status(
     queue = tasks.waiting()
     stream_counts = sql.UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
+    processes = list_processes(connection)
     return {
         "accounting": sum_accounting(stream_counts),
+        "ingest": next((process["ingest"] for process in processes if process["ingest"]), None),
         "streams": _collect_streams(catalog, stream_counts),
         "events": {"settled": counts.settled_events, "detected": counts.detected_events},
         "alerts": counts.alerts,
@@ -58,7 +60,7 @@ def collect_status(
             "problems": rule_files.problems or [],
         },
         "chunks": {state: chunk_states[state] for state in _CHUNK_STATES},
-        "processes": list_processes(connection),
+        "processes": processes,
         "disks": [disk.to_json() for disk in disks],
     }
 

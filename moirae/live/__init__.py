@@ -1,11 +1,13 @@
 """The live process: reads sources, archives rows, evaluates rules, follows up alerts."""
 
 from moirae.live.composition import build_detection
+from moirae.live.evaluators import RuleEngines
 from moirae.live.relations import Relations
 from moirae.live.run import run_live
 
 __all__ = [
     "Relations",
+    "RuleEngines",
     "build_detection",
     "run_live",
 ]

@@ -10,19 +10,20 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
-from archiver.ingest import ArchiveWriter
+from archiver.executors import ExecutorIngest, SparkJobs
+from archiver.ingest import ArchiveWriter, EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
-from moirae.evaluation import Guard
+from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
-from moirae.live.evaluators import build_evaluators
+from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.ingest import Ingest
@@ -42,7 +43,8 @@ from moirae.live.sources import (
 )
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
-from recall.engines import EngineChoice
+from recall.engines import EngineChoice, EngineSetting
+from recall.statements import WORKER_DAEMON
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -86,6 +88,7 @@ def build_live_process(
         connection=connection,
         fence=role.fence,
     )
+    archive.engines.policy = EnginePolicy(settings.engine, settings.spark.large_batch)
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)
     # Files outlive every query that may still read them.
@@ -109,9 +112,18 @@ def build_live_process(
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     spark = start_session(
-        "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
+        "moirae live",
+        settings.spark.master,
+        home / "warehouse",
+        {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf},
     )
     role.end_if_stopped()
+    jobs: SparkJobs | None = None
+    if settings.engine != "local":
+        jobs = SparkJobs(spark.sparkContext)
+        archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
+    if jobs is not None and settings.engine == "spark":
+        jobs.warm_up()
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
     guard = Guard(spark, settings, connection)
@@ -123,7 +135,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=guard,
-        engine_choice=EngineChoice(settings.recall.engine),
+        engines=_choose_engines(settings, jobs),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
@@ -150,7 +162,7 @@ def build_live_process(
         spark=spark,
         settings=settings,
         archive=archive,
-        ingest_units=ingest.ingest_units,
+        ingest=ingest,
         unread_files=unread_files,
         lock=lock,
         drain=drain,
@@ -215,6 +227,18 @@ def build_live_process(
     )
 
 
+def _choose_engines(settings: Settings, jobs: SparkJobs | None) -> RuleEngines:
+    setting: EngineSetting = settings.recall.engine
+    if jobs is None:
+        return RuleEngines(EngineChoice(setting))
+    executor_rules = ExecutorRules(jobs, settings.limits.statement.total_seconds())
+    max_read_rows = settings.spark.large_batch
+    if settings.engine == "spark":
+        setting = "spark"
+        max_read_rows = 0
+    return RuleEngines(EngineChoice(setting), executor_rules, max_read_rows)
+
+
 def build_detection(
     *,
     spark: SparkSession,
@@ -223,11 +247,11 @@ def build_detection(
     relations: Relations,
     admission: RuleAdmission,
     guard: Guard,
-    engine_choice: EngineChoice = EngineChoice(),
+    engines: RuleEngines = RuleEngines(),
 ) -> tuple[Detector, AlertFollowUp]:
     """Build the evaluation of rules and the follow-up of their alerts."""
     evaluators = build_evaluators(
-        spark, archive, guard, relations=relations.columns, engine_choice=engine_choice
+        spark, archive, guard, relations=relations.columns, engines=engines
     )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(

@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 
 import sql
-from archiver.ingest import ArchiveWriter
+from archiver.ingest import ArchiveWriter, IngestResult
 from archiver.periodic import Periodic, Timer
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
@@ -30,6 +30,7 @@ from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
+from recall.statements import FileRows
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules
@@ -78,8 +79,8 @@ class Detector:
 
     # Detection
 
-    def detect(self, on_time: Mapping[str, pa.Table]) -> bool:
-        """Evaluate new rows, by stream, with the stateless rules; store provisional alerts.
+    def detect(self, ingested: IngestResult) -> bool:
+        """Evaluate new rows with the stateless rules; store provisional alerts.
 
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
         Returns whether there were such rows.
@@ -88,21 +89,27 @@ class Detector:
         cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
-        new_rows: dict[str, pa.Table] = {}
+        new_rows: dict[str, pa.Table | FileRows] = {}
         for stream in self._archive.tables:
-            rows = on_time.get(stream)
-            if rows is None or not len(rows):
-                continue
             shapes = [shape for shape in horizons if stream in shape.streams]
             if not shapes:
                 continue
             earliest = min(_present(map(horizons.__getitem__, shapes)), default=None)
+            table = ingested.on_time.get(stream)
+            if table is not None:
+                unsettled_rows = self._select_rows(stream, table, earliest)
+                has_settleable = has_settleable or len(unsettled_rows) < len(table)
+                if len(unsettled_rows):
+                    new_rows[stream] = unsettled_rows
+            files = ingested.files.get(stream, ())
+            unsettled_files = files
             if earliest is not None:
-                is_unsettled = micros_column(rows, self._time_columns[stream]) >= earliest
-                has_settleable = has_settleable or not is_unsettled.all()
-                rows = rows.filter(pa.array(is_unsettled))
-            if len(rows):
-                new_rows[stream] = rows
+                unsettled_files = [file for file in files if file.newest >= earliest]
+                has_settleable = has_settleable or any(file.oldest < earliest for file in files)
+            if unsettled_files:
+                new_rows[stream] = self._rows.select_files(
+                    stream, unsettled_files, TimeRange(earliest)
+                )
         reading = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
         if reading:
             event_rows = self._evaluate_rows(reading, new_rows)
@@ -112,13 +119,29 @@ class Detector:
             self._record_detected(detected)
         return has_settleable
 
+    def _select_rows(self, stream: str, rows: pa.Table, earliest: Micros | None) -> pa.Table:
+        """The rows from an event time on; None: all."""
+        if earliest is None:
+            return rows
+        ts = micros_column(rows, self._time_columns[stream])
+        return rows.filter(pa.array(ts >= earliest))
+
     def _evaluate_rows(
-        self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table]
+        self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table | FileRows]
     ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
         streams = frozenset().union(*map(attrgetter("shape.streams"), cohorts))
-        inputs = {name: self._rows.select_columns(name, new_rows.get(name)) for name in streams}
+        inputs: dict[str, pa.Table | FileRows] = {}
+        row_count = 0
+        for stream in streams:
+            rows = new_rows.get(stream)
+            if isinstance(rows, FileRows):
+                inputs[stream] = rows
+                row_count += rows.row_count
+            else:
+                table = self._rows.select_columns(stream, rows)
+                inputs[stream] = table
+                row_count += len(table)
         rules = list(chain.from_iterable(map(attrgetter("rules"), cohorts)))
-        row_count = sum(map(len, inputs.values()))
         return self._evaluator.evaluate(rules, inputs, row_count).event_rows
 
     def detect_unsettled(self, rules: Sequence[ActiveRule]) -> None:
@@ -149,12 +172,11 @@ class Detector:
             )
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
 
-    def detect_early(self, on_time: Mapping[str, pa.Table]) -> None:
-        """Evaluate the open windows of early rules whose streams have new rows.
+    def detect_early(self, changed: frozenset[str]) -> None:
+        """Evaluate the open windows of early rules that read the `changed` streams.
 
         What a window no longer yields stays until the window closes, so that alerts do not flap.
         """
-        changed = {stream for stream, rows in on_time.items() if len(rows)}
         cohorts = [
             cohort for cohort in self._active_rules.cohorts if cohort.shape.streams & changed
         ]

@@ -1,13 +1,27 @@
 """What evaluates rules and contexts in the live process, over the same rows and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
-from moirae.evaluation import ContextEvaluator, Guard, LiveStreamRows, RuleEvaluator
+from moirae.evaluation import ContextEvaluator, ExecutorRules, Guard, LiveStreamRows, RuleEvaluator
 from recall.engines import EngineChoice
+
+
+@dataclass(frozen=True)
+class RuleEngines:
+    """What evaluates plain rules.
+
+    `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
+    rows; None: Spark statements do. `max_read_rows`: archived rows near events that the live process
+    reads for contexts; None: no limit.
+    """
+
+    choice: EngineChoice = field(default_factory=EngineChoice)
+    executors: ExecutorRules | None = None
+    max_read_rows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +40,10 @@ def build_evaluators(
     guard: Guard,
     *,
     relations: Mapping[str, Mapping[str, str]],
-    engine_choice: EngineChoice,
+    engines: RuleEngines,
 ) -> Evaluators:
     """`relations`: the types of their columns, by name."""
-    rows = LiveStreamRows(spark, archive)
+    rows = LiveStreamRows(spark, archive, engines.max_read_rows)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
@@ -39,7 +53,8 @@ def build_evaluators(
             guard=guard,
             columns=columns,
             relations=relations,
-            engine_choice=engine_choice,
+            engine_choice=engines.choice,
+            executor_rules=engines.executors,
         ),
         contexts=ContextEvaluator(spark, rows, guard),
     )

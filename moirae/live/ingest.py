@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 
-from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
+from archiver.errors import SourceUnreachable
+from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit, TopicRecords
 from archiver.times import to_micros
+from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
@@ -52,9 +54,15 @@ class Ingest:
         self._record_batch = record_batch
 
     def ingest_units(self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()) -> None:
-        """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty."""
+        """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty.
+
+        Raises `Unreachable` if the disk of a file fails.
+        """
         started_at = time.monotonic()
-        ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        try:
+            ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        except SourceUnreachable as error:
+            raise Unreachable(str(error)) from error
         self._detect_and_settle(ingested)
         now = time.time()
         self._record_batch(
@@ -63,6 +71,13 @@ class Ingest:
             [now - arrival for arrival in arrived_at],
         )
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
+        self._idle_tracker.record_activity(sources, time.monotonic())
+
+    def ingest_records(self, records: TopicRecords) -> None:
+        """Archive and evaluate a micro-batch of a topic on executors."""
+        ingested = self._archive.ingest_records(records, to_micros(datetime.now(UTC)))
+        self._detect_and_settle(ingested)
+        sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_landed(self) -> None:
@@ -98,8 +113,8 @@ class Ingest:
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:
         """Evaluate archived rows, settle what is due and follow up alerts."""
-        self._role.record_commit()
-        has_settleable = self._detector.detect(ingested.on_time)
+        self._role.record_commit(self._archive.engines.stats)
+        has_settleable = self._detector.detect(ingested)
         self._detector.settle(include_filters=has_settleable)
-        self._detector.detect_early(ingested.on_time)
+        self._detector.detect_early(ingested.streams_on_time)
         self._follow_up.run()

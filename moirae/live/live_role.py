@@ -3,7 +3,9 @@
 import threading
 import time
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 
+from archiver.ingest import IngestStats
 from archiver.periodic import Clock
 from moirae.errors import Stopped
 from moirae.runtime import Role, record_failure
@@ -28,6 +30,7 @@ class LiveRole:
         self._started_at = started_at
         self._clock = clock
         self._first_commit_seconds: float | None = None
+        self._ingest: IngestStats | None = None
 
     @property
     def is_stopped(self) -> bool:
@@ -50,19 +53,24 @@ class LiveRole:
             raise Stopped
         self._role.fence()
 
-    def record_commit(self) -> None:
-        """Note the time of the first commit; the next heartbeat stores it."""
+    def record_commit(self, ingest: IngestStats | None) -> None:
+        """Note the time of the first commit and the last batch; the next heartbeat stores them."""
+        self._ingest = ingest
         if self._first_commit_seconds is None:
             self._first_commit_seconds = self._clock() - self._started_at
 
     def heartbeat(self) -> None:
         """Store that the process is alive."""
-        self._role.heartbeat(self._state, self._first_commit_seconds)
+        self._heartbeat(self._state)
 
     def end(self) -> None:
         """Store that the process has stopped normally."""
-        self._role.heartbeat("ended", self._first_commit_seconds)
+        self._heartbeat("ended")
 
     def record_failure(self) -> AbstractContextManager[None]:
         """Store an error of the block, as `runtime.record_failure` does."""
         return record_failure(self._role)
+
+    def _heartbeat(self, state: str) -> None:
+        ingest = None if self._ingest is None else asdict(self._ingest)
+        self._role.heartbeat(state, self._first_commit_seconds, ingest)

@@ -6,7 +6,7 @@ that lost the role: it checks the epoch before each write that cannot be undone.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
@@ -82,13 +82,23 @@ class Role:
         self._acquire_lock(0.0)
         self.fence()
 
-    def heartbeat(self, state: str, first_commit_seconds: float | None = None) -> None:
+    def heartbeat(
+        self,
+        state: str,
+        first_commit_seconds: float | None = None,
+        ingest: Mapping[str, Any] | None = None,
+    ) -> None:
         """Store the time and the state of the process.
 
         `first_commit_seconds`: from the start to the first commit, stored once; None: unknown.
+        `ingest`: the last batch and its engine.
         """
         self._processes.heartbeat(
-            self._role, self.epoch, state=state, first_commit_seconds=first_commit_seconds
+            self._role,
+            self.epoch,
+            state=state,
+            first_commit_seconds=first_commit_seconds,
+            ingest=ingest,
         )
         if self.metrics is None:
             return

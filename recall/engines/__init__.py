@@ -19,8 +19,8 @@ from recall.engines.routing import (
     runs_in_duckdb,
 )
 from recall.engines.spark import SparkEngine, SparkStatements
-from recall.engines.statement import Statement
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
+from recall.statements import Statement
 
 __all__ = [
     "AnswerRows",

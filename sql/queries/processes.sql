@@ -6,7 +6,7 @@ SELECT pg_try_advisory_lock(hashtextextended('moirae ' || %(role)s, 0))
 -- The process of a role starts with the next epoch.
 INSERT INTO processes (role, epoch, pid, state) VALUES (%(role)s, 1, %(pid)s, 'starting')
 ON CONFLICT (role) DO UPDATE SET epoch = processes.epoch + 1, pid = excluded.pid, state = 'starting',
-    started_at = clock_timestamp(), beat_at = clock_timestamp(), first_commit_seconds = NULL
+    started_at = clock_timestamp(), beat_at = clock_timestamp(), first_commit_seconds = NULL, ingest = NULL
 RETURNING epoch
 
 -- get_epoch --
@@ -17,6 +17,7 @@ SELECT epoch FROM processes WHERE role = %(role)s
 -- Time and state of a process. An error of the previous process remains until this one has started.
 UPDATE processes SET beat_at = clock_timestamp(), state = %(state)s,
     first_commit_seconds = coalesce(first_commit_seconds, %(first_commit_seconds)s),
+    ingest = coalesce(%(ingest)s, ingest),
     error = CASE WHEN %(state)s = 'starting' THEN error END,
     failed_at = CASE WHEN %(state)s = 'starting' THEN failed_at END
 WHERE role = %(role)s AND epoch = %(epoch)s
@@ -28,7 +29,7 @@ WHERE role = %(role)s AND epoch = %(epoch)s
 
 -- list_all --
 -- The last process of each role, and whether it has sent a heartbeat lately.
-SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds, error, failed_at,
+SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds, error, failed_at, ingest,
     state NOT IN ('ended', 'failed') AND beat_at > clock_timestamp() - interval '15 seconds' AS alive
 FROM processes ORDER BY role
 

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.spark.statements import SparkStatements
-from recall.engines.statement import Statement
 from recall.query.parsing import parse
 from recall.query.plain import DuckDBDialect, SparkDialect, create_recall_writer, to_plain
+from recall.statements.duckdb_statements import DuckDBStatements
+from recall.statements.statement import Statement
 from tests.plain_columns import PLAIN_COLUMNS
 
 pytestmark = pytest.mark.spark

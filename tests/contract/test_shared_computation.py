@@ -21,8 +21,8 @@ from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.engines.routing.choice import EngineChoice
 from recall.engines.spark.statements import SparkStatements
-from recall.engines.statement import Statement
 from recall.requests import RecallEvent
+from recall.statements.statement import Statement
 from tests.unit.moirae.evaluation.builders import COLUMNS, START, START_MICROS, make_rows
 
 pytestmark = pytest.mark.spark

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.spark.statements import SparkStatements
-from recall.engines.statement import Statement, StatementEngine
 from recall.errors import Cancelled, SparkRequired, StatementTimeout
+from recall.statements.duckdb_statements import DuckDBStatements
+from recall.statements.statement import Statement, StatementEngine
 
 pytestmark = pytest.mark.spark
 

@@ -192,7 +192,7 @@ def test_unreferenced_files_are_removed_after_their_retention(
     table, vacuum = StreamTable(archive_on("a"), SCHEMA), Vacuum(10.0)
     table.append(rows(range(3)), 0)
     # A file of a writer that died before its commit.
-    table._write_file(5, table._with_append_number(rows(range(9), 5), 9), False)
+    table.files.write(5, table.files.with_append_number(rows(range(9), 5), 9), False)
     table.cluster(0)
     assert len(table.unreferenced_files()) == 2 and numbers_in(table) == [0, 1, 2]
     vacuum.run([table], 0.0)
@@ -210,7 +210,7 @@ def test_commit_that_takes_too_long_is_refused(bucket: str, tmp_path: Path) -> N
     """Files of a commit are retained for twice the time that the commit may take."""
     table = StreamTable(bucket_storage(bucket, tmp_path), SCHEMA)
     vacuum, start = Vacuum(10.0), clock.seconds_since_boot()
-    write_file = table._write_file
+    write_file = table.files.write
     max_duration = table.storage.min_file_retention / 2
 
     def write_slowly(seconds: float, *values: Any, **options: Any) -> Any:
@@ -224,11 +224,11 @@ def test_commit_that_takes_too_long_is_refused(bucket: str, tmp_path: Path) -> N
         patch.object(archiver.delta.table, "seconds_since_boot", return_value=start) as now,
         patch.object(archiver.delta.log, "seconds_since_boot", now),
     ):
-        with patch.object(table, "_write_file", partial(write_slowly, max_duration - 1)):
+        with patch.object(table.files, "write", partial(write_slowly, max_duration - 1)):
             table.append(rows(range(3)), 0)
         assert numbers_in(table) == [0, 1, 2]
         now.return_value, vacuum = start, Vacuum(10.0)
-        with patch.object(table, "_write_file", partial(write_slowly, max_duration + 1)):
+        with patch.object(table.files, "write", partial(write_slowly, max_duration + 1)):
             for write_rows in (
                 lambda: table.append(rows(range(3)), 1),
                 lambda: table.replace_chunk(rows(range(9)), 0),

@@ -225,6 +225,16 @@ class Stage:
         except psutil.NoSuchProcess:
             return None
 
+    def python_worker(self) -> psutil.Process | None:
+        """A process that runs tasks of the live process, if there is one."""
+        jvm = self.jvm()
+        try:
+            children = jvm.children(recursive=True) if jvm else []
+            workers = [c for c in children if any("worker_daemon" in part for part in c.cmdline())]
+            return workers[-1] if workers else None
+        except psutil.NoSuchProcess:
+            return None
+
     def archived_units(self) -> int:
         """Finished source units."""
         row = self.connection.execute("SELECT count(*) FROM units WHERE done").fetchone()
@@ -316,9 +326,9 @@ def workspace(settings: str, rules: str) -> Iterator[Path]:
 
 
 @contextmanager
-def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
+def stage(seed: int, rate: int = 500, engine: str = "auto") -> Iterator[Stage]:
     """A stage; everything in it ends with it."""
-    with workspace(WORKSPACE, RULES) as root:
+    with workspace(f"{WORKSPACE}engine: {engine}\n", RULES) as root:
         system = Stage(root, seed, rate)
         try:
             yield system

@@ -17,7 +17,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
-from recall.engines.statement import Statement
+from recall.statements.statement import Statement
 from tests.property.world import START, World, workspace
 
 pytestmark = pytest.mark.spark

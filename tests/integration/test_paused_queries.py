@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -106,11 +108,12 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
                 archive.ingest(units, to_micros(datetime.now(UTC)))
                 ingested.append([unit.name for unit in units])
 
+            ingest: Any = SimpleNamespace(ingest_units=ingest_units)
             queries = SourceQueries(
                 spark=spark,
                 settings=settings,
                 archive=archive,
-                ingest_units=ingest_units,
+                ingest=ingest,
                 unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
                 lock=threading.Lock(),
                 drain=False,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from recall.engines.duckdb.engine import LocalEngine
-from recall.engines.statement import Statement
 from recall.engines.template import PartialQuery
 from recall.errors import CommandKeyConflict
 from recall.ledger.commands import Target, fetch_effect, submit_command
 from recall.ledger.tasks import SchedulingPolicy
+from recall.statements.statement import Statement
 from tests.integration.history import History, run_until
 
 ENDLESS = Statement("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c")

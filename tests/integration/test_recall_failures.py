@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from recall.engines.duckdb.engine import LocalEngine
-from recall.engines.statement import Statement
 from recall.engines.template import PartialQuery
+from recall.statements.statement import Statement
 from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, History, run_until
 

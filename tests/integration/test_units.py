@@ -229,7 +229,7 @@ def _parquet(archive: Archive, name: str, table: pa.Table) -> SourceUnit:
     folder = archive.settings.file.parent / "landing"
     folder.mkdir(exist_ok=True)
     pq.write_table(table, folder / name)
-    return files.make_unit("cpu", name, "parquet", folder / name)
+    return files.make_unit("cpu", name, "parquet", folder / name, 1)
 
 
 def _times(*hours: int | None, unit: str = "us", zone: str | None = "UTC") -> pa.Array:
@@ -304,7 +304,7 @@ def test_unreadable_parquet_file_is_one_dead_letter(archive: Archive) -> None:
     )
     path = archive.settings.file.parent / "landing" / "b.parquet"
     path.write_bytes(b"PAR1 no more than a name")
-    archive.ingest(files.make_unit("cpu", "b", "parquet", path))
+    archive.ingest(files.make_unit("cpu", "b", "parquet", path, 1))
     assert archive.counters() == (2, 0, 0, 0, 2, 0, 0)
     details = [letter.detail for letter in archive.dead_letters()]
     assert "column ts: type string of the file cannot be converted to timestamp" in details

@@ -271,7 +271,7 @@ class World:
     def ingest(self, units: Sequence[SourceUnit], at_once: bool) -> None:
         """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
         ingested = self.archive.ingest(units, NOW)
-        has_settleable = self.detector.detect(ingested.on_time)
+        has_settleable = self.detector.detect(ingested)
         self.detector.settle(include_filters=has_settleable or at_once)
         self.detector.detect_early(ingested.on_time)
 

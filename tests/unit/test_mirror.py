@@ -15,7 +15,13 @@ MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.spark.engine""",
     "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
-    "contract/test_statement_engines.py": "recall.engines.statement",
+    "contract/test_ingest_engines.py": """
+        archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
+        archiver.executors.tasks.identities archiver.executors.tasks.write
+        archiver.executors.decoded_batch
+        archiver.executors.grouping archiver.executors.task_planner""",
+    "contract/test_statement_engines.py": "recall.statements.statement",
+    "unit/moirae/evaluation/test_executor_rules.py": "recall.statements.file_rows",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",
@@ -23,7 +29,6 @@ MODULES_BY_TEST = {
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
         moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
-    "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
@@ -88,8 +93,9 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
-        archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
-        moirae.config.table_schemas""",
+        archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
+        archiver.ingest.engines.local_ingest
+        archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events

@@ -1,23 +1,16 @@
 """Files as source units: JSON Lines or CSV, also with gzip, or Parquet."""
 
 import glob
-import gzip
 import os
 import stat
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from archiver.errors import SourceDamaged
-from archiver.ingest import BATCH_RECORDS, SourceUnit
+from archiver.ingest import SourceUnit, read_lines, read_tables
 from moirae.config import FileFormat
-from moirae.errors import Unreachable
 
 
 @dataclass(frozen=True)
@@ -40,15 +33,22 @@ def make_units(
     units: list[SourceUnit] = []
     for file in sorted(discovered, key=lambda f: (f.stream, f.modified, str(f.path))):
         name = unit_name(file.path, base)
-        units.append(make_unit(file.stream, name, formats[file.stream], file.path))
+        unit = make_unit(file.stream, name, formats[file.stream], file.path, file.size)
+        units.append(unit)
     return units
 
 
-def make_unit(stream: str, name: str, file_format: FileFormat, path: Path) -> SourceUnit:
-    """The source unit of one file, which is read when the unit is."""
-    if file_format == "parquet":
-        return SourceUnit(stream, name, None, partial(read_tables, path))
-    return SourceUnit(stream, name, file_format, partial(read_lines, path))
+def make_unit(stream: str, name: str, file_format: FileFormat, path: Path, size: int) -> SourceUnit:
+    """The source unit of one file of `size` bytes, which is read when the unit is."""
+    is_parquet = file_format == "parquet"
+    return SourceUnit(
+        stream=stream,
+        name=name,
+        line_format=None if file_format == "parquet" else file_format,
+        read=partial(read_tables, path) if is_parquet else partial(read_lines, path),
+        path=path,
+        size=size,
+    )
 
 
 def list_files(pattern: str) -> list[Path]:
@@ -75,47 +75,3 @@ def stat_files(stream: str, paths: Iterable[Path]) -> list[DiscoveredFile]:
 def unit_name(path: Path, base: Path) -> str:
     """The name of a file in the ledger: relative to the workspace, so that it can be moved."""
     return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
-
-
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, without line endings; a `.gz` file is decompressed.
-
-    Raises `SourceDamaged` if the file is truncated, missing or not permitted, and `Unreachable` if
-    the disk fails.
-    """
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
-                yield line.rstrip(b"\r\n")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise SourceDamaged(f"damaged gzip file: {error}") from error
-    except OSError as error:
-        raise _to_read_error(path, error) from error
-
-
-def read_tables(path: Path) -> Iterator[pa.Table]:
-    """The rows of a Parquet file, in tables of at most `BATCH_RECORDS` rows.
-
-    Raises `SourceDamaged` if the file is invalid, missing or not permitted, and `Unreachable` if
-    the disk fails.
-    """
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(BATCH_RECORDS):
-                yield pa.Table.from_batches([batch])
-    except (OSError, pa.ArrowException) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise _to_read_error(path, error) from error
-        raise SourceDamaged(f"not a readable Parquet file: {str(error)[:200]}") from error
-
-
-def _to_read_error(path: Path, error: OSError) -> SourceDamaged | Unreachable:
-    """`SourceDamaged` for an error of the file, `Unreachable` for one of its disk.
-
-    The first becomes a dead letter; the second may be temporary.
-    """
-    if isinstance(error, FileNotFoundError | IsADirectoryError):
-        return SourceDamaged("the file does not exist or is a directory")
-    if isinstance(error, PermissionError):
-        return SourceDamaged("cannot read the file: permission denied")
-    return Unreachable(f"{path}: cannot read the file: {error.strerror or error}")

@@ -6,10 +6,12 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
-from archiver.ingest import PartitionProgress, SourceUnit
+from archiver.ingest import PartitionProgress, SourceUnit, TopicRecords
 from moirae.config import KafkaSource, Stream
 
+MAX_BATCH_RECORDS = 200_000  # of one micro-batch
 # Columns of Spark's frame of new records.
 RECORD_COLUMNS = ("partition", "offset", "value")
 
@@ -24,7 +26,7 @@ def reader_options(source: KafkaSource) -> dict[str, str]:
         "kafka.bootstrap.servers": source.kafka.servers,
         "subscribe": source.kafka.topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "200000",
+        "maxOffsetsPerTrigger": str(MAX_BATCH_RECORDS),
         # Records that were deleted from the topic before they were read are an error.
         "failOnDataLoss": "true",
         "groupIdPrefix": "moirae",
@@ -61,6 +63,28 @@ def _make_unit(
     fields = list(declared.columns) if source.format == "csv" else None
     unit = f"{source.kafka.topic}/{partition}/{offsets[0]}-{offsets[-1]}"
     return SourceUnit(name, unit, source.format, lambda: iter(values), offsets, fields, partition)
+
+
+def topic_records(name: str, declared: Stream, frame: DataFrame) -> TopicRecords:
+    """Records of a micro-batch that executors read. `frame`: of `RECORD_COLUMNS`."""
+    source = declared.source
+    assert isinstance(source, KafkaSource)
+    fields = list(declared.columns) if source.format == "csv" else None
+    return TopicRecords(name, source.kafka.topic, source.format, fields, frame)
+
+
+def estimate_records(end_offsets: str, progress: Mapping[str, PartitionProgress]) -> int:
+    """About how many records of a micro-batch are not archived.
+
+    `end_offsets`: as Spark stores them, by topic and partition; 0 is returned without any.
+    `progress`: what is archived, by partition.
+    """
+    count = 0
+    for partitions in (_parse_offsets(end_offsets) or {}).values():
+        for partition, end in partitions.items():
+            next_offset = progress[partition].next if partition in progress else 0
+            count += max(0, end - next_offset)
+    return min(count, MAX_BATCH_RECORDS)
 
 
 def has_unread_records(

@@ -61,5 +61,5 @@ def make_landed_units(
     for stream, batches in batches_by_stream.items():
         for batch in batches:
             file_format = infer_format(batch.path.name)
-            units.append(files.make_unit(stream, batch.name, file_format, batch.path))
+            units.append(files.make_unit(stream, batch.name, file_format, batch.path, batch.size))
     return units

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from archiver.delta import StreamSchema
-from archiver.errors import SourceDamaged
-from archiver.ingest import DecodedRows, decode_lines, parse_csv_header
+from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.ingest import DecodedRows, decode_lines, parse_csv_header, read_lines
 from moirae.config import Relation, RelationFile
 from moirae.errors import MoiraeError, Problem, ProblemsError
-from moirae.live.sources.files import read_lines
 
 
 class FileRelationReader:
@@ -76,7 +75,7 @@ def _read_file(name: str, relation: Relation, source: RelationFile) -> list[dict
         raise MoiraeError(f"{path}: the file of relation {name} does not exist")
     try:
         numbers, lines = _read_numbered_lines(path)
-    except (OSError, SourceDamaged) as error:
+    except (OSError, SourceDamaged, SourceUnreachable) as error:
         raise MoiraeError(f"{path}: cannot read the file of relation {name}: {error}") from error
     header: list[str] = []
     if source.format == "csv":

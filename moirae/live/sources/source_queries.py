@@ -7,11 +7,11 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Protocol
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest import ArchiveWriter, SourceUnit, TopicRecords
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable
 from moirae.live.sources import files, kafka
@@ -33,11 +33,22 @@ class _Paused(MoiraeError):
     """A query is being paused: its batch is refused, and handled after the pause."""
 
 
+class BatchIngest(Protocol):
+    """Archives and evaluates a micro-batch."""
+
+    def ingest_units(self, units: Sequence[SourceUnit]) -> None:
+        """Of source units."""
+
+    def ingest_records(self, records: TopicRecords) -> None:
+        """Of the records of a topic, which executors archive."""
+
+
 class SourceQueries:
     """The queries of one run.
 
-    `ingest_units` receives the units of each micro-batch; `lock` is held meanwhile. Except in a
-    drain, queries without unread input are paused: see `QueryPause`.
+    `ingest` receives the units of each micro-batch, and the records of a topic that executors
+    archive; `lock` is held meanwhile. Except in a drain, queries without unread input are paused:
+    see `QueryPause`.
     """
 
     def __init__(
@@ -46,7 +57,7 @@ class SourceQueries:
         spark: SparkSession,
         settings: Settings,
         archive: ArchiveWriter,
-        ingest_units: Callable[[Sequence[SourceUnit]], None],
+        ingest: BatchIngest,
         unread_files: UnreadFiles,
         lock: threading.Lock,
         drain: bool,
@@ -54,7 +65,7 @@ class SourceQueries:
         self._spark = spark
         self._settings = settings
         self._archive = archive
-        self._ingest_units = ingest_units
+        self._ingest = ingest
         self._unread_files = unread_files
         self._lock = lock
         self._drain = drain
@@ -213,16 +224,24 @@ class SourceQueries:
         if not discovered or sum(file.size for file in discovered) > _MAX_DIRECT_BYTES:
             return
         units = files.make_units(discovered, formats, self._base)
-        self._ingest_units(units)
+        self._ingest.ingest_units(units)
         for stream, stream_units in groupby(units, key=attrgetter("stream")):
             self._unread_files.record_archived(stream, {unit.name for unit in stream_units})
 
-    def _handle_records(self, name: str, declared: Stream, records: pa.Table) -> None:
-        """Handle a micro-batch of a stream's topic."""
+    def _handle_records(
+        self, name: str, declared: Stream, frame: DataFrame, end_offsets: str
+    ) -> None:
+        """Handle a micro-batch of a stream's topic; executors read a large one."""
+        progress = self._archive.partitions.get(name, {})
+        estimated_rows = kafka.estimate_records(end_offsets, progress)
+        if self._archive.engines.choose_for_rows(estimated_rows) == "spark":
+            records = kafka.topic_records(name, declared, frame)
+            self._handle(self._topic_queries[name], lambda: self._ingest.ingest_records(records))
+            return
+        table = frame.toArrow()
 
         def make_units() -> list[SourceUnit]:
-            progress = self._archive.partitions.get(name, {})
-            return kafka.make_units(name, declared, records, progress)
+            return kafka.make_units(name, declared, table, self._archive.partitions.get(name, {}))
 
         self._handle_units(self._topic_queries[name], make_units)
 
@@ -230,7 +249,7 @@ class SourceQueries:
         self, query: PausableQuery, make_units: Callable[[], Sequence[SourceUnit]]
     ) -> None:
         """Ingest units, made under the lock."""
-        self._handle(query, lambda: self._ingest_units(make_units()))
+        self._handle(query, lambda: self._ingest.ingest_units(make_units()))
 
     def _handle(self, query: PausableQuery, ingest: Callable[[], None]) -> None:
         """Ingest a micro-batch under the lock; store an error for the main thread.

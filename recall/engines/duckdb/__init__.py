@@ -4,7 +4,7 @@ from recall.engines.duckdb.condition import evaluate_condition
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.duckdb.merge import is_portable as is_merge_portable
 from recall.engines.duckdb.portable import to_portable
-from recall.engines.duckdb.statements import DuckDBStatements
+from recall.statements import DuckDBStatements
 
 __all__ = [
     "DuckDBStatements",

@@ -6,14 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
-from recall.engines.statement import Statement
 from recall.errors import SparkRequired
 from recall.event_plans import Condition
 from recall.query import parse, sql_names
 from recall.query.plain import create_recall_writer, select_columns
 from recall.requests import RecallEvent
+from recall.statements import DuckDBStatements, Statement
 
 # By recall name: the rows of its answer, and the types of their columns.
 RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]]

@@ -16,10 +16,8 @@ from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows
 from recall.engines.duckdb import merge as merging
 from recall.engines.duckdb.portable import PortableQuery, to_portable
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PendingEvent, create_pending_table
-from recall.engines.statement import Statement
 from recall.engines.template import (
     PENDING_TABLE,
     EventPieces,
@@ -34,6 +32,7 @@ from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.split import VARIANCE_KINDS
 from recall.requests import Piece, RecallEvent, enclosing_range
+from recall.statements import DuckDBStatements, Statement
 
 _BYTES_PER_MEGABYTE = 1e6
 # Aggregates that Spark computes as double, whatever the column's type.

@@ -13,13 +13,12 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows, to_json_value
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pending_table
-from recall.engines.statement import Statement
 from recall.engines.template import PENDING_TABLE, Template
 from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.requests import RecallEvent
+from recall.statements import DuckDBStatements, Statement
 
 _QUERY_NODES = (
     exp.Select,

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import jvm_process
-from recall.engines.statement import Statement
 from recall.errors import StatementTimeout
+from recall.statements import Statement
 
 _POLL_INTERVAL = 0.1  # seconds between checks of the running statement
 _CANCEL_GRACE = 5.0  # seconds of processor time for a cancelled statement to end

@@ -3,10 +3,10 @@
 import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,7 +26,8 @@ _TRIGGER_INTERVAL = "100 milliseconds"
 _MAX_FILE_AGE = "36500d"
 
 FilesHandler = Callable[[Sequence[DiscoveredFile]], None]
-RecordsHandler = Callable[[pa.Table], None]
+# Receives the new records, and the offsets at their end as Spark stores them: JSON by topic.
+RecordsHandler = Callable[[DataFrame, str], None]
 
 
 def start_file_query(
@@ -63,19 +64,26 @@ def start_topic_query(
     """Start a query over the topic of one stream.
 
     `options`: of Spark's Kafka source. `handle_records` receives the records of each micro-batch
-    (`kafka.RECORD_COLUMNS`), at least once. `drain`: process the present records, then end.
+    as a data frame (`kafka.RECORD_COLUMNS`), at least once. `drain`: process the present records,
+    then end.
     """
     records = (
         spark.readStream.format("kafka").options(**options).load().select(*kafka.RECORD_COLUMNS)
     )
 
-    def handle_batch(frame: DataFrame, _: int) -> None:
-        rows = frame.toArrow()
-        if len(rows):
-            handle_records(rows)
+    def handle_batch(frame: DataFrame, number: int) -> None:
+        handle_records(frame, _read_end_offsets(checkpoint, number))
 
     writer = records.writeStream.queryName(f"ingest {stream}").foreachBatch(handle_batch)
     return _start(writer, checkpoint, drain)
+
+
+def _read_end_offsets(checkpoint: Path, batch: int) -> str:
+    """The end offsets of a micro-batch, which Spark stores before it starts; empty if unknown."""
+    with suppress(OSError):
+        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        return lines[-1] if lines else ""
+    return ""
 
 
 def _start(writer: DataStreamWriter, checkpoint: Path, drain: bool) -> StreamingQuery:

@@ -9,7 +9,7 @@ import pytest
 from archiver.delta.identity import fingerprint
 from archiver.delta.log import DataFile
 from archiver.delta.schema import StreamSchema
-from archiver.delta.table import StreamTable, _append_number, select_for_clustering
+from archiver.delta.table import StreamTable, select_for_clustering
 from archiver.time_range import TimeRange
 
 SCHEMA = StreamSchema(
@@ -107,11 +107,3 @@ def test_clustered_files_are_rewritten_only_with_enough_new_rows(
     files = [data_file(name, row_count) for name, row_count in sizes.items()]
     paths = [file.path for file in select_for_clustering(files)]
     assert paths == [f"chunk=0/{name}" for name in selected]
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [("a-12-0f.parquet", 12), ("c-12-0f.parquet", 12), ("a-0f.parquet", 0), ("part-1", None)],
-)
-def test_append_number_is_parsed_from_file_names(name: str, number: int | None) -> None:
-    assert _append_number(f"chunk=0/{name}") == number

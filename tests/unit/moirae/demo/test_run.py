@@ -3,11 +3,12 @@
 import io
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from moirae.demo.run import _Demo, _Interrupted
+from moirae.demo.run import _Demo, _describe_engine, _Interrupted, create_workspace
 
 
 def test_progress_bar_is_not_drawn_below_the_message_of_an_interrupt(
@@ -26,3 +27,12 @@ def test_progress_bar_is_not_drawn_below_the_message_of_an_interrupt(
     before, _, after = terminal.getvalue().partition("Interrupted")
     assert "archiving" in before
     assert "archiving" not in after
+
+
+@pytest.mark.parametrize(("cores", "engine"), [(2, "auto"), (8, "spark")])
+def test_executors_do_all_work_only_with_the_cores_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cores: int, engine: str
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert create_workspace(tmp_path / "demo").engine == engine
+    assert f"Engine {engine}" in _describe_engine()

@@ -1,6 +1,7 @@
 """Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -9,12 +10,15 @@ import pytest
 from pyspark.errors import PySparkException
 
 from archiver.delta.schema import ARROW_TYPES
+from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
+from moirae.alerts import EventRow
+from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
-from recall.engines.statement import Statement
-from recall.errors import StatementTimeout
+from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
+from recall.statements import FileRows, Statement
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,
@@ -151,3 +155,42 @@ def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     rule_slice = RuleSlice((rule,), time_range, time_range.shift(start=-SECOND))
     result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_slice(rule_slice)
     assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]
+
+
+class FailingInTasks:
+    """Tasks in which one rule exceeds a limit, and another is left to Spark."""
+
+    def __init__(self, charged: str, unsupported: str, error: Exception) -> None:
+        self._outcomes: dict[str, Exception] = {
+            charged: error,
+            unsupported: SparkRequired("not here"),
+        }
+
+    def evaluate(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: Any
+    ) -> list[tuple[RuleBatch, Any]]:
+        """The outcome of each rule."""
+        outcomes: list[tuple[RuleBatch, Any]] = []
+        for batch in batches:
+            for number, index in enumerate(batch.rule_indexes):
+                name = batch.rule_names[number]
+                event_rows = [(index, EventRow(START_MICROS, {}))]
+                single = replace(batch, rule_indexes=(index,), rule_names=(name,))
+                outcomes.append((single, self._outcomes.get(name, event_rows)))
+        return outcomes
+
+
+@pytest.mark.parametrize("error", [StatementTimeout(1.0), MemoryExceeded("5 GB"), TaskLost()])
+def test_rule_that_exceeds_a_limit_in_a_task_is_charged_and_not_run_again(
+    guard: FakeGuard, error: Exception
+) -> None:
+    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
+    tasks: Any = FailingInTasks("g/B", "g/C", error)
+    evaluator._executor_rules = tasks
+    rules = [make_filter(name, 1.5) for name in "ABC"]
+    files: Any = FileRows(Mock(), [], TimeRange())
+    result = evaluator.evaluate(rules, {"s": files}, 3)
+    assert {rule.name for rule, _ in result.event_rows} == {"g/A", "g/C"}
+    assert result.failed == {"g/B"}
+    assert list(guard.failures) == ["g/B"]
+    assert guard.statements == [["g/C"]]

@@ -1,16 +1,18 @@
 """Suspects, quarantine, and limits of event rows."""
 
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from archiver.errors import TaskLost
 from moirae.alerts import EventRow
 from moirae.config.settings import Limits
 from moirae.evaluation import guard as guard_module
 from moirae.evaluation.guard import Guard
-from recall.errors import StatementTimeout
+from recall.errors import MemoryExceeded, StatementTimeout
 from tests.unit.moirae.evaluation.builders import START_MICROS, make_filter
 
 
@@ -79,3 +81,13 @@ def test_events_over_the_limit_are_counted_and_left_out(guard: Guard, registry: 
     assert guard.rules_over_limit == {"g/A"}
     assert guard.limit_event_rows(rule, event_rows[:2]) == event_rows[:2]
     assert guard.rules_over_limit == set()
+
+
+@pytest.mark.parametrize("error", [MemoryExceeded("out of memory"), TaskLost()])
+def test_rule_that_exhausts_the_memory_of_a_task_becomes_a_suspect(
+    guard: Guard, registry: Mock, error: Exception
+) -> None:
+    rules = [make_filter("A", 1.0), make_filter("B", 1.0)]
+    guard.record_failure(rules[0], error)
+    assert registry.record_crash.call_args.args[2:] == ("memory", str(error))
+    assert guard.isolate_suspects(rules, attrgetter("name")) == [[rules[1]], [rules[0]]]

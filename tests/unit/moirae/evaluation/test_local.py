@@ -16,9 +16,9 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
-from recall.engines.duckdb.statements import DuckDBStatements
-from recall.engines.statement import Statement
 from recall.query.shape import Tables, infer_shape
+from recall.statements.duckdb_statements import DuckDBStatements
+from recall.statements.statement import Statement
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,

@@ -1,15 +1,18 @@
 """Rows of streams in the memory of the live process."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from archiver.time_range import TimeRange
 from moirae.evaluation.stream_rows import LiveStreamRows
 from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
+from tests.unit.moirae.evaluation.test_executor_rules import archive
 
 SECOND = 1_000_000  # microseconds
 
@@ -58,3 +61,22 @@ def test_rows_in_memory_are_one_table(rows: LiveStreamRows) -> None:
 def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:
     table = make_rows(1.0).append_column("_id", pa.array(["x"]))
     assert rows.select_columns("s", table).column_names == list(COLUMNS)
+
+
+@pytest.mark.spark
+def test_rows_near_events_are_read_by_spark_beyond_a_limit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = archive(tmp_path, make_rows(*range(12)), files=3, late=frozenset({8}))
+    nothing = SimpleNamespace(read=lambda _: None)
+    stored: Any = SimpleNamespace(recent_rows={"s": nothing}, tables={"s": table})
+    ranges = [_range(7, 10), _range(1, 3), _range(2, 4)]
+    allowed_values = {"v": [2.0, 7.0, 8.0, 9.0, 11.0]}
+    near = [
+        LiveStreamRows(spark, stored, limit).rows_near("s", ranges, allowed_values).toArrow()
+        for limit in (None, 100, 0)
+    ]
+    assert [sorted(rows["v"].to_pylist()) for rows in near] == [[2, 7, 9]] * 3
+    many = [_range(position, position + 1) for position in range(0, 100, 2)]
+    rows = LiveStreamRows(spark, stored, 0).rows_near("s", many, {}).toArrow()
+    assert set(rows["v"].to_pylist()) >= {0, 2, 4, 6, 10}

@@ -1,12 +1,17 @@
 import threading
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import pytest
 
+from archiver.ingest import IngestStats
 from moirae.errors import MoiraeError, Stopped
 from moirae.live.live_role import LiveRole
 from moirae.runtime import Role
+
+STATS = IngestStats(
+    engine="spark", batch=1, rows_per_second=1.0, tasks=4, executors=1, batches={"spark": 1}
+)
 
 
 class FakeRole:
@@ -16,9 +21,16 @@ class FakeRole:
         self.states: list[tuple[str, float | None]] = []
         self.fences = 0
         self.error: str | None = None
+        self.ingest: Mapping[str, Any] | None = None
 
-    def heartbeat(self, state: str, first_commit_seconds: float | None = None) -> None:
+    def heartbeat(
+        self,
+        state: str,
+        first_commit_seconds: float | None = None,
+        ingest: Mapping[str, Any] | None = None,
+    ) -> None:
         self.states.append((state, first_commit_seconds))
+        self.ingest = ingest
 
     def fail(self, error: str) -> None:
         self.error = error
@@ -40,10 +52,11 @@ def make(
 def test_heartbeat_stores_the_state_and_the_first_commit() -> None:
     role, fake, _ = make(times=[103.0])
     role.heartbeat()
-    role.record_commit()
+    role.record_commit(STATS)
     role.heartbeat()
     role.end()
     assert fake.states == [("running", None), ("running", 3.0), ("ended", 3.0)]
+    assert fake.ingest is not None and fake.ingest["engine"] == "spark"
 
 
 def test_drain_has_a_state_of_its_own() -> None:
@@ -54,8 +67,8 @@ def test_drain_has_a_state_of_its_own() -> None:
 
 def test_only_the_first_commit_counts() -> None:
     role, fake, _ = make(times=[103.0, 105.0])
-    role.record_commit()
-    role.record_commit()
+    role.record_commit(STATS)
+    role.record_commit(STATS)
     role.heartbeat()
     assert fake.states == [("running", 3.0)]
 

@@ -1,44 +1,18 @@
-"""Files that cannot be read: errors of the file and errors of its disk."""
+"""Files as source units."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from archiver.errors import SourceDamaged
-from moirae.errors import Unreachable
-from moirae.live.sources.files import read_lines, read_tables
-
-_NOBODY = 65534
+from moirae.live.sources.files import DiscoveredFile, make_units
 
 
-@contextmanager
-def _as_unprivileged_user() -> Iterator[None]:
-    user_id = os.geteuid()
-    if user_id != 0:
-        yield
-        return
-    os.seteuid(_NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(user_id)
-
-
-@pytest.mark.parametrize("read", [read_lines, read_tables])
-def test_file_without_permission_is_damaged(tmp_path: Path, read: type) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text("{}\n")
-    path.chmod(0)
-    with _as_unprivileged_user(), pytest.raises(SourceDamaged, match="permission denied"):
-        list(read(path))
-
-
-def test_disk_error_is_unreachable_and_names_the_file() -> None:
-    path = Path("/proc/self/mem")  # reading where nothing is mapped is an input/output error
-    if not path.exists():
-        pytest.skip("no /proc here")
-    with pytest.raises(Unreachable, match="/proc/self/mem"):
-        list(read_lines(path))
+def test_units_are_ordered_by_stream_time_and_path(tmp_path: Path) -> None:
+    discovered = [
+        DiscoveredFile("s", tmp_path / "b.jsonl", 2, 10),
+        DiscoveredFile("s", tmp_path / "a.jsonl", 2, 20),
+        DiscoveredFile("s", tmp_path / "c.jsonl", 1, 30),
+        DiscoveredFile("r", tmp_path / "d.parquet", 9, 40),
+    ]
+    units = make_units(discovered, {"s": "jsonl", "r": "parquet"}, tmp_path)
+    assert [unit.name for unit in units] == ["d.parquet", "c.jsonl", "a.jsonl", "b.jsonl"]
+    assert [unit.size for unit in units] == [40, 30, 20, 10]
+    assert [unit.line_format for unit in units] == [None, "jsonl", "jsonl", "jsonl"]

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from recall.engines.duckdb import merge as merging
-from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.template import Template
 from recall.errors import SparkRequired
 from recall.operators.kinds import MERGE_FUNCTIONS
 from recall.requests import RecallEvent, SqlQuestion
+from recall.statements.duckdb_statements import DuckDBStatements
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from recall.engines.spark.statements import SparkStatements, is_over_limit
-from recall.engines.statement import Statement
+from recall.statements.statement import Statement
 
 
 def test_statement_is_limited_by_processor_time_first() -> None:

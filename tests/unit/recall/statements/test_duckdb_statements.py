@@ -6,9 +6,9 @@ import time
 import pyarrow as pa
 import pytest
 
-from recall.engines.duckdb.statements import DuckDBStatements, _limited_time
-from recall.engines.statement import Statement
 from recall.errors import Cancelled, SparkRequired, StatementTimeout
+from recall.statements.duckdb_statements import DuckDBStatements, _limited_time
+from recall.statements.statement import Statement
 
 ENDLESS = Statement(
     "SELECT count(*) AS n FROM range(1_000_000) a, range(1_000_000) b WHERE a.range <> b.range"

@@ -1,6 +1,6 @@
 """Classify the decoded rows of one stream, and append the new ones to its table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +101,11 @@ class StreamAppender:
         self._table.append(rows, batch)
         for chunk, index in indexes.items():
             index.add(entries[chunk_ids == chunk])
+
+    def forget(self, chunks: Iterable[int]) -> None:
+        """Drop the identities of chunks that were appended to without this object."""
+        for chunk in chunks:
+            self._identities.forget(chunk)
 
     def _find_archived(self, entries: Array, chunk_ids: Array) -> tuple[Mask, Array]:
         """Mask of the identities found in the rows' chunks, and the entries found."""

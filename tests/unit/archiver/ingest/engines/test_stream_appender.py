@@ -10,9 +10,9 @@ import pytest
 from archiver.chunks.chunk import FIRST_CHUNK, locate
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.ingest.engines.stream_appender import ClassifiedRows, StreamAppender
 from archiver.ingest.open_unit import OpenUnit, decode_slices
 from archiver.ingest.source_units import SourceUnit
-from archiver.ingest.stream_appender import ClassifiedRows, StreamAppender
 
 SCHEMA = StreamSchema(
     "s",

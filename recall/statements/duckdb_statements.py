@@ -9,8 +9,16 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from recall.engines.statement import Statement
-from recall.errors import Cancelled, SparkRequired, StatementTimeout
+from recall.errors import Cancelled, MemoryExceeded, SparkRequired, StatementTimeout
+from recall.statements.statement import Statement
+
+# Options: statements read registered tables only, no files, network or extensions. What does not
+# fit into memory fails; it must not fill the disk.
+NO_EXTERNAL_ACCESS = (
+    "SET temp_directory = ''",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
 
 _POLL_INTERVAL = 0.01  # seconds between checks of a statement that is about to exceed its limit
 
@@ -76,6 +84,8 @@ def _translated_errors() -> Iterator[None]:
         yield
     except duckdb.InterruptException as error:
         raise Cancelled("interrupted") from error
+    except duckdb.OutOfMemoryException as error:
+        raise MemoryExceeded(str(error)) from error
     except (duckdb.Error, pa.ArrowException) as error:
         raise SparkRequired(str(error)) from error
 

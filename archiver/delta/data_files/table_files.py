@@ -1,0 +1,150 @@
+"""The data files of a stream's table: reading and writing them, without the table's log.
+
+Executors write files of a batch with it; the process that appends commits them.
+"""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from archiver.delta.data_files.rows import cast_to_fields, split_by_chunk, write_rows
+from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
+from archiver.delta.protocol import (
+    CLUSTERED_PREFIX,
+    UNCLUSTERED_PREFIX,
+    DataFile,
+    is_written_by_moirae,
+)
+from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
+from archiver.storage import Storage
+from archiver.times import micros_column
+
+# Rows of a chunk in one file from which it is clustered at once, and not rewritten later.
+_LARGE_APPEND = 50_000
+
+
+class TableFiles:
+    """Data files of the table of one stream. `storage`: the folder of the table.
+
+    It can be sent to other processes.
+    """
+
+    def __init__(self, schema: StreamSchema, storage: Storage) -> None:
+        self.schema = schema
+        self.storage = storage
+        self.arrow_schema = schema.arrow_schema()
+        # All but the partition, which is not stored in files.
+        self.stored_columns = [name for name in self.arrow_schema.names if name != "chunk"]
+
+    def write_append(self, rows: pa.Table, number: int) -> list[DataFile]:
+        """Write the rows of an append, one file for each chunk.
+
+        `rows`: of the table's schema except `_append`. The files are durable, but no part of the
+        table before their commit.
+        """
+        files: list[DataFile] = []
+        for chunk, part in list(split_by_chunk(self.with_append_number(rows, number))):
+            is_large = len(part) >= _LARGE_APPEND
+            files.append(self.write(chunk, part, is_large, f"{number}-"))
+        return files
+
+    def with_append_number(self, rows: pa.Table, number: int) -> pa.Table:
+        """Set the append number of rows, and cast them to the table's schema."""
+        if APPEND_COLUMN in rows.column_names:
+            rows = rows.drop_columns([APPEND_COLUMN])
+        numbers = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
+        rows = rows.append_column(APPEND_COLUMN, numbers)
+        return rows.select(self.arrow_schema.names).cast(self.arrow_schema)
+
+    def write(self, chunk: int, rows: pa.Table, clustered: bool, name_prefix: str = "") -> DataFile:
+        """Write a data file. It is durable, but no part of the table before its commit."""
+        prefix = CLUSTERED_PREFIX if clustered else UNCLUSTERED_PREFIX
+        name = f"chunk={chunk}/{prefix}{name_prefix}{uuid4().hex}.parquet"
+        rows = rows.drop_columns(["chunk"])
+        with self.storage.write_data_file(name) as path:
+            write_rows(self.schema, rows, path, clustered)
+            size = path.stat().st_size
+        ts = micros_column(rows, self.schema.time)
+        return DataFile(
+            path=name,
+            chunk=chunk,
+            rows=len(rows),
+            bytes=size,
+            oldest=int(ts.min()),
+            newest=int(ts.max()),
+        )
+
+    def fields(self, columns: Sequence[str]) -> list[pa.Field]:
+        """The fields of some columns."""
+        return list(map(self.arrow_schema.field, columns))
+
+    def read(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """Read columns of one file. Columns that it lacks are null; identities are computed."""
+        file = pq.ParquetFile(self.storage.open_data_file(path))
+        stored = set(file.schema_arrow.names)
+        needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
+        if needs_identities and not _stores_identities(file, path):
+            return self._read_with_identities(path).select(list(columns))
+        rows = file.read(columns=[name for name in columns if name in stored])
+        if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
+            number = pa.scalar(append_number(path), pa.int64())
+            rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
+        return cast_to_fields(rows, self.fields(columns))
+
+    def _read_with_identities(self, path: str) -> pa.Table:
+        """Read all columns of a file without identities, or without some, and compute these."""
+        stored = [name for name in self.stored_columns if name not in IDENTITY_COLUMNS]
+        rows = self.read(path, stored)
+        ids, hashes = fingerprint(self.schema, rows)
+        rows = rows.append_column("_id", pa.array(ids, pa.binary()))
+        rows = rows.append_column("_hash", pa.array(hashes))
+        return rows.select(self.stored_columns)
+
+    def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """Read columns of the rows of one file that were not late."""
+        rows = self.read(path, [*dict.fromkeys([*columns, "_late"])])
+        return rows.filter(pc.invert(rows["_late"])).select(list(columns))
+
+    def read_identities(self, paths: Sequence[str]) -> Array:
+        """Read the identity index entries of files (`archiver.delta.identity.ENTRY_DTYPE`)."""
+        parts = [self.read(path, ["_id", "_hash", "_unit", "_line"]) for path in paths]
+        if not parts:
+            return np.empty(0, dtype=ENTRY_DTYPE)
+        rows = pa.concat_tables(parts)
+        # Rows of other programs have no source unit.
+        rows = rows.filter(pc.is_valid(rows["_unit"]))
+        return build_entries(
+            rows["_id"].to_pylist(),
+            hashes=rows["_hash"].to_numpy(),
+            units=rows["_unit"].to_numpy(),
+            lines=rows["_line"].to_numpy(),
+        )
+
+
+def _stores_identities(file: pq.ParquetFile, path: str) -> bool:
+    """Whether all rows of a file have identities.
+
+    Rows that another program has rewritten have none if they had not been clustered.
+    """
+    if not set(file.schema_arrow.names).issuperset(IDENTITY_COLUMNS):
+        return False
+    if is_written_by_moirae(path):
+        return True
+    identities = file.read(columns=list(IDENTITY_COLUMNS))
+    return not any(column.null_count for column in identities.columns)
+
+
+def append_number(path: str) -> int | None:
+    """Parse the append number of a file's rows from its name.
+
+    0: written before appends were counted. None: written by another program.
+    """
+    name = path.rpartition("/")[2]
+    if not name.startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX)):
+        return None
+    _, *numbers, _ = name.split("-")
+    return int(numbers[0]) if numbers else 0

@@ -1,0 +1,111 @@
+"""A batch after its records were decoded: its units, and what is known of their rows."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from archiver.delta import StreamSchema
+from archiver.executors.grouping import assign_groups
+from archiver.executors.tasks.decode import DecodedSegment
+from archiver.executors.tasks.write import LateRule
+from archiver.ingest import IngestBatch, OpenUnit, SourceUnit
+from archiver.ingest.classify import latest
+from archiver.times import duration_to_micros
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """The opened units of a batch by position, and its segments by task.
+
+    Rows arrive in the order of their units, whichever task decodes them.
+    """
+
+    opened: Mapping[int, OpenUnit]
+    segments_by_task: Sequence[Sequence[DecodedSegment]]
+
+    @property
+    def unit_ids(self) -> list[int]:
+        """The ledger ids of the units; 0 for positions without a unit."""
+        unit_ids = [0] * (max(self.opened) + 1)
+        for position, open_unit in self.opened.items():
+            unit_ids[position] = open_unit.id
+        return unit_ids
+
+    def late_rules(self, schemas: Mapping[str, StreamSchema]) -> list[LateRule]:
+        """Which rows of each unit are late."""
+        positions = range(max(self.opened) + 1)
+        return [_late_rule(self.opened.get(position), schemas) for position in positions]
+
+    def arrival_by_task(self) -> list[list[int]]:
+        """The position of each segment in the order of arrival."""
+        by_task: list[list[int]] = [[0] * len(segments) for segments in self.segments_by_task]
+        for position, (task, index) in enumerate(self._in_order()):
+            by_task[task][index] = position
+        return by_task
+
+    def groups_by_task(self) -> list[list[int]]:
+        """The group of each segment."""
+        streams = {position: unit.unit.stream for position, unit in self.opened.items()}
+        order = self._in_order()
+        ordered = [self.segments_by_task[task][index] for task, index in order]
+        by_task: list[list[int]] = [[0] * len(segments) for segments in self.segments_by_task]
+        for (task, index), group in zip(order, assign_groups(ordered, streams), strict=True):
+            by_task[task][index] = group
+        return by_task
+
+    def _in_order(self) -> list[tuple[int, int]]:
+        """The task of each segment and its position there, in the order of arrival."""
+        positions: list[tuple[int, int]] = []
+        for task, segments in enumerate(self.segments_by_task):
+            positions += [(task, index) for index in range(len(segments))]
+
+        def arrival(position: tuple[int, int]) -> tuple[int, int, tuple[int, int]]:
+            task, index = position
+            segment = self.segments_by_task[task][index]
+            return segment.unit, segment.slice, position
+
+        return sorted(positions, key=arrival)
+
+    def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
+        """The segments with rows."""
+        by_stream: dict[str, list[DecodedSegment]] = {}
+        for segments in self.segments_by_task:
+            for segment in segments:
+                if segment.rows:
+                    stream = self.opened[segment.unit].unit.stream
+                    by_stream.setdefault(stream, []).append(segment)
+        return by_stream
+
+
+def open_units(
+    units: Mapping[int, tuple[SourceUnit, int]],
+    segments_by_task: Sequence[Sequence[DecodedSegment]],
+    batch: IngestBatch,
+) -> dict[int, OpenUnit]:
+    """Open units with their ledger ids, in order of their positions, with what was decoded."""
+    segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
+    for segments in segments_by_task:
+        for segment in segments:
+            segments_by_unit[segment.unit].append(segment)
+    opened: dict[int, OpenUnit] = {}
+    for position, (unit, unit_id) in sorted(units.items()):
+        open_unit = batch.open_unit(unit, unit_id)
+        for segment in segments_by_unit[position]:
+            open_unit.add_counts(read=segment.records)
+            open_unit.fields = segment.fields
+            open_unit.add_refused(segment.refused_lines)
+            open_unit.newest = latest(open_unit.newest, segment.newest)
+        batch.finish_reading(open_unit)
+        opened[position] = open_unit
+    return opened
+
+
+def _late_rule(open_unit: OpenUnit | None, schemas: Mapping[str, StreamSchema]) -> LateRule:
+    if open_unit is None or open_unit.partition_before is None:
+        return LateRule(None if open_unit is None else open_unit.late_before)
+    schema = schemas[open_unit.unit.stream]
+    return LateRule(
+        before=open_unit.late_before,
+        newest=open_unit.partition_before.progress.newest,
+        lateness=duration_to_micros(schema.lateness),
+    )

@@ -1,0 +1,310 @@
+"""Archives source units on executors; the driver plans, cuts chunks and commits."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from archiver.clock import seconds_since_boot
+from archiver.delta import DataFile, StreamTable
+from archiver.executors.decoded_batch import DecodedBatch, open_units
+from archiver.executors.grouping import divide_times
+from archiver.executors.jobs import Jobs, Parts
+from archiver.executors.task_planner import TaskPlanner
+from archiver.executors.tasks.decode import (
+    DecodeContext,
+    DecodedPart,
+    DecodedSegment,
+    DecodeSummary,
+    RecordFormat,
+    decode_pieces,
+    decode_records,
+)
+from archiver.executors.tasks.identities import (
+    Bucket,
+    BucketKey,
+    IdentityContext,
+    NewRows,
+    classify_bucket,
+    decompress_integers,
+    merge_other_rows,
+    split_by_bucket,
+)
+from archiver.executors.tasks.write import (
+    WriteContext,
+    WriteResult,
+    classify_and_write,
+    write_new_rows,
+)
+from archiver.ingest import (
+    ArchivedRows,
+    IngestBatch,
+    OpenUnit,
+    RecordSizes,
+    SourceUnit,
+    TopicRecords,
+)
+from archiver.ingest.classify import latest
+from archiver.time_range import TimeRange
+
+_MIN_BUCKET_ROWS = 25_000
+
+
+class ExecutorIngest:
+    """Three jobs for a batch: decode pieces of the units, find the rows that are new, write them.
+
+    A batch of one task that cannot cut a chunk finds and writes them in one job.
+    The driver holds no rows: it learns at most the event time of each new row, and the position of
+    each row that is not new. `sizes` estimates how many rows a unit has.
+    """
+
+    def __init__(self, jobs: Jobs, sizes: RecordSizes) -> None:
+        self._jobs = jobs
+        self._planner = TaskPlanner(jobs, sizes)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether worker processes have started."""
+        return self._jobs.is_warm
+
+    def warm_up(self) -> None:
+        """Start worker processes in the background, unless they were started."""
+        self._jobs.warm_up()
+
+    def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the units that are not finished."""
+        with self._counted_tasks(batch):
+            return self._archive(units, batch)
+
+    def _archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
+        unfinished: list[SourceUnit] = []
+        unit_ids: list[int] = []
+        for unit in units:
+            unit_id = batch.register_unit(unit)
+            if unit_id is not None:
+                unfinished.append(unit)
+                unit_ids.append(unit_id)
+        units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
+        tasks = self._planner.plan(unfinished)
+        if not tasks:
+            open_units(units_by_position, [], batch)
+            return {}
+        parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
+        try:
+            segments_by_task = [summary.segments for summary in parts.map(_read_summary)]
+            opened = open_units(units_by_position, segments_by_task, batch)
+            return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
+        finally:
+            parts.release()
+
+    def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the records of each partition from the first on that is not archived."""
+        with self._counted_tasks(batch):
+            progress = batch.partitions.get(records.stream, {})
+            record_format = RecordFormat(
+                stream=records.stream,
+                line_format=records.line_format,
+                fields=records.fields,
+                next_offsets={int(name): partition.next for name, partition in progress.items()},
+            )
+            schemas = {records.stream: batch.tables[records.stream].schema}
+            context = DecodeContext(schemas, batch.now, batch.expired_before)
+            parts = self._jobs.keep_frame(
+                partial(decode_records, context, record_format), records.frame
+            )
+            try:
+                return self._archive_parts(records, parts, batch)
+            finally:
+                parts.release()
+
+    def _archive_parts(
+        self, records: TopicRecords, parts: Parts, batch: IngestBatch
+    ) -> dict[str, ArchivedRows]:
+        summaries = parts.map(_read_summary)
+        offsets: dict[int, tuple[int, int]] = {}
+        for summary in summaries:
+            assert offsets.keys().isdisjoint(summary.offsets), "a partition has several tasks"
+            offsets |= summary.offsets
+        units: dict[int, tuple[SourceUnit, int]] = {}
+        for partition, (first, last) in sorted(offsets.items()):
+            unit = _partition_unit(records, partition, first, last)
+            unit_id = batch.register_unit(unit)
+            assert unit_id is not None, "progress and state of a unit change together"
+            units[partition] = unit, unit_id
+        segments_by_task = [summary.segments for summary in summaries]
+        opened = open_units(units, segments_by_task, batch)
+        return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
+
+    @contextmanager
+    def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
+        """Count the tasks of a batch that succeeds."""
+        earlier_tasks = self._jobs.task_count
+        yield
+        batch.task_count = self._jobs.task_count - earlier_tasks
+        batch.executor_count = self._jobs.executor_count
+
+    def _archive_decoded(
+        self, decoded: DecodedBatch, parts: Parts, batch: IngestBatch
+    ) -> dict[str, ArchivedRows]:
+        segments_by_stream = decoded.segments_by_stream()
+        if not segments_by_stream:
+            return {}
+        # Before the files are listed: the numbers also show that no other process has appended.
+        append_numbers = {
+            stream: batch.tables[stream].start_append() for stream in segments_by_stream
+        }
+        identities = self._plan_identities(decoded, segments_by_stream, batch)
+        context = WriteContext(
+            tables=identities.tables,
+            chunks=batch.cutter.chunks,
+            unit_ids=decoded.unit_ids,
+            late_rules=decoded.late_rules(
+                {stream: batch.tables[stream].schema for stream in segments_by_stream}
+            ),
+            append_numbers=append_numbers,
+            other_rows={},
+        )
+        started_at = seconds_since_boot()
+        written: list[WriteResult]
+        if len(decoded.segments_by_task) == 1 and not identities.needs_times:
+            ((results, task_written),) = parts.map(partial(classify_and_write, identities, context))
+            written = [task_written]
+            _cut_chunks([result.new_rows for result in results], batch)
+        else:
+            results = parts.shuffle(
+                partial(split_by_bucket, identities),
+                list(identities.buckets),
+                partial(classify_bucket, identities),
+            )
+            _cut_chunks([result.new_rows for result in results], batch)
+            context = replace(
+                context, chunks=batch.cutter.chunks, other_rows=merge_other_rows(results)
+            )
+            written = parts.map(partial(write_new_rows, context))
+        files_by_stream = _collect(decoded.opened, written, batch)
+        archived: dict[str, ArchivedRows] = {}
+        for stream in segments_by_stream:
+            files = files_by_stream.get(stream, [])
+            if files:
+                batch.fence()
+                batch.tables[stream].commit_append(
+                    files, append_numbers[stream], batch.number, started_at
+                )
+            newest = latest(*(result.newest_on_time.get(stream) for result in written))
+            row_count = sum(file.rows for file in files)
+            archived[stream] = ArchivedRows(row_count, None, files, newest)
+        return archived
+
+    def _plan_identities(
+        self,
+        decoded: DecodedBatch,
+        segments_by_stream: Mapping[str, Sequence[DecodedSegment]],
+        batch: IngestBatch,
+    ) -> IdentityContext:
+        bounds: dict[str, list[int]] = {}
+        buckets: dict[BucketKey, Bucket] = {}
+        for stream, segments in segments_by_stream.items():
+            row_count = sum(segment.rows for segment in segments)
+            bucket_count = min(self._jobs.cores, row_count // _MIN_BUCKET_ROWS)
+            bounds[stream] = divide_times(segments, bucket_count)
+            for number, files in enumerate(
+                _files_by_bucket(batch.tables[stream], segments, bounds[stream])
+            ):
+                buckets[stream, number] = Bucket(files)
+        return IdentityContext(
+            tables={stream: batch.tables[stream].files for stream in segments_by_stream},
+            unit_ids=decoded.unit_ids,
+            arrival=decoded.arrival_by_task(),
+            groups=decoded.groups_by_task(),
+            bounds=bounds,
+            buckets=buckets,
+            newest_chunk_start=batch.cutter.chunks[-1].from_ts,
+            needs_times=_can_cut(segments_by_stream, batch),
+        )
+
+
+def _read_summary(task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
+    summaries = [part for part in parts if isinstance(part, DecodeSummary)]
+    # Spark does not call the function of a part of a data frame without rows.
+    return summaries[0] if summaries else DecodeSummary([])
+
+
+def _decode_context(units: Sequence[SourceUnit], batch: IngestBatch) -> DecodeContext:
+    schemas = {unit.stream: batch.tables[unit.stream].schema for unit in units}
+    return DecodeContext(schemas, batch.now, batch.expired_before)
+
+
+def _partition_unit(records: TopicRecords, partition: int, first: int, last: int) -> SourceUnit:
+    """The unit of the records of a partition, from one offset to another."""
+    return SourceUnit(
+        stream=records.stream,
+        name=f"{records.topic}/{partition}/{first}-{last}",
+        line_format=records.line_format,
+        read=lambda: iter(()),
+        line_numbers=(first, last),
+        fields=records.fields,
+        partition=str(partition),
+    )
+
+
+def _time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
+    """The oldest and the newest event time of segments with rows."""
+    oldest = min(segment.oldest for segment in segments if segment.oldest is not None)
+    newest = max(segment.newest for segment in segments if segment.newest is not None)
+    return oldest, newest
+
+
+def _files_by_bucket(
+    table: StreamTable, segments: Sequence[DecodedSegment], bounds: Sequence[int]
+) -> list[list[DataFile]]:
+    """The archived files that overlap each bucket."""
+    oldest, newest = _time_range(segments)
+    lows = [oldest, *bounds]
+    highs = [*bounds, newest + 1]
+    files: list[list[DataFile]] = []
+    for ends in zip(lows, highs, strict=True):
+        candidates = table.data_files(TimeRange(*ends))
+        files.append([file for file in candidates if not file.is_foreign])
+    return files
+
+
+def _can_cut(
+    segments_by_stream: Mapping[str, Sequence[DecodedSegment]], batch: IngestBatch
+) -> bool:
+    segments = [segment for group in segments_by_stream.values() for segment in group]
+    oldest, newest = _time_range(segments)
+    return batch.cutter.can_cut(sum(segment.rows for segment in segments), oldest, newest)
+
+
+def _cut_chunks(new_rows: Sequence[Mapping[int, NewRows]], batch: IngestBatch) -> None:
+    """Cut chunks after each group of new rows. `new_rows`: of the buckets, by group."""
+    for group in sorted(set().union(*new_rows)):
+        members = [by_group[group] for by_group in new_rows if group in by_group]
+        times = [member.times for member in members if member.times is not None]
+        if times:
+            ts = np.concatenate(list(map(decompress_integers, times)))
+            batch.cutter.cut(ts)
+            batch.cutter.count(ts)
+            continue
+        for member in members:
+            if member.rows:
+                batch.cutter.count_rows(member.rows, member.oldest, member.newest)
+
+
+def _collect(
+    opened: Mapping[int, OpenUnit], written: Sequence[WriteResult], batch: IngestBatch
+) -> dict[str, list[DataFile]]:
+    """Count what tasks have written in the units. Returns the files by stream."""
+    files: defaultdict[str, list[DataFile]] = defaultdict(list)
+    for result in written:
+        for stream, stream_files in result.files.items():
+            files[stream] += stream_files
+        for unit, counters in result.counters.items():
+            opened[unit].counters += counters
+        for unit, refused_lines in result.conflicts.items():
+            opened[unit].add_refused(refused_lines)
+        batch.chunks_with_late_rows |= result.chunks_with_late_rows
+    return dict(files)

@@ -1,0 +1,1 @@
+"""What tasks do: decode pieces, compare identities, write data files. No state of the driver."""

@@ -1,0 +1,216 @@
+"""First job of a batch: decode pieces, refuse lines, and keep the rows for the next jobs."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from archiver.delta import StreamSchema, fingerprint
+from archiver.executors.pieces import UnitPiece
+from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
+from archiver.executors.tasks.reading import read_piece, with_lines
+from archiver.ingest import BATCH_RECORDS, SourceUnit
+from archiver.ingest.decoding import LineFormat, RefusedLine
+from archiver.ingest.open_unit import refuse_by_time
+from archiver.ingest.source_units import UnitBatch, read_batches
+from archiver.times import micros_column
+
+# Of Kafka records.
+_RECORD_SCHEMA = pa.schema(
+    [("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())]
+)
+
+
+@dataclass(frozen=True)
+class DecodeContext:
+    """What all tasks of the job need.
+
+    `now`: microseconds, one time for the batch. `expired_before`: rows before this event time
+    belong to expired chunks; None: none.
+    """
+
+    schemas: Mapping[str, StreamSchema]
+    now: int
+    expired_before: int | None
+
+
+@dataclass(frozen=True)
+class DecodeTask:
+    """Consecutive pieces and their units, by position in the batch."""
+
+    pieces: Sequence[UnitPiece]
+    units: Mapping[int, SourceUnit]
+
+
+@dataclass(frozen=True)
+class DecodedSegment:
+    """The records of a piece that belong to one slice of its unit.
+
+    `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`.
+    `fields`: the field names of CSV lines.
+    """
+
+    unit: int
+    slice: int
+    records: int
+    rows: int
+    oldest: int | None
+    newest: int | None
+    refused_lines: Sequence[RefusedLine]
+    fields: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class DecodeSummary:
+    """What the driver learns of a task: the segments in the order of arrival.
+
+    `offsets`: of Kafka records, the first and the last offset of each unit.
+    """
+
+    segments: Sequence[DecodedSegment]
+    offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+DecodedPart = Blob | DecodeTask | DecodeSummary
+
+
+def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedPart]:
+    """Decode the pieces of a task. Yields the task, blobs of rows, and the summary."""
+    yield task
+    rows = _RowCollector(context)
+    for piece in task.pieces:
+        unit = task.units[piece.unit]
+        batches = read_piece(unit, piece, context.schemas[unit.stream])
+        for number, batch in enumerate(batches, piece.slice):
+            yield from rows.add(unit.stream, piece.unit, number, batch)
+    yield from rows.finish()
+    yield DecodeSummary(rows.segments)
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """Kafka records of a stream. `fields`: the field names of CSV records.
+
+    `next_offsets`: by partition, the offset before which records are archived.
+    """
+
+    stream: str
+    line_format: LineFormat
+    fields: Sequence[str] | None
+    next_offsets: Mapping[int, int]
+
+    def empty_unit(self) -> SourceUnit:
+        """A unit of the stream without records."""
+        return SourceUnit(
+            self.stream, "records", self.line_format, lambda: iter(()), fields=self.fields
+        )
+
+
+def decode_records(
+    context: DecodeContext, record_format: RecordFormat, tables: Iterable[pa.RecordBatch]
+) -> Iterator[DecodedPart]:
+    """Decode the Kafka records of a task: columns `partition`, `offset` and `value`.
+
+    The unit of a record is its partition. Yields blobs of rows and the summary.
+    """
+    rows = _RowCollector(context, keeps_raw=True)
+    offsets: dict[int, tuple[int, int]] = {}
+    batches = list(tables)
+    records = pa.Table.from_batches(batches) if batches else _RECORD_SCHEMA.empty_table()
+    records = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    schema = context.schemas[record_format.stream]
+    for partition in pc.unique(records["partition"]).to_pylist():
+        part = records.filter(pc.equal(records["partition"], partition))
+        first_offset = record_format.next_offsets.get(partition, 0)
+        part = part.filter(pc.greater_equal(part["offset"], first_offset))
+        if not len(part):
+            continue
+        numbers: Sequence[int] = part["offset"].to_pylist()
+        # A record without a value counts as an empty line.
+        values = [value or b"" for value in part["value"].to_pylist()]
+        offsets[partition] = (numbers[0], numbers[-1])
+        unit = with_lines(record_format.empty_unit(), list(zip(numbers, values, strict=True)))
+        # Another task may have records of a partition in between.
+        yield from rows.finish()
+        for number, batch in enumerate(read_batches(unit, schema)):
+            yield from rows.add(record_format.stream, partition, number, batch)
+    yield from rows.finish()
+    yield DecodeSummary(rows.segments, offsets)
+
+
+class _RowCollector:
+    """Refuses rows by their time, and collects the others as segments and blobs.
+
+    `keeps_raw`: keep the bytes of the records, which cannot be read again.
+    """
+
+    def __init__(self, context: DecodeContext, keeps_raw: bool = False) -> None:
+        self.segments: list[DecodedSegment] = []
+        self._context = context
+        self._keeps_raw = keeps_raw
+        self._pending = _PendingRows()
+
+    def add(self, stream: str, unit: int, slice_number: int, batch: UnitBatch) -> Iterator[Blob]:
+        """Add the records of a slice. Yields the blob that is complete, if any."""
+        schema = self._context.schemas[stream]
+        rows, time_refused = refuse_by_time(
+            batch.rows, schema, self._context.now, self._context.expired_before
+        )
+        ts = micros_column(rows.table, schema.time)
+        segment = DecodedSegment(
+            unit=unit,
+            slice=slice_number,
+            records=batch.records_read,
+            rows=len(ts),
+            oldest=int(ts.min()) if len(ts) else None,
+            newest=int(ts.max()) if len(ts) else None,
+            refused_lines=[*batch.rows.refused_lines, *time_refused],
+            fields=batch.fields,
+        )
+        self.segments.append(segment)
+        if not len(ts):
+            return
+        if not self._pending.accepts(stream, len(ts)):
+            yield self._pending.pack()
+        ids, hashes = fingerprint(schema, rows.table)
+        table = with_places(rows.table, ids, hashes, unit, rows.line_numbers)
+        if self._keeps_raw:
+            table = with_raw(table, rows.raw)
+        self._pending.add(stream, len(self.segments) - 1, table)
+
+    def finish(self) -> Iterator[Blob]:
+        """Yields the last blob, if any."""
+        if self._pending.row_count:
+            yield self._pending.pack()
+
+
+class _PendingRows:
+    """Rows of one stream that become one blob."""
+
+    def __init__(self) -> None:
+        self.row_count = 0
+        self._stream = ""
+        self._segments: list[tuple[int, int]] = []
+        self._tables: list[pa.Table] = []
+
+    def accepts(self, stream: str, rows: int) -> bool:
+        """Whether the blob may have so many more rows of a stream."""
+        if not self.row_count:
+            return True
+        return stream == self._stream and self.row_count + rows <= BATCH_RECORDS
+
+    def add(self, stream: str, segment: int, rows: pa.Table) -> None:
+        """Add the rows of a segment."""
+        self._stream = stream
+        self._segments.append((segment, len(rows)))
+        self._tables.append(rows)
+        self.row_count += len(rows)
+
+    def pack(self) -> Blob:
+        """The blob; the next rows begin another one."""
+        blob = pack(self._stream, self._segments, self._tables)
+        self._segments = []
+        self._tables = []
+        self.row_count = 0
+        return blob

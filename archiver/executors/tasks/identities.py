@@ -1,0 +1,239 @@
+"""Second job of a batch: find the rows that are not new.
+
+Rows of one identity have one event time. Therefore the rows of a range of event time are compared
+with each other, and with the archived files that overlap it, by one task.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+import numpy as np
+from cachetools import LRUCache
+
+from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
+from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
+from archiver.executors.tasks.decode import DecodedPart
+from archiver.ingest.classify import Array, classify
+
+# Identities of archived files in the memory of one worker process; 40 bytes each.
+_MAX_CACHED_ROWS = 2_000_000
+
+_ROW_DTYPE = np.dtype([*ENTRY_DTYPE.descr, ("ts", "i8"), ("group", "i4"), ("row", "i4")])
+
+BucketKey = tuple[str, int]
+"""A stream, and the position of a range of event time."""
+
+BlobKey = tuple[int, int]
+"""The task that decoded a blob, and the position of the blob among those of the task."""
+
+
+BucketPart = tuple[int, BlobKey, bytes]
+"""When a blob arrived, which one it is, and its rows in a bucket."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A range of event time of a stream, and the archived files that overlap it."""
+
+    files: Sequence[DataFile]
+
+
+@dataclass(frozen=True)
+class IdentityContext:
+    """What all tasks of the job need.
+
+    `unit_ids`: ledger ids of the units of the batch. `arrival`: by task, the position of
+    each segment in the order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
+    event times that divide the buckets. `newest_chunk_start`: None for the beginning of time.
+    `needs_times`: whether a chunk may be cut.
+    """
+
+    tables: Mapping[str, TableFiles]
+    unit_ids: Sequence[int]
+    arrival: Sequence[Sequence[int]]
+    groups: Sequence[Sequence[int]]
+    bounds: Mapping[str, Sequence[int]]
+    buckets: Mapping[BucketKey, Bucket]
+    newest_chunk_start: int | None
+    needs_times: bool
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """New rows of a group in the newest chunk, with event times from `oldest` to `newest`.
+
+    `times`: the event times of all new rows of the group, see `compress_integers`; None if no chunk
+    can be cut.
+    """
+
+    rows: int = 0
+    oldest: int = 0
+    newest: int = 0
+    times: bytes | None = None
+
+
+@dataclass(frozen=True)
+class OtherRows:
+    """The positions of rows of a blob that are not new, see `compress_integers`."""
+
+    replayed: bytes
+    duplicates: bytes
+    conflicts: bytes
+
+
+@dataclass
+class BucketResult:
+    """What the driver learns of a bucket."""
+
+    new_rows: dict[int, NewRows] = field(default_factory=dict)
+    other_rows: dict[BlobKey, OtherRows] = field(default_factory=dict)
+
+
+def compress_integers(values: Array) -> bytes:
+    """Ascending integers as compressed bytes."""
+    if not len(values):
+        return b""
+    return zlib.compress(np.diff(values, prepend=0).astype("<i8").tobytes(), 1)
+
+
+def decompress_integers(content: bytes) -> Array:
+    """The integers of `compress_integers`."""
+    if not content:
+        return np.empty(0, dtype="i8")
+    return np.cumsum(np.frombuffer(zlib.decompress(content), dtype="<i8"))
+
+
+def split_by_bucket(
+    context: IdentityContext, task: int, parts: Iterable[DecodedPart]
+) -> Iterator[tuple[BucketKey, BucketPart]]:
+    """The identities of the rows of a task, divided among the buckets."""
+    blobs = (part for part in parts if isinstance(part, Blob))
+    for number, blob in enumerate(blobs):
+        rows = _read_rows(context, task, blob)
+        first_segment, _ = blob.segments[0]
+        arrival = context.arrival[task][first_segment]
+        buckets = np.searchsorted(context.bounds[blob.stream], rows["ts"], side="right")
+        for bucket in np.unique(buckets).tolist():
+            content = rows[buckets == bucket].tobytes()
+            yield (blob.stream, bucket), (arrival, (task, number), content)
+
+
+def classify_task(
+    context: IdentityContext, task: int, parts: Iterable[DecodedPart]
+) -> list[BucketResult]:
+    """Classify the rows of the only task of a batch."""
+    contents: dict[BucketKey, list[BucketPart]] = {}
+    for key, content in split_by_bucket(context, task, parts):
+        contents.setdefault(key, []).append(content)
+    return [classify_bucket(context, key, members) for key, members in contents.items()]
+
+
+def merge_other_rows(results: Iterable[BucketResult]) -> dict[BlobKey, list[OtherRows]]:
+    """The rows that are not new, by blob."""
+    other_rows: dict[BlobKey, list[OtherRows]] = {}
+    for result in results:
+        for blob, positions in result.other_rows.items():
+            other_rows.setdefault(blob, []).append(positions)
+    return other_rows
+
+
+def _read_rows(context: IdentityContext, task: int, blob: Blob) -> Array:
+    table = unpack(blob)
+    rows = np.empty(len(table), dtype=_ROW_DTYPE)
+    entries = read_entries(table, context.unit_ids)
+    for name in ENTRY_DTYPE.names or ():
+        rows[name] = entries[name]
+    rows["ts"] = event_times(table, context.tables[blob.stream].schema)
+    groups = context.groups[task]
+    segment_groups = [groups[segment] for segment, _ in blob.segments]
+    rows["group"] = np.repeat(segment_groups, [count for _, count in blob.segments])
+    rows["row"] = np.arange(len(table))
+    return rows
+
+
+def classify_bucket(
+    context: IdentityContext, key: BucketKey, parts: Iterable[BucketPart]
+) -> BucketResult:
+    """Classify the rows of a bucket. `parts`: of its blobs, in any order."""
+    ordered = sorted(parts, key=itemgetter(0, 1))
+    arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, _, content in ordered]
+    rows = np.concatenate(arrays)
+    stream, _ = key
+    entries = np.empty(len(rows), dtype=ENTRY_DTYPE)
+    for name in ENTRY_DTYPE.names or ():
+        entries[name] = rows[name]
+    files = context.buckets[key].files
+    is_archived, archived = _find_archived(context.tables[stream], files, entries, rows["ts"])
+    classification = classify(entries, is_archived, archived)
+    result = BucketResult()
+    start = 0
+    for (_, blob_key, _), blob_rows in zip(ordered, arrays, strict=True):
+        part = slice(start, start + len(blob_rows))
+        start = part.stop
+        if not classification.new[part].all():
+            result.other_rows[blob_key] = OtherRows(
+                replayed=compress_integers(blob_rows["row"][classification.replayed[part]]),
+                duplicates=compress_integers(blob_rows["row"][classification.duplicate[part]]),
+                conflicts=compress_integers(blob_rows["row"][classification.conflict[part]]),
+            )
+    new_rows = rows[classification.new]
+    for group in np.unique(new_rows["group"]).tolist():
+        ts = new_rows["ts"][new_rows["group"] == group]
+        result.new_rows[group] = _describe_new(context, ts)
+    return result
+
+
+def _describe_new(context: IdentityContext, ts: Array) -> NewRows:
+    times = compress_integers(np.sort(ts)) if context.needs_times else None
+    if context.newest_chunk_start is not None:
+        ts = ts[ts >= context.newest_chunk_start]
+    if not len(ts):
+        return NewRows(times=times)
+    return NewRows(len(ts), int(ts.min()), int(ts.max()), times)
+
+
+def _find_archived(
+    table: TableFiles, files: Sequence[DataFile], entries: Array, ts: Array
+) -> tuple[Array, Array]:
+    """Mask of the rows whose identity is archived, and the archived entries (zeros elsewhere)."""
+    is_archived = np.zeros(len(entries), dtype=bool)
+    archived = np.zeros(len(entries), dtype=ENTRY_DTYPE)
+    if not files:
+        return is_archived, archived
+    order = np.argsort(ts, kind="stable")
+    sorted_ts = ts[order]
+    for file in files:
+        first = np.searchsorted(sorted_ts, file.oldest, side="left")
+        last = np.searchsorted(sorted_ts, file.newest, side="right")
+        candidates = order[first:last]
+        if not len(candidates):
+            continue
+        file_entries = _load_identities(table, file)
+        file_ids = file_entries["id"]
+        # Sorted look-ups are near each other in memory and use the processor's cache.
+        candidates = candidates[np.argsort(entries["id"][candidates], kind="stable")]
+        ids = entries["id"][candidates]
+        positions = np.minimum(np.searchsorted(file_ids, ids), len(file_ids) - 1)
+        is_match = file_ids[positions] == ids
+        matches = candidates[is_match]
+        is_archived[matches] = True
+        archived[matches] = file_entries[positions[is_match]]
+    return is_archived, archived
+
+
+# Identities of data files in this worker process: files never change.
+_CACHE: LRUCache[tuple[str, str], Array] = LRUCache(_MAX_CACHED_ROWS, getsizeof=len)
+
+
+def _load_identities(table: TableFiles, file: DataFile) -> Array:
+    """The index entries of a file, sorted by id."""
+    key = str(table.storage), file.path
+    entries = _CACHE.get(key)
+    if entries is None:
+        entries = table.read_identities([file.path])
+        entries = entries[np.argsort(entries["id"], kind="stable")]
+        if len(entries) <= _MAX_CACHED_ROWS:
+            _CACHE[key] = entries
+    return entries

@@ -1,0 +1,171 @@
+"""Reading pieces of source units in a task."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from archiver.delta import StreamSchema
+from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
+from archiver.ingest import SourceUnit
+from archiver.ingest.decoding import RowsAsJson
+from archiver.ingest.source_units import BYTE_ORDER_MARK, UnitBatch, csv_fields, read_batches
+
+_READ_SIZE = 8 << 20  # bytes read at once
+
+
+@dataclass(frozen=True)
+class CountedRange:
+    """`header`: the first record of the file, if the range has it."""
+
+    count: LineCount
+    header: bytes | None
+
+
+def count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange | None:
+    """Count the lines that begin in a byte range; None if the file cannot be read."""
+    try:
+        return _count_lines(unit, byte_range)
+    except (SourceUnreachable, OSError):
+        return None
+
+
+def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
+    lines = 0
+    records = 0
+    header: bytes | None = None
+    is_first_line = byte_range.start == 0
+    with _open(unit) as file:
+        offset = _seek_line(file, byte_range.start)
+        position = offset
+        while byte_range.end is None or position < byte_range.end:
+            size = _READ_SIZE
+            if byte_range.end is not None:
+                size = min(size, byte_range.end - position)
+            block = file.read(size)
+            if not block:
+                break
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            position += len(block)
+            if is_first_line:
+                block = block.removeprefix(BYTE_ORDER_MARK)
+                is_first_line = False
+            block_lines = block.removesuffix(b"\n").split(b"\n")
+            lines += len(block_lines)
+            records += sum(map(bool, map(bytes.strip, block_lines)))
+            if header is None and byte_range.start == 0:
+                header = next(filter(bytes.strip, block_lines), None)
+    return CountedRange(LineCount(offset, lines, records), header)
+
+
+def _open(unit: SourceUnit) -> BinaryIO:
+    assert unit.path is not None
+    try:
+        return unit.path.open("rb")
+    except OSError as error:
+        raise SourceUnreachable(
+            f"{unit.path}: cannot read the file: {error.strerror or error}"
+        ) from error
+
+
+def _seek_line(file: BinaryIO, start: int) -> int:
+    """Go to the first line that begins at byte `start` or later; return its offset."""
+    if start == 0:
+        return 0
+    file.seek(start - 1)
+    file.readline()
+    return file.tell()
+
+
+def read_piece(unit: SourceUnit, piece: UnitPiece, schema: StreamSchema) -> Iterator[UnitBatch]:
+    """Decode the records of a piece, slice by slice. `unit.fields` is set for parts of CSV files.
+
+    Raises `SourceUnreachable`.
+    """
+    if piece.lines is None:
+        return read_batches(unit, schema)
+    return read_batches(with_lines(unit, list(_read_line_range(unit, piece.lines))), schema)
+
+
+def with_lines(unit: SourceUnit, numbered_lines: Sequence[tuple[int, bytes]]) -> SourceUnit:
+    """A unit that has only some records, by line number. `unit.fields` is set for CSV."""
+    lines = [line for _, line in numbered_lines]
+    numbers = [number for number, _ in numbered_lines]
+    return replace(unit, read=lambda: iter(lines), line_numbers=numbers)
+
+
+def _read_line_range(unit: SourceUnit, lines: LineRange) -> Iterator[tuple[int, bytes]]:
+    """The records of a part of a file with their line numbers."""
+    with _open(unit) as file:
+        file.seek(lines.offset)
+        stop = None if lines.take is None else lines.skip + lines.take
+        yield from islice(_number_records(file, lines), lines.skip, stop)
+
+
+def _number_records(file: BinaryIO, lines: LineRange) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(file, lines.first_line):
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        if line.strip():
+            yield number, line.rstrip(b"\r\n")
+
+
+def read_raw_lines(
+    units: Mapping[int, SourceUnit],
+    pieces: Sequence[UnitPiece],
+    numbers_by_unit: Mapping[int, Collection[int]],
+) -> dict[tuple[int, int], bytes]:
+    """The bytes of some lines of pieces, by unit and line number."""
+    raw: dict[tuple[int, int], bytes] = {}
+    for piece in pieces:
+        numbers = numbers_by_unit.get(piece.unit, ())
+        if not numbers:
+            continue
+        with suppress(SourceDamaged):  # as when the lines before the damage were decoded
+            for number, line in _read_raw(units[piece.unit], piece, numbers):
+                raw[piece.unit, number] = line
+    return raw
+
+
+def _read_raw(
+    unit: SourceUnit, piece: UnitPiece, numbers: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
+    if unit.line_format is None:
+        first = 1
+        for table in unit.read():
+            assert isinstance(table, pa.Table)
+            rows = RowsAsJson(table)
+            for number in numbers:
+                if first <= number < first + len(rows):
+                    yield number, rows[number - first]
+            first += len(rows)
+        return
+    if piece.lines is None:
+        yield from _read_numbered(unit, numbers)
+        return
+    for number, line in _read_line_range(unit, piece.lines):
+        if number in numbers:
+            yield number, line
+
+
+def _read_numbered(unit: SourceUnit, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a whole unit with some numbers."""
+    for number, line in zip(unit.line_numbers or count(1), unit.read(), strict=False):
+        if number in numbers:
+            assert isinstance(line, bytes)
+            is_first = unit.line_numbers is None and number == 1
+            yield number, line.removeprefix(BYTE_ORDER_MARK) if is_first else line
+
+
+def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None:
+    """The field names for parts of a file; None if its lines are not CSV."""
+    if unit.line_format != "csv":
+        return None
+    if unit.fields is not None:
+        return unit.fields
+    return [] if header is None else csv_fields(header)

@@ -1,0 +1,150 @@
+"""A batch of source units while an engine archives it, and the interface of engines."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from archiver.delta import DataFile, StreamTable
+from archiver.ingest.chunk_cutter import ChunkCutter
+from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.decoding import LineFormat
+from archiver.ingest.open_unit import OpenUnit
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.watermarks import PartitionProgress, ReadProgress
+from archiver.times import duration_to_micros
+
+
+@dataclass(frozen=True)
+class ArchivedRows:
+    """What an engine has archived of one stream.
+
+    `on_time`: the rows that are not late and are now archived, also those that an earlier,
+    interrupted read had archived; None if executors have them. `files`: the files that executors
+    wrote. `newest`: the newest event time of the archived on-time rows, in microseconds.
+    """
+
+    appended_rows: int
+    on_time: pa.Table | None = None
+    files: Sequence[DataFile] = ()
+    newest: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestStats:
+    """How the last batch was archived.
+
+    `batch`: its number since the process started. `tasks`, `executors`: 0 if no executor was used.
+    `batches`: number of batches since the process started, by engine.
+    """
+
+    engine: str
+    batch: int
+    rows_per_second: float
+    tasks: int
+    executors: int
+    batches: Mapping[str, int]
+
+
+@dataclass(kw_only=True, eq=False)
+class IngestBatch:
+    """What engines read and change while they archive a batch.
+
+    `now`: the current time in microseconds. `progress`: how far streams have been read, by stream.
+    `watermark` returns that of a stream before the batch. `register_unit` returns the ledger id of
+    a unit, None if it is finished. `fence` raises when another process has taken over.
+    `task_count`, `executor_count`: what archived it, 0 for this process.
+    `chunks_with_late_rows`: chunks to which late rows are appended.
+    """
+
+    number: int
+    now: int
+    tables: Mapping[str, StreamTable]
+    cutter: ChunkCutter
+    progress: dict[str, ReadProgress]
+    partitions: Mapping[str, Mapping[str, PartitionProgress]]
+    watermark: Callable[[str], int | None]
+    register_unit: Callable[[SourceUnit], int | None]
+    fence: Callable[[], None]
+    task_count: int = 0
+    executor_count: int = 0
+    open_units: list[OpenUnit] = field(default_factory=list)
+    chunks_with_late_rows: set[int] = field(default_factory=set)
+
+    @property
+    def expired_before(self) -> int | None:
+        """Rows before this event time belong to expired chunks; None: no chunk has expired."""
+        return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
+
+    def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
+        """Begin to read a unit: which of its rows are late follows from the units before it."""
+        if unit.partition is not None:
+            opened = self._open_partition(unit, unit.partition, unit_id)
+        elif unit.stream in self.partitions:
+            opened = OpenUnit(unit, unit_id, self.watermark(unit.stream))
+        else:
+            before = self.progress[unit.stream]
+            bound = late_bound(before.newest, self._lateness(unit.stream), before.advanced)
+            opened = OpenUnit(unit, unit_id, bound)
+        self.open_units.append(opened)
+        return opened
+
+    def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
+        before = self.partitions.get(unit.stream, {}).get(partition)
+        if before is None:
+            # Event times before the stream's watermark were settled without this partition.
+            before = PartitionProgress(0, ReadProgress(None, self.watermark(unit.stream)))
+        bound = latest(before.progress.advanced, self.progress[unit.stream].advanced)
+        return OpenUnit(unit, unit_id, bound, partition_before=before)
+
+    def finish_reading(self, open_unit: OpenUnit) -> None:
+        """Record that a unit was read: units after it are compared with its newest event time."""
+        stream = open_unit.unit.stream
+        self.progress[stream] = self.progress[stream].with_newest(open_unit.newest)
+
+    def _lateness(self, stream: str) -> int:
+        return duration_to_micros(self.tables[stream].schema.lateness)
+
+
+@dataclass(frozen=True)
+class TopicRecords:
+    """A micro-batch of a Kafka topic, which only executors have read.
+
+    `fields`: the field names of CSV records. `frame`: a Spark data frame with the columns
+    `partition`, `offset` and `value`; a partition is not divided among its parts.
+    """
+
+    stream: str
+    topic: str
+    line_format: LineFormat
+    fields: Sequence[str] | None
+    frame: Any
+
+
+class IngestEngine(Protocol):
+    """Decodes, classifies and appends the records of source units.
+
+    Every engine archives the same rows with the same marks, refuses the same lines and cuts the
+    same chunks.
+    """
+
+    def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the units that are not finished; those of one stream are in order.
+
+        Returns what was archived by stream.
+        """
+
+
+class ExecutorEngine(IngestEngine, Protocol):
+    """An engine on executors. It also archives records that Spark's reader of a topic delivers."""
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether worker processes have started."""
+
+    def warm_up(self) -> None:
+        """Start worker processes in the background, unless they were started."""
+
+    def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the records of each partition from the first on that is not archived."""

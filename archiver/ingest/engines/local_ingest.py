@@ -1,0 +1,98 @@
+"""Archives source units in this process, slice by slice."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from archiver.chunks import locate
+from archiver.delta import StreamTable
+from archiver.ingest.engines.batch import ArchivedRows, IngestBatch
+from archiver.ingest.engines.stream_appender import StreamAppender
+from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
+from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
+
+
+class LocalIngest:
+    """Decodes, classifies and appends in this process, which has the identities in memory.
+
+    The rows of a slice are appended in one commit.
+    """
+
+    def __init__(self, tables: Mapping[str, StreamTable]) -> None:
+        self._appenders = {stream: StreamAppender(table) for stream, table in tables.items()}
+
+    def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the units that are not finished."""
+        appended_rows: dict[str, int] = {}
+        on_time: dict[str, list[pa.Table]] = {}
+        for slices in self._decode_units(units, batch):
+            stream = slices[0].open_unit.unit.stream
+            on_time_rows, appended = self.append_slices(slices, batch)
+            appended_rows[stream] = appended_rows.get(stream, 0) + appended
+            on_time.setdefault(stream, []).append(on_time_rows)
+        archived: dict[str, ArchivedRows] = {}
+        for stream, tables in on_time.items():
+            archived[stream] = ArchivedRows(appended_rows[stream], pa.concat_tables(tables))
+        return archived
+
+    def _decode_units(
+        self, units: Iterable[SourceUnit], batch: IngestBatch
+    ) -> Iterator[list[DecodedSlice]]:
+        """Yields consecutive slices of one stream that are to be appended together."""
+        slices: list[DecodedSlice] = []
+        for unit in units:
+            if slices and slices[0].open_unit.unit.stream != unit.stream:
+                yield slices
+                slices = []
+            unit_id = batch.register_unit(unit)
+            if unit_id is None:
+                continue
+            open_unit = batch.open_unit(unit, unit_id)
+            for decoded_slice in decode_unit(open_unit, batch):
+                slices.append(decoded_slice)
+                if sum(map(len, slices)) >= BATCH_RECORDS:
+                    yield slices
+                    slices = []
+            batch.finish_reading(open_unit)
+        if slices:
+            yield slices
+
+    def append_slices(
+        self, slices: Sequence[DecodedSlice], batch: IngestBatch
+    ) -> tuple[pa.Table, int]:
+        """Classify the rows of slices of one stream, and append the new ones in one commit.
+
+        Returns the on-time rows of the slices that are archived now, and how many were appended.
+        """
+        cutter = batch.cutter
+        appender = self._appenders[slices[0].open_unit.unit.stream]
+        classified = appender.classify(slices, cutter.chunks)
+        is_new, is_archived, is_late = classified.is_new, classified.is_archived, classified.is_late
+        cutter.cut(classified.ts[is_new])
+        chunk_ids = locate(cutter.chunks, classified.ts)
+        rows = classified.with_archive_columns(chunk_ids)
+        new_rows = rows.filter(pa.array(is_new))
+        if len(new_rows):
+            appender.append(
+                new_rows,
+                classified.entries[is_new],
+                chunk_ids[is_new],
+                batch=batch.number,
+                fence=batch.fence,
+            )
+            cutter.count(classified.ts[is_new])
+        late_chunks = np.unique(chunk_ids[is_archived & is_late])
+        batch.chunks_with_late_rows.update(late_chunks.tolist())
+        count_classified(slices, classified.classification, is_late)
+        return rows.filter(pa.array(is_archived & ~is_late)), len(new_rows)
+
+    def forget(self, stream: str, chunks: Iterable[int]) -> None:
+        """Drop the identities of chunks to which another engine has appended."""
+        self._appenders[stream].forget(chunks)
+
+
+def decode_unit(open_unit: OpenUnit, batch: IngestBatch) -> Iterator[DecodedSlice]:
+    """Read and decode a unit of a batch."""
+    schema = batch.tables[open_unit.unit.stream].schema
+    return decode_slices(open_unit, schema, batch.now, batch.expired_before)

@@ -1,0 +1,33 @@
+"""Statements over tables of rows, in DuckDB: in this process, or in tasks on executors.
+
+Tasks import this package: it imports neither Spark's sessions nor the analysis of queries.
+"""
+
+from recall.statements.duckdb_statements import NO_EXTERNAL_ACCESS, DuckDBStatements
+from recall.statements.file_rows import FilePart, FileRows
+from recall.statements.part_task import (
+    FailureReason,
+    PartJob,
+    PartOutcome,
+    PartStatement,
+    run_on_part,
+)
+from recall.statements.statement import Statement, StatementEngine
+
+WORKER_DAEMON = "recall.statements.worker_daemon"
+"""The module of the process from which Spark forks the workers of tasks."""
+
+__all__ = [
+    "DuckDBStatements",
+    "FailureReason",
+    "FilePart",
+    "FileRows",
+    "NO_EXTERNAL_ACCESS",
+    "PartJob",
+    "PartOutcome",
+    "PartStatement",
+    "Statement",
+    "StatementEngine",
+    "WORKER_DAEMON",
+    "run_on_part",
+]

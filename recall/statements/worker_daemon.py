@@ -1,0 +1,21 @@
+"""The process from which Spark forks Python workers: it has imported what tasks need.
+
+Workers share its memory and start in milliseconds (`spark.python.daemon.module`).
+"""
+
+import importlib
+
+from pyspark.daemon import manager
+
+_TASK_MODULES = (
+    "archiver.executors.tasks.decode",
+    "archiver.executors.tasks.identities",
+    "archiver.executors.tasks.write",
+    "recall.statements.part_task",
+)
+
+for module in _TASK_MODULES:
+    importlib.import_module(module)
+
+if __name__ == "__main__":
+    manager()

@@ -1,0 +1,307 @@
+"""Every engine archives the same rows, refuses the same lines and cuts the same chunks."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial, reduce
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from psycopg import Connection
+from pyspark.sql import DataFrame, SparkSession
+
+from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
+from archiver.executors import ingest as executor_ingest
+from archiver.executors.tasks import decode, write
+from archiver.ingest import source_units
+from archiver.ingest.engines import EngineMode, local_ingest
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.spark import start_session
+from archiver.storage import FileCache, S3Storage, StorageRoot
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.runtime import database
+from recall.statements import WORKER_DAEMON
+from tests.faults.harness import workspace
+from tests.ingest_scenario import (
+    Sizes,
+    ingest,
+    ingest_topic,
+    make_records,
+    open_writer,
+    outcome,
+    split_by_partition,
+    write_batches,
+    write_large_file,
+)
+from tests.inline_jobs import InlineJobs
+from tests.killing_jobs import KillingJobs
+
+SMALL_SLICE = 40  # records
+CHUNK_ROWS = 150
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """A workspace with a running database."""
+    with workspace("home: .moirae\nstreams: {}\n", "groups: []\n") as folder:
+        yield folder
+
+
+@pytest.fixture
+def settings(root: Path) -> Settings:
+    return load_settings_from_environment(root / "moirae.yaml")
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
+    for module in (decode, grouping, pieces, write, local_ingest, source_units):
+        monkeypatch.setattr(module, "BATCH_RECORDS", SMALL_SLICE)
+    monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
+    monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)
+    monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
+    monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
+    monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
+    assert task_planner.is_divisible is pieces.is_divisible
+
+
+@pytest.fixture(scope="module")
+def jobs(
+    tmp_path_factory: pytest.TempPathFactory, _store: Mapping[str, str]
+) -> Iterator[SparkJobs]:
+    """Executors of two cores, with their workers, whose environment has the keys of the bucket."""
+    folder = tmp_path_factory.mktemp("spark")
+    options = {"spark.python.daemon.module": WORKER_DAEMON}
+    # The JVM may have been launched, by another module of tests, before there was a bucket.
+    options |= {f"spark.executorEnv.{name}": value for name, value in _store.items()}
+    spark = start_session("test", "local[2]", folder / "warehouse", options, "short")
+    try:
+        spark_jobs = SparkJobs(spark.sparkContext)
+        spark_jobs.warm_up()
+        deadline = time.monotonic() + 120
+        while not spark_jobs.is_warm:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield spark_jobs
+    finally:
+        spark.stop()
+
+
+Run = Callable[[ArchiveWriter, Connection[Any]], None]
+
+
+def run_scenario(
+    settings: Settings, folder: StorageRoot, mode: EngineMode, jobs: Any, run: Run
+) -> dict[str, Any]:
+    """What a new archive and database hold after a run."""
+    with database.connect_database(settings, "tests") as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    with database.connect_database(settings, "tests") as connection:
+        writer = open_writer(folder, connection, mode, CHUNK_ROWS)
+        set_jobs(writer, jobs)
+        run(writer, connection)
+        return outcome(writer, connection)
+
+
+def set_jobs(writer: ArchiveWriter, jobs: Any) -> None:
+    """Give the archive executors."""
+    writer.engines.executors = ExecutorIngest(jobs, writer.engines.sizes)
+
+
+def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        assert actual[name] == value, name
+
+
+def ingest_all(batches: Sequence[Sequence[SourceUnit]]) -> Run:
+    return lambda writer, _: ingest(writer, batches)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.usefixtures("small_slices")
+def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, seed: int) -> None:
+    batches = write_batches(tmp_path / "landing", seed, Sizes(batches=4, files=5, rows=120))
+    run = ingest_all(batches)
+    jobs = InlineJobs(cores=1 + seed % 3)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    modes: list[EngineMode] = ["spark", "auto"]
+    for mode in modes:
+        assert_equal(run_scenario(settings, tmp_path / mode, mode, jobs, run), expected)
+    assert len(expected["chunks"]) > 2
+    assert any(row["_late"] for rows in expected["archive"].values() for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("small_slices")
+def test_records_of_a_topic_are_archived_alike(
+    settings: Settings, tmp_path: Path, seed: int
+) -> None:
+    tables = make_records(seed, batches=5, rows=200)
+
+    def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+        ingest_topic(writer, tables, split_by_partition)
+
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    assert_equal(run_scenario(settings, tmp_path / "spark", "spark", jobs, run), expected)
+    assert any(row["_late"] for row in expected["archive"]["a"])
+    assert {letter[2] for letter in expected["dead letters"]} >= {"conflict", "malformed"}
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def ingest_with_kills(
+    batches: Sequence[Sequence[SourceUnit]],
+    jobs: Any,
+    engines: Sequence[EngineMode],
+    commits_before_kill: int | None,
+) -> Run:
+    """Each batch is begun by one engine and ended by the next, in a new process.
+
+    `commits_before_kill`: commits of the first engine; None: all of them, but not the ledger's.
+    """
+
+    def run(writer: ArchiveWriter, connection: Connection[Any]) -> None:
+        numbers = cycle(engines)
+        root = next(iter(writer.tables.values())).storage.data_folder.parents[1]
+        for units in batches:
+            first = reopen(root, connection, next(numbers))
+            with _kill_after_commits(first, commits_before_kill), suppress(Killed):
+                ingest(first, [units])
+            ingest(reopen(root, connection, next(numbers)), [units])
+        for stream, table in writer.tables.items():
+            table.refresh()
+            writer.progress[stream] = writer.catalog.stream_progress()[stream]
+        last = reopen(root, connection, "local")
+        writer._cutter = last._cutter
+
+    def reopen(root: Path, connection: Connection[Any], mode: EngineMode) -> ArchiveWriter:
+        opened = open_writer(root, connection, mode, CHUNK_ROWS)
+        set_jobs(opened, jobs)
+        return opened
+
+    return run
+
+
+@contextmanager
+def _kill_after_commits(writer: ArchiveWriter, commits: int | None) -> Iterator[None]:
+    """Raise `Killed` instead of the next commit, or of the transaction of the ledger."""
+    count = itertools.count()
+
+    def fail_at_limit(commit: Callable[..., None], *values: Any, **options: Any) -> None:
+        if commits is not None and next(count) == commits:
+            raise Killed
+        commit(*values, **options)
+
+    def fail(*_: Any) -> None:
+        raise Killed
+
+    with ExitStack() as stack:
+        for table in writer.tables.values():
+            commit = partial(fail_at_limit, table.commit_append)
+            stack.enter_context(patch.object(table, "commit_append", commit))
+        stack.enter_context(patch.object(writer, "_finish_units", fail))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "commits"),
+    [
+        ("local", "spark", None),
+        ("spark", "local", None),
+        ("local", "spark", 1),
+        ("spark", "local", 1),
+        ("spark", "spark", 1),
+    ],
+)
+@pytest.mark.usefixtures("small_slices")
+def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
+    settings: Settings,
+    tmp_path: Path,
+    first: EngineMode,
+    second: EngineMode,
+    commits: int | None,
+) -> None:
+    batches = write_batches(tmp_path / "landing", 23, Sizes(batches=3, files=4, rows=100))
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "once", "local", jobs, ingest_all(batches))
+    run = ingest_with_kills(batches, jobs, (first, second), commits)
+    actual = run_scenario(settings, tmp_path / "killed", "local", jobs, run)
+    assert_equal(actual, expected)
+
+
+@pytest.mark.spark
+def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
+) -> None:
+    batches = write_batches(tmp_path / "landing", 11, Sizes(batches=6, files=6, rows=1_200))
+    run = ingest_all(batches)
+    with patch(f"{__name__}.CHUNK_ROWS", 2_000):
+        expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+        modes: list[EngineMode] = ["spark", "auto"]
+        for mode in modes:
+            assert_equal(run_scenario(settings, tmp_path / mode, mode, jobs, run), expected)
+    assert sum(unit[2] for unit in expected["counters"]) >= 10_000
+    reasons = {letter[2] for letter in expected["dead letters"]}
+    assert reasons >= {"conflict", "malformed", "quarantined"}
+    assert len(expected["chunks"]) > 2
+
+
+@pytest.mark.spark
+def test_executors_archive_large_files_and_a_topic_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
+) -> None:
+    batches = [[write_large_file(tmp_path / "large.jsonl", rows=230_000)]]
+    batches.append([write_large_file(tmp_path / "again.csv", rows=120_000)])
+    tables = make_records(1, batches=2, rows=400)
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+
+    def make_frame(table: pa.Table) -> DataFrame:
+        frame = spark.createDataFrame(table)
+        parts = [frame.where(f"partition = {number}").coalesce(1) for number in (2, 0, 1)]
+        return reduce(DataFrame.unionAll, parts)
+
+    def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+        ingest(writer, batches)
+        ingest_topic(writer, tables, make_frame)
+
+    tasks_before = jobs.task_count
+    with patch(f"{__name__}.CHUNK_ROWS", 50_000):
+        expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+        actual = run_scenario(settings, tmp_path / "spark", "spark", jobs, run)
+    assert_equal(actual, expected)
+    assert jobs.task_count > tasks_before + 20
+
+
+@pytest.mark.spark
+def test_executors_write_to_object_storage_like_this_process(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs, bucket: str
+) -> None:
+    batches = write_batches(tmp_path / "landing", 5, Sizes(batches=3, files=4, rows=200))
+    run = ingest_all(batches)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    storage = S3Storage(bucket, FileCache(tmp_path / "cache", 1 << 30, 60.0), tmp_path / "archive")
+    assert_equal(run_scenario(settings, storage, "spark", jobs, run), expected)
+
+
+@pytest.mark.spark
+def test_batch_goes_on_when_a_worker_is_killed(
+    settings: Settings, tmp_path: Path, jobs: SparkJobs
+) -> None:
+    batches = write_batches(tmp_path / "landing", 29, Sizes(batches=3, files=4, rows=200))
+    run = ingest_all(batches)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    killed = tmp_path / "killed"
+    killing = KillingJobs(jobs, killed)
+    actual = run_scenario(settings, tmp_path / "spark", "spark", killing, run)
+    assert killed.exists()
+    assert_equal(actual, expected)

@@ -1,0 +1,68 @@
+"""Byte ranges and line ranges of files: each line is read by exactly one of them."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from archiver.executors.pieces import ByteRange, divide_unit
+from archiver.executors.tasks.reading import _read_line_range, count_lines
+from archiver.ingest import SourceUnit, read_lines
+
+CONTENTS = [
+    b"\xef\xbb\xbfa,b\n1,2\n\n  \r\n3,4\r\n5,6",
+    b"\n\n\na\n",
+    b"\xef\xbb\xbf\n{}\n{}\n",
+    b"one line",
+    b"",
+]
+
+
+def make_unit(path: Path, content: bytes) -> SourceUnit:
+    """A unit of a file."""
+    path.write_bytes(content)
+    return SourceUnit("s", path.name, "jsonl", partial(read_lines, path), path=path, size=1)
+
+
+def number_lines(content: bytes) -> list[tuple[int, bytes]]:
+    """The records of a file and their line numbers."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    numbered = [(number, line.rstrip(b"\r")) for number, line in enumerate(lines, 1)]
+    return [(number, line) for number, line in numbered if line.strip()]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_pieces_between_any_bounds_have_the_lines_of_the_file(
+    tmp_path: Path, content: bytes
+) -> None:
+    unit = make_unit(tmp_path / "a.jsonl", content)
+    expected = number_lines(content)
+    size = len(content)
+    for first in range(1, size + 1):
+        for second in range(first, size + 1):
+            bounds = [0, first, second]
+            ends: list[int | None] = [first, second, None]
+            counts = []
+            for start, end in zip(bounds, ends, strict=True):
+                counted = count_lines(unit, ByteRange(0, start, end))
+                assert counted is not None
+                counts.append(counted.count)
+            assert sum(count.records for count in counts) == len(expected)
+            for piece_records in (1, 2):
+                lines = []
+                for piece in divide_unit(0, counts, 0, piece_records):
+                    assert piece.lines is not None
+                    lines += list(_read_line_range(unit, piece.lines))
+                assert lines == expected
+
+
+def test_header_is_the_first_record(tmp_path: Path) -> None:
+    unit = make_unit(tmp_path / "a.csv", CONTENTS[0])
+    counted = count_lines(unit, ByteRange(0, 0, 5))
+    assert counted is not None and counted.header == b"a,b"
+
+
+def test_missing_file_has_no_count(tmp_path: Path) -> None:
+    unit = make_unit(tmp_path / "a.jsonl", b"x\n")
+    (tmp_path / "a.jsonl").unlink()
+    assert count_lines(unit, ByteRange(0, 0, None)) is None

@@ -1,0 +1,180 @@
+"""Ingest on executors, with tasks run in this process, compared with ingest in this process."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from archiver.chunks.chunk import FIRST_CHUNK, Chunk, CutPolicy
+from archiver.delta.table import StreamTable
+from archiver.executors import ExecutorIngest, grouping, pieces
+from archiver.executors import ingest as executor_ingest
+from archiver.executors.tasks import decode, write
+from archiver.ingest import source_units
+from archiver.ingest.chunk_cutter import ChunkCutter
+from archiver.ingest.engines import local_ingest
+from archiver.ingest.engines.batch import IngestBatch, IngestEngine
+from archiver.ingest.engines.engine_choice import RecordSizes
+from archiver.ingest.engines.local_ingest import LocalIngest
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
+from archiver.times import duration_to_micros, to_micros
+from moirae.live.sources import kafka
+from tests.ingest_scenario import (
+    COLUMNS,
+    NOW,
+    SCHEMAS,
+    TOPIC,
+    Sizes,
+    make_records,
+    split_by_partition,
+    write_batches,
+)
+from tests.inline_jobs import InlineJobs
+
+
+class Connection:
+    """A database without transactions."""
+
+    def transaction(self) -> Any:
+        return nullcontext()
+
+
+class Chunks:
+    """The catalog's chunks in memory."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Chunk] = {0: FIRST_CHUNK}
+
+    def chunks(self) -> list[Chunk]:
+        return list(self.by_id.values())
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        self.by_id |= {chunk.id: chunk for chunk in chunks}
+
+
+class Archive:
+    """What an archive writer does around an engine, without a database."""
+
+    def __init__(self, folder: Path, chunk_rows: int) -> None:
+        self.tables = {schema.name: StreamTable(folder, schema) for schema in SCHEMAS}
+        self.chunks = Chunks()
+        policy = CutPolicy(chunk_rows, 600_000_000)
+        tables = self.tables.values()
+        chunks = self.chunks.chunks()
+        self.cutter = ChunkCutter(Connection(), self.chunks, policy, tables, chunks)  # type: ignore[arg-type]
+        self.progress = {schema.name: ReadProgress() for schema in SCHEMAS}
+        self.partitions: dict[str, dict[str, PartitionProgress]] = {}
+        self.units: list[dict[str, Any]] = []
+        self.late_chunks: list[set[int]] = []
+        self.ids: dict[str, int] = {}
+
+    def register(self, unit: SourceUnit) -> int:
+        """The same unit gets the same id."""
+        return self.ids.setdefault(f"{unit.stream}/{unit.name}", len(self.ids) + 1)
+
+    def watermark(self, stream: str) -> int | None:
+        lateness = duration_to_micros(self.tables[stream].schema.lateness)
+        return watermark(self.progress[stream], self.partitions.get(stream, {}), lateness)
+
+    def start_batch(self) -> IngestBatch:
+        return IngestBatch(
+            number=1,
+            now=to_micros(NOW),
+            tables=self.tables,
+            cutter=self.cutter,
+            progress=dict(self.progress),
+            partitions=self.partitions,
+            watermark=self.watermark,
+            register_unit=self.register,
+            fence=lambda: None,
+        )
+
+    def finish_batch(self, batch: IngestBatch) -> None:
+        self.progress = batch.progress
+        self.late_chunks.append(batch.chunks_with_late_rows)
+        for opened in batch.open_units:
+            if opened.unit.partition is not None:
+                partitions = self.partitions.setdefault(opened.unit.stream, {})
+                partitions[opened.unit.partition] = opened.partition_after()
+            refused = sorted(map(repr, opened.refused_lines))
+            outcome = (opened.id, opened.counters, opened.newest, opened.fields, refused)
+            self.units.append(dict(enumerate(outcome)))
+
+    def outcome(self) -> Mapping[str, Any]:
+        """Everything that must not depend on the engine."""
+        rows = []
+        columns = [*COLUMNS, "_extra", "_late", "_id", "_hash", "_unit", "_line"]
+        for stream, table in self.tables.items():
+            for chunk in table.files_by_chunk():
+                for row in table.read(columns, chunk).to_pylist():
+                    rows.append(repr({**row, "stream": stream, "chunk": chunk}))
+        return {
+            "rows": sorted(rows),
+            "units": self.units,
+            "chunks": list(map(asdict, self.chunks.chunks())),
+            "newest chunk": self.cutter._newest_stats,
+            "late chunks": self.late_chunks,
+            "progress": self.progress,
+            "partitions": self.partitions,
+        }
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
+    for module in (decode, grouping, pieces, write, local_ingest, source_units):
+        monkeypatch.setattr(module, "BATCH_RECORDS", 40)
+    monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
+    monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)
+    monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
+    monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
+    monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
+
+
+def ingest(folder: Path, batches: Sequence[Sequence[SourceUnit]], cores: int | None) -> Archive:
+    """An archive after some batches. `cores`: of executors; None: in this process."""
+    archive = Archive(folder, chunk_rows=150)
+    engine: IngestEngine = LocalIngest(archive.tables)
+    if cores is not None:
+        engine = ExecutorIngest(InlineJobs(cores), RecordSizes())
+    for units in batches:
+        batch = archive.start_batch()
+        engine.archive(units, batch)
+        archive.finish_batch(batch)
+    return archive
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
+    batches = write_batches(tmp_path / "landing", seed, Sizes(batches=3, files=4, rows=100))
+    expected = ingest(tmp_path / "local", batches, None).outcome()
+    actual = ingest(tmp_path / "executors", batches, 1 + seed).outcome()
+    for name, value in expected.items():
+        assert actual[name] == value, name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
+    tables = make_records(seed, batches=4, rows=150)
+    local = Archive(tmp_path / "local", chunk_rows=150)
+    executors = Archive(tmp_path / "executors", chunk_rows=150)
+    in_process = LocalIngest(local.tables)
+    on_executors = ExecutorIngest(InlineJobs(), RecordSizes())
+    for table in tables:
+        batch = local.start_batch()
+        units = kafka.make_units("a", TOPIC, table, local.partitions.get("a", {}))
+        in_process.archive(units, batch)
+        local.finish_batch(batch)
+        batch = executors.start_batch()
+        records = kafka.topic_records("a", TOPIC, split_by_partition(table))
+        on_executors.archive_records(records, batch)
+        executors.finish_batch(batch)
+    expected = local.outcome()
+    actual = executors.outcome()
+    for name, value in expected.items():
+        assert actual[name] == value, name
+    assert any("_late': True" in row for row in expected["rows"])

@@ -1,0 +1,43 @@
+"""Files that cannot be read: errors of the file and errors of its disk."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.ingest.source_files import read_lines, read_tables
+
+_NOBODY = 65534
+
+
+@contextmanager
+def _as_unprivileged_user() -> Iterator[None]:
+    user_id = os.geteuid()
+    if user_id != 0:
+        yield
+        return
+    os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user_id)
+
+
+@pytest.mark.parametrize("read", [read_lines, read_tables])
+def test_file_without_permission_is_damaged(tmp_path: Path, read: type) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n")
+    path.chmod(0)
+    with _as_unprivileged_user(), pytest.raises(SourceDamaged, match="permission denied"):
+        list(read(path))
+
+
+def test_disk_error_is_unreachable_and_names_the_file() -> None:
+    path = Path("/proc/self/mem")  # reading where nothing is mapped is an input/output error
+    if not path.exists():
+        pytest.skip("no /proc here")
+    with pytest.raises(SourceUnreachable, match="/proc/self/mem"):
+        list(read_lines(path))

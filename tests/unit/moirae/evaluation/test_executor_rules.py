@@ -1,0 +1,295 @@
+"""Plain stateless rules over archived files, in tasks."""
+
+import random
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from archiver.delta.data_files import cast_to_fields
+from archiver.delta.log import DataFile
+from archiver.delta.schema import ARROW_TYPES, StreamSchema
+from archiver.delta.table import StreamTable
+from archiver.errors import TaskLost
+from archiver.time_range import TimeRange
+from archiver.times import micros_column
+from moirae.evaluation import executor_rules
+from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.executor_rules import (
+    BatchOutcome,
+    ExecutorRules,
+    divide_files,
+    is_executable,
+)
+from moirae.evaluation.local import LocalEvaluator, RuleEventRows
+from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
+from recall.query.shape import Tables, infer_shape
+from recall.statements import (
+    NO_EXTERNAL_ACCESS,
+    DuckDBStatements,
+    FileRows,
+    PartOutcome,
+    PartStatement,
+    Statement,
+    part_task,
+)
+from tests.inline_jobs import InlineJobs
+from tests.unit.moirae.evaluation.builders import (
+    COLUMNS,
+    START,
+    START_MICROS,
+    make_filter,
+    make_rows,
+    make_rule,
+)
+
+SECOND = 1_000_000  # microseconds
+RULES = [make_filter("A", 20.0), make_filter("B", 90.0)]
+SCHEMA = StreamSchema("s", COLUMNS, "ts", None, (), timedelta(0), timedelta(0))
+
+
+def archive(
+    folder: Path, rows: pa.Table, files: int, late: frozenset[int] = frozenset()
+) -> StreamTable:
+    """A table with the rows in so many files. `late`: positions of late rows."""
+    table = StreamTable(folder, SCHEMA)
+    count = len(rows)
+    assert count % files == 0
+    added = {
+        "_late": pa.array([position in late for position in range(count)]),
+        "chunk": pa.array([0] * count, pa.int32()),
+    }
+    for name, values in added.items():
+        rows = rows.append_column(name, values)
+    rows = cast_to_fields(rows, list(SCHEMA.arrow_schema()))
+    for number in range(files):
+        table.append(rows.slice(number * count // files, count // files), 0)
+    return table
+
+
+def sort(
+    results: Iterable[BatchOutcome] | Iterable[tuple[object, RuleEventRows]],
+) -> list[tuple[int, int, str]]:
+    """Event rows in an order."""
+    event_rows: RuleEventRows = []
+    for _, rows in results:
+        assert not isinstance(rows, Exception), rows
+        event_rows += rows
+    return sorted((index, row.ts, repr(row.attributes)) for index, row in event_rows)
+
+
+def table_rows(table: StreamTable) -> pa.Table:
+    """All on-time rows."""
+    files = [table.files.read_on_time(file.path, list(COLUMNS)) for file in table.data_files()]
+    return pa.concat_tables(files)
+
+
+def file_rows(table: StreamTable, low: int | None = None, high: int | None = None) -> FileRows:
+    time_range = TimeRange(low, high)
+    return FileRows(table.files, table.data_files(time_range), time_range)
+
+
+def test_events_in_files_are_those_in_memory(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    rows = make_rows(*(rng.uniform(0, 100) for _ in range(120)))
+    table = archive(tmp_path, rows, files=6)
+    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table))
+    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": rows})) != []
+
+
+def test_only_on_time_rows_in_the_range_are_read(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 10), files=2, late=frozenset({4}))
+    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
+    rows = file_rows(table, START_MICROS + 2 * SECOND, START_MICROS + 7 * SECOND)
+    ((_, event_rows),) = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", rows)
+    assert not isinstance(event_rows, Exception)
+    seconds = sorted((row.ts - START_MICROS) // SECOND for _, row in event_rows)
+    assert seconds == [2, 3, 5, 6]
+
+
+def test_batch_that_fails_in_a_task_is_left_to_spark(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    batcher = RuleBatcher({"s": COLUMNS})
+    (batch,) = batcher.batch(RULES).batches
+    text = batch.duckdb_query.text
+    broken = type(batch.duckdb_query)(
+        **{**vars(batch.duckdb_query), "text": (text[0] + "error('x'), ", *text[1:])}
+    )
+    failing = type(batch)(**{**vars(batch), "number": 99, "duckdb_query": broken})
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate([failing, batch], "s", file_rows(table))
+    (_, error), (_, event_rows) = results
+    assert isinstance(error, SparkRequired)
+    assert isinstance(event_rows, list) and len(event_rows) == 4
+
+
+def _fail_rule(rule: int, error: str) -> Any:
+    """Runs statements; one whose constants have a rule fails."""
+    run = part_task._run
+
+    def run_or_fail(duckdb: Any, statement: PartStatement) -> PartOutcome:
+        (constants,) = statement.statement.tables.values()
+        if rule not in constants["rule"].to_pylist():
+            return run(duckdb, statement)
+        if error == "died":
+            raise TaskLost
+        if error == "time":
+            return PartOutcome(70.0, run(duckdb, statement).result)
+        return PartOutcome(0.1, None, "memory", "out of memory")
+
+    return run_or_fail
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [("time", StatementTimeout), ("memory", MemoryExceeded), ("died", TaskLost)],
+)
+def test_only_the_rule_that_exceeds_a_limit_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, expected: type[Exception]
+) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    rules = [make_filter(name, 20.0) for name in "ABCDE"]
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    assert len(batches) == 1
+    monkeypatch.setattr(part_task, "_run", _fail_rule(3, failure))
+    failed: list[tuple[tuple[int, ...], type[Exception]]] = []
+    evaluated: set[int] = set()
+    for batch, outcome in ExecutorRules(InlineJobs(), 60.0).evaluate(
+        batches, "s", file_rows(table)
+    ):
+        if isinstance(outcome, Exception):
+            failed.append((batch.rule_indexes, type(outcome)))
+        else:
+            assert len(outcome) == 4 * len(batch.rule_indexes)
+            evaluated.update(batch.rule_indexes)
+    assert failed == [((3,), expected)]
+    assert evaluated == {0, 1, 2, 4}
+
+
+WINDOW = make_rule(
+    "W",
+    "SELECT host, window.end AS ts, count(*) AS n, sum(v) AS v FROM s "
+    "GROUP BY host, window(ts, '1 minute', '20 seconds')",
+    {"host": "string", "n": "bigint", "v": "double"},
+)
+
+
+def test_new_rows_are_evaluated_by_rules_of_one_row_only() -> None:
+    rules = [make_filter("A", 1.0), WINDOW]
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    for in_slice, indexes in ((False, [(0,)]), (True, [(0,), (1,)])):
+        executable = [
+            batch.rule_indexes for batch in batches if is_executable(batch, rules, ["s"], in_slice)
+        ]
+        assert executable == indexes
+    assert not is_executable(batches[0], rules, ["other"], in_slice=True)
+
+
+@pytest.mark.parametrize("start", [None, 100])
+@pytest.mark.parametrize("reach_of_input", [True, False])
+def test_windows_in_parts_of_a_slice_are_those_of_the_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int | None, reach_of_input: bool
+) -> None:
+    monkeypatch.setattr(executor_rules, "_MIN_TASK_ROWS", 50)
+    rng = random.Random(4)
+    rows = make_rows(*(float(rng.randrange(100)) for _ in range(600)))
+    table = archive(tmp_path, rows, files=8)
+    low = None if start is None else START_MICROS + start * SECOND
+    event_range = TimeRange(low, START_MICROS + 500 * SECOND)
+    input_range = event_range.shift(start=-WINDOW.shape.reach, end=WINDOW.shape.lag)
+    rule_slice = RuleSlice((WINDOW,), event_range, input_range)
+    files = table.data_files(input_range if reach_of_input else TimeRange())
+    parts = executor_rules.divide_slice(
+        rule_slice, FileRows(table.files, files, input_range), cores=2
+    )
+    assert len(parts) == 4
+    batches = RuleBatcher({"s": COLUMNS}).batch([WINDOW]).batches
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate(
+        batches, "s", FileRows(table.files, files, input_range), rule_slice
+    )
+    in_range = rows.filter(pa.array(input_range.mask(micros_column(rows, "ts"))))
+    ((batch, expected),) = LocalEvaluator().evaluate(batches, {"s": in_range})
+    complete = [row for row in expected if event_range.contains(row[1].ts)]
+    assert sort(results) == sort([(batch, complete)]) != []
+
+
+def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[1.0] * 40), files=4)
+    event_range = TimeRange(START_MICROS, START_MICROS + 40 * SECOND)
+    rule_slice = RuleSlice((WINDOW,), event_range, event_range)
+    rows = FileRows(table.files, table.data_files(), event_range)
+    assert len(executor_rules.divide_slice(rule_slice, rows, cores=8)) == 1
+
+
+def test_files_are_divided_into_tasks_of_some_size(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    files = [DataFile(f"chunk=0/a-{number}.parquet", 0, 20_000, 1, 0, 0) for number in range(40)]
+    tasks = list(divide_files(FileRows(table.files, files, TimeRange()), cores=2))
+    assert [file for task in tasks for file in task.files] == files
+    assert [len(task.files) for task in tasks] == [10, 10, 10, 10]
+    few = FileRows(table.files, files[:2], TimeRange())
+    assert len(list(divide_files(few, cores=2))) == 1
+
+
+def test_subquery_of_several_batches_is_computed_once_in_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "(SELECT host, ts, v * 2 AS w FROM s) AS d"
+    rules = [
+        make_rule("A", f"SELECT host, ts FROM {source} WHERE w > 20", {"host": "string"}),
+        make_rule("B", f"SELECT ts, w FROM {source} WHERE host = 'a'", {"w": "double"}),
+    ]
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=1)
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    texts: list[str] = []
+    run = part_task._run
+
+    def record(duckdb: Any, statement: PartStatement) -> PartOutcome:
+        texts.append(statement.statement.text)
+        return run(duckdb, statement)
+
+    monkeypatch.setattr(part_task, "_run", record)
+    results = list(ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table)))
+    assert len(batches) == 2
+    assert [text for text in texts if "CAST('2'" in text] == texts[:1]
+    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": table_rows(table)})) != []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT * FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '{}'", "INSTALL httpfs"],
+)
+def test_statements_of_rules_have_no_access_to_files(tmp_path: Path, statement: str) -> None:
+    duck = DuckDBStatements(NO_EXTERNAL_ACCESS)
+    rows = Statement("SELECT n FROM rows", {"rows": pa.table({"n": [1]})})
+    assert duck.run(rows).to_pylist() == [{"n": 1}]
+    for text in (statement.format(tmp_path / "out"), "SET enable_external_access = true"):
+        with pytest.raises(SparkRequired):
+            duck.run(Statement(text))
+
+
+def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    expr = "SELECT s.ts, h.site FROM s JOIN hosts h ON s.host = h.host"
+    tables = Tables({"s": "ts"}, frozenset({"hosts"}))
+    definition = Definition(Rule("g", AlertSpec(alert="A", expr=expr)), {"site": "string"}, (), ())
+    rule = ActiveRule(definition, tables, infer_shape(expr, tables))
+    columns = {"host": "string", "site": "string"}
+    batches = RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+    rules = ExecutorRules(InlineJobs(), 60.0)
+    for site in ("x", "y"):
+        validity = [START - timedelta(days=1), START + timedelta(days=1)]
+        versions = {"host": ["a"], "site": [site]}
+        times = {"_valid_from": validity[:1], "_valid_to": validity[1:]}
+        arrays = {name: pa.array(time, ARROW_TYPES["timestamp"]) for name, time in times.items()}
+        rules.set_relation("hosts", pa.table({**versions, **arrays}))
+        ((_, event_rows),) = rules.evaluate(batches, "s", file_rows(table))
+        assert not isinstance(event_rows, Exception)
+        assert [row.attributes["site"] for _, row in event_rows] == [site] * 4
