@@ -30,6 +30,7 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "S1": "benchmarks.stages",
     "Q": "benchmarks.quality",
 }
 

@@ -88,6 +88,8 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         start_spark_eagerly=False,
         connect=lambda: connect_database(settings, "recall worker"),
         background=None,
+        event_timeout=settings.recall.event_timeout,
+        stage_rows=settings.limits.stage_rows,
     )
 
 

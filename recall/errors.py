@@ -8,6 +8,7 @@ RecallError
 ├── QueryRejected        a query is not allowed
 ├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
 ├── StatementTimeout     a statement was cancelled at its time limit
+├── UnknownStream        a name of no revision stream, or of several
 └── Unsupported          a query cannot be split: see `recall.query.shape`
 """
 
@@ -63,3 +64,7 @@ class QueryRejected(RecallError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class UnknownStream(RecallError):
+    """A name that belongs to no revision stream, or to several."""

@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
+from recall.event_plans import NO_PLAN, EventPlan
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -17,6 +18,9 @@ Order = Literal["newest", "oldest", "promising", "mixed"]
 _TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
 DEFAULT_TICKETS = 100
+
+# In place of the name of a rule, which has a group and so a slash: the tasks of ad-hoc queries.
+AD_HOC_RULE = "query"
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class SqlQuestion(RecallQuestion):
     `attributes`: of the event, with Spark's types.
     `own`: the rule's contexts and surroundings, with the types of their columns.
     `columns`: of the answer, with their types.
-    `where`: the rule's condition, evaluated once this recall and those in `judged` are answered.
-    `judged`: the other recalls that `where` names, with the types of their columns.
+    `where`, `judged`: stored by earlier versions; see `recall.event_plans.EventPlan`.
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
     `follow`: whether rows that are archived later extend the answer until the task is ended.
     """
@@ -110,7 +113,8 @@ AnyQuestion = SqlQuestion | SimilarQuestion
 class RecallRequest:
     """A recall to start, for a version of a rule.
 
-    `level`: 0 if a user may be waiting for the answer, 1 if the event is long past.
+    `level`: 0 if a user may be waiting for the answer, 1 if the event is long past. `plan`: what
+    follows from the recalls of the event; equal for all of them.
     """
 
     rule: str
@@ -119,6 +123,7 @@ class RecallRequest:
     question: AnyQuestion
     event: RecallEvent
     level: int
+    plan: EventPlan = NO_PLAN
 
 
 def parse_question(stored: Mapping[str, Any]) -> AnyQuestion:

@@ -47,10 +47,17 @@ from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
+from sql.recalled_events import RecalledEventGateway, RecalledEventRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
-from sql.revisions import AnswerRow, ExportedRecallRow, LastAnswerRow, RevisionGateway
+from sql.revisions import AnswerJson, AnswerRow, ExportedRecallRow, LastAnswerRow, RevisionGateway
+from sql.row_revisions import (
+    RevisionStreamRow,
+    RowRevisionGateway,
+    RowRevisionRow,
+    StageRow,
+)
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
@@ -154,6 +161,7 @@ __all__ = [
     "RuleFileGateway",
     "RuleGateway",
     # The recall ledger
+    "AnswerJson",
     "CommandGateway",
     "ExportedRecallRow",
     "LastAnswerRow",
@@ -164,6 +172,12 @@ __all__ = [
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",
+    "RecalledEventGateway",
+    "RecalledEventRow",
+    "RevisionStreamRow",
+    "RowRevisionGateway",
+    "RowRevisionRow",
+    "StageRow",
     "SignalGateway",
     "SignalListener",
     "TaskGateway",

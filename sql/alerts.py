@@ -87,7 +87,8 @@ class AlertRow:
 
     `starts_at`, `fired_at`, `last_at`, `ends_at`: event times, None until then. `created_at`,
     `raised_at`, `updated_at`: when it was stored, when it was stored as firing first (None until
-    then), and when it changed last. `verdict`: the result of the rule's `where`; None without one.
+    then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
+    withdrawn or no_history; None without one. `history_final`: it does not change any more.
     `past`: found in history. `acknowledged_by`: author of the last acknowledgement.
     """
 
@@ -99,7 +100,8 @@ class AlertRow:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     state: str
-    verdict: str | None
+    history: str | None
+    history_final: bool
     starts_at: datetime
     fired_at: datetime | None
     last_at: datetime
@@ -114,7 +116,7 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True)
 class ExportedAlertRow:
-    """An alert. Times are event times; `ends_at` is None while it is open."""
+    """An alert. Times are event times; `ends_at` is None while it is open. See `AlertRow`."""
 
     id: UUID
     eid: UUID
@@ -122,6 +124,8 @@ class ExportedAlertRow:
     key: Mapping[str, Any]
     labels: Mapping[str, str]
     state: str
+    history: str | None
+    history_final: bool
     starts_at: datetime
     ends_at: datetime | None
 

@@ -28,6 +28,10 @@ class RetentionGateway(Gateway):
             "delete_tasks", before_micros=before_micros, min_age=min_age, limit=limit
         )
 
+    def delete_recalled_events(self, before: datetime, min_age: timedelta, limit: int) -> int:
+        """Delete ended events without tasks, with their revisions, which are in the archive."""
+        return self._count("delete_recalled_events", before=before, min_age=min_age, limit=limit)
+
     def delete_contexts(
         self, before: datetime, *, archived_to: int, min_age: timedelta, limit: int
     ) -> int:

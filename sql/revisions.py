@@ -79,6 +79,11 @@ class RevisionGateway(Gateway):
 
     queries = "revisions"
 
+    def last_answer(self, task: UUID) -> AnswerJson | None:
+        """The last answer of a task; None without one."""
+        answer: AnswerJson | None = self._value("last_answer", task=task)
+        return answer
+
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
         return self._records(LastAnswerRow, "list_last_of_event", eid=eid)

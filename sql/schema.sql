@@ -311,8 +311,10 @@ CREATE TABLE alerts (
     events      bigint NOT NULL,
     -- The same fields computed from settled events only; NULL: none is settled.
     settled     jsonb,
-    -- The result of the rule's `where`; NULL: the rule has none, or there is no answer yet.
-    verdict     text CHECK (verdict IN ('kept', 'held back', 'no history')),
+    -- The result of the rule's `where` about the first event; NULL: the rule has none.
+    history     text CHECK (history IN ('waiting', 'kept', 'withdrawn', 'no_history')),
+    -- Whether it is the result after the last revision.
+    history_final boolean NOT NULL DEFAULT false,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- When it was first stored as firing, provisional or settled.
     raised_at   timestamptz,
@@ -325,6 +327,19 @@ CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);
 CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
+
+-- The changes of `history` of alerts, with the reasons.
+CREATE TABLE alert_history (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
+    -- The first event of the alert at that time.
+    eid      uuid NOT NULL,
+    history  text NOT NULL CHECK (history IN ('waiting', 'kept', 'withdrawn', 'no_history')),
+    final    boolean NOT NULL,
+    reason   text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX alert_history_by_alert ON alert_history (alert_id, id);
 
 -- Acknowledgements, notes and resolutions of alerts.
 CREATE TABLE alert_notes (
@@ -455,7 +470,9 @@ CREATE TABLE tasks (
     seen          jsonb NOT NULL DEFAULT '[]',
     -- Of a query that follows (`moirae query --follow`): up to which append of each stream its
     -- answer includes the rows that were archived after history was read; NULL: none yet.
-    live_appends  jsonb
+    live_appends  jsonb,
+    -- When a turn was last recorded.
+    progressed_at timestamptz
 );
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
@@ -463,7 +480,6 @@ CREATE INDEX tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE ex
 CREATE INDEX tasks_at_work ON tasks (lease) WHERE state = 'running';
 CREATE INDEX tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
 CREATE SEQUENCE leases;
-CREATE INDEX tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
 CREATE INDEX tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
     WHERE request->>'kind' = 'similar';
 CREATE INDEX tasks_by_eid ON tasks (eid);
@@ -501,6 +517,79 @@ CREATE TABLE revisions (
     -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
     PRIMARY KEY (task, number)
+);
+
+-- The revision streams: one for each recall and each stage of a rule.
+CREATE TABLE revision_streams (
+    id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule     text NOT NULL,
+    -- The name of the recall or stage.
+    name     text NOT NULL,
+    -- The number of the last row revision, and of the last one in the archive.
+    last_seq bigint NOT NULL DEFAULT 0,
+    archived bigint NOT NULL DEFAULT 0,
+    UNIQUE (rule, name)
+);
+
+-- Row revisions: the rows of the answers of recalls and stages as they change. `seq` counts per
+-- stream in the order of commits, without gaps: the row of the stream is locked until the commit.
+CREATE TABLE row_revisions (
+    stream  integer NOT NULL REFERENCES revision_streams (id) ON DELETE CASCADE,
+    seq     bigint NOT NULL,
+    -- The event that the row is about, the version of its rule, and its time.
+    eid     uuid NOT NULL,
+    version text NOT NULL,
+    ts      timestamptz NOT NULL,
+    -- `boundary`: no row revision of the event follows.
+    op      text NOT NULL CHECK (op IN ('insert', 'update', 'delete', 'boundary')),
+    -- Identifies the row among those of the event, as JSON; see `recall.revisions`. The new row, NULL
+    -- for delete; the old row, NULL for insert.
+    row_key text,
+    row     jsonb,
+    old_row jsonb,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (stream, seq)
+);
+CREATE INDEX row_revisions_by_event ON row_revisions (stream, eid, version, seq);
+
+-- The events that recalls are about.
+CREATE TABLE recalled_events (
+    rule        text NOT NULL,
+    version     text NOT NULL,
+    eid         uuid NOT NULL,
+    ts          timestamptz NOT NULL,
+    -- The event as in `tasks`, and what follows from its recalls: see `recall.event_plans`.
+    event       jsonb NOT NULL,
+    plan        jsonb NOT NULL,
+    -- What the stages and the condition have been evaluated over, see `recall.stages`, and how many
+    -- times.
+    positions   jsonb NOT NULL DEFAULT '{}',
+    evaluations bigint NOT NULL DEFAULT 0,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    evaluated_at timestamptz,
+    -- Whether it ends because it had no progress.
+    timed_out   boolean NOT NULL DEFAULT false,
+    -- When its boundary was committed; NULL: there may be further revisions.
+    ended_at    timestamptz,
+    PRIMARY KEY (rule, version, eid)
+);
+CREATE INDEX recalled_events_open ON recalled_events (rule, ts) WHERE ended_at IS NULL;
+CREATE INDEX recalled_events_by_eid ON recalled_events (eid);
+CREATE INDEX recalled_events_ended ON recalled_events (ts) WHERE ended_at IS NOT NULL;
+
+-- The stages (`then`) of events. Their rows are row revisions.
+CREATE TABLE stages (
+    rule       text NOT NULL,
+    version    text NOT NULL,
+    eid        uuid NOT NULL,
+    name       text NOT NULL,
+    state      text NOT NULL CHECK (state IN ('running', 'done', 'failed')),
+    -- How many times its rows have changed.
+    revision   integer NOT NULL DEFAULT 0,
+    error      text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, eid, name),
+    FOREIGN KEY (rule, version, eid) REFERENCES recalled_events ON DELETE CASCADE
 );
 
 -- Commands of operators on recalls. `target`: which recalls, see `recall.ledger.commands.Target`.

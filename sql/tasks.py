@@ -127,6 +127,17 @@ class FinalizedTaskRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelledTaskRow:
+    """A cancelled task, with the event that it was about."""
+
+    rule: str
+    version: str
+    recall: str
+    eid: UUID
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRow:
     """Interactive tasks in the queue. `longest`: the longest wait in seconds."""
 
@@ -336,12 +347,12 @@ class TaskGateway(Gateway):
     def restart_settled(
         self, rule: str, version: str, attributes: Mapping[UUID, Mapping[str, Any]]
     ) -> None:
-        """Restart the recalls of events with their final attributes, and undo their verdicts."""
+        """Restart the recalls of events with their final attributes, which stages get as well."""
         eids = list(attributes)
         by_eid = {str(eid): replace_nul(values) for eid, values in attributes.items()}
-        values = {"rule": rule, "version": version, "eids": eids}
-        self._execute("restart_settled", attributes=Jsonb(by_eid), **values)
-        self._execute("reset_verdicts", **values)
+        values = {"rule": rule, "version": version, "eids": eids, "attributes": Jsonb(by_eid)}
+        self._execute("restart_settled", **values)
+        self._execute("settle_recalled_events", **values)
 
     def lock_of_events(self, rule: str, version: str, eids: Sequence[UUID]) -> list[UUID]:
         """Lock the open and the answered tasks of events."""
@@ -357,16 +368,6 @@ class TaskGateway(Gateway):
         """Restart comparisons that missed events of a corpus; `oldest`: microseconds."""
         self._execute("restart_incomplete_comparisons", rule=rule, version=version, oldest=oldest)
 
-    # Conditions
-
-    def list_undecided(self, limit: int) -> list[TaskRow]:
-        """Ended tasks whose condition can be evaluated and has no verdict, oldest end first."""
-        return self._records(TaskRow, "list_undecided", limit=limit)
-
-    def set_verdict(self, rule: str, eid: UUID, verdict: str) -> None:
-        """Store the verdict of a rule's condition on its alert."""
-        self._execute("set_verdict", rule=rule, eid=eid, verdict=verdict)
-
     # Commands of operators
 
     def lock_matching(self, target: Mapping[str, str | None]) -> list[UUID]:
@@ -377,8 +378,9 @@ class TaskGateway(Gateway):
         """Lock the tasks whose feedback deadline has passed; `all`: all that wait for feedback."""
         return self._column("lock_without_feedback", all=all)
 
-    def cancel(self, ids: Sequence[UUID]) -> None:
-        self._execute("cancel", ids=ids)
+    def cancel(self, ids: Sequence[UUID]) -> list[CancelledTaskRow]:
+        """End tasks and delete their answers."""
+        return self._records(CancelledTaskRow, "cancel", ids=ids)
 
     def finalize(self, ids: Sequence[UUID], reason: str | None) -> list[FinalizedTaskRow]:
         """End tasks; returns their last answers. `reason` becomes their error, unless None."""
@@ -431,7 +433,7 @@ class TaskGateway(Gateway):
         return self._pairs("count_by_state")
 
     def count_open(self) -> int:
-        """Tasks that have not ended, and alerts that await the condition of their rule."""
+        """Tasks that have not ended."""
         return int(self._value("count_open"))
 
     def waiting(self) -> QueueRow:

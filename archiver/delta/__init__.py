@@ -6,6 +6,7 @@
 from archiver.delta import derived_tables
 from archiver.delta.identity import IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
+from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
 from archiver.delta.sequenced_table import (
     COMMIT_ROWS,
@@ -21,12 +22,14 @@ from archiver.delta.vacuum import Vacuum
 __all__ = [
     "APPEND_COLUMN",
     "ARROW_TYPES",
+    "ArchivedRevision",
     "COMMIT_ROWS",
     "CONTEXTS",
     "ChunkFiles",
     "DataFile",
     "EVENTS",
     "IdentityIndex",
+    "RevisionTables",
     "SequencedTable",
     "StreamSchema",
     "StreamTable",

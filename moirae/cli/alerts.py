@@ -45,10 +45,11 @@ _STATE_DESCRIPTIONS = {
     "withdrawn": "detected, but not confirmed when its events were settled",
 }
 _HISTORICAL_DESCRIPTION = "ended before the rule was applied; found in history"
-_VERDICT_DESCRIPTIONS = {
-    "kept": "kept: the rule's `where` is true",
-    "held back": "held back: the rule's `where` is false",
-    "no history": "no history: the rule's `where` has no answer to use",
+_HISTORY_DESCRIPTIONS = {
+    "waiting": "the rule's `where` is not known yet",
+    "kept": "the rule's `where` is true",
+    "withdrawn": "the rule's `where` is false",
+    "no_history": "the rule's `where` has no answer to use",
 }
 
 AlertArgument = Annotated[
@@ -218,8 +219,9 @@ def _list_properties(
     yield "alert", alert.labels.get("alertname")
     yield "state", f"{alert.state}: {description}"
     yield from alert.annotations.items()
-    if alert.verdict:
-        yield "history", _VERDICT_DESCRIPTIONS[alert.verdict]
+    if alert.history:
+        finality = "" if alert.history_final else " so far"
+        yield "history", f"{alert.history}: {_HISTORY_DESCRIPTIONS[alert.history]}{finality}"
     yield "key", alert.key
     yield "labels", alert.labels
     yield "started", alert.starts_at

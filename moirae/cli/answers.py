@@ -51,6 +51,8 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
 def _describe_state(answer: "RecallAnswer") -> str:
     from moirae.inspect import describe_coverage
 
+    if answer.kind == "stage":
+        return f"stage, revision {answer.number}, {answer.state}"
     if answer.coverage is None:
         return answer.state
     return f"revision {answer.number}, {answer.state}: {describe_coverage(answer.coverage)}"

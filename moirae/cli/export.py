@@ -4,6 +4,7 @@ import csv
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -42,7 +43,18 @@ _RECALL_COLUMNS = (
     "key",
     "error",
 )
-_ALERT_COLUMNS = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
+_ALERT_COLUMNS = (
+    "id",
+    "eid",
+    "rule",
+    "key",
+    "labels",
+    "state",
+    "starts_at",
+    "ends_at",
+    "history",
+    "history_final",
+)
 
 # A spreadsheet evaluates a cell that starts with one of these as a formula.
 _FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -93,10 +105,20 @@ def similar(
 def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Export each recall with its last answer and its coverage, oldest event first."""
+    """Export each recall with its last answer and coverage, then the stages of `then`."""
     with open_workspace(workspace) as (_, connection):
-        rows = sql.RevisionGateway(connection).export_last()
-        write_rows(map(_recall_to_json, rows), _RECALL_COLUMNS, form)
+        recall_rows = map(_recall_to_json, sql.RevisionGateway(connection).export_last())
+        stage_rows = map(_stage_to_json, sql.RowRevisionGateway(connection).export_stages())
+        write_rows(chain(recall_rows, stage_rows), _RECALL_COLUMNS, form)
+
+
+def _stage_to_json(stage: sql.StageRow) -> dict[str, Any]:
+    """A line of the export: the present rows of a stage about an event."""
+    row: dict[str, Any] = dict.fromkeys(_RECALL_COLUMNS)
+    row |= {name: getattr(stage, name) for name in ("eid", "rule", "state", "revision", "error")}
+    row |= {"recall": stage.name, "final": stage.state != "running", "answer": stage.rows}
+    row["key"] = stage.key
+    return row
 
 
 def _recall_to_json(recall: sql.ExportedRecallRow) -> dict[str, Any]:

@@ -154,6 +154,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(text.decode() + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Print a JSON value in one line."""
+    text = orjson.dumps(value, default=_json_default, option=orjson.OPT_UTC_Z)
+    sys.stdout.write(text.decode() + "\n")
+
+
 def _json_default(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -1,5 +1,6 @@
-"""`moirae similar` and `recalls`: answers about events, and the progress of recalls."""
+"""`moirae similar` and `recalls`: answers about events, their revisions, progress of recalls."""
 
+import sys
 import time
 from dataclasses import asdict
 from functools import partial
@@ -21,10 +22,12 @@ from moirae.cli.options import (
     check_choices,
     count_omitted,
     escape_control,
+    format_cell,
     format_time,
     make_console,
     open_workspace,
     print_json,
+    print_json_line,
     print_omitted_count,
     print_table,
 )
@@ -150,6 +153,58 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
                 if answers and not any(map(_is_open, answers)):
                     return
                 time.sleep(_WATCH_INTERVAL)
+
+
+@app.command()
+def follow(
+    recall: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECALL",
+            help="Recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.",
+        ),
+    ],
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    after: Annotated[
+        int,
+        typer.Option("--after", min=0, help="Number of the revision to continue behind."),
+    ] = 0,
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="End behind the last present revision.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print the row revisions of a recall or stage, and new ones as they are stored."""
+    from recall.errors import UnknownStream
+    from recall.ledger import read_revisions
+
+    with open_workspace(workspace) as (_, connection):
+        last = after
+        while True:
+            try:
+                batch = read_revisions(connection, recall, last)
+            except UnknownStream as error:
+                raise UsageError(escape_control(str(error))) from error
+            for revision in batch.revisions:
+                _print_revision(revision, output)
+            sys.stdout.flush()
+            if batch.last == last:
+                if until_now:
+                    return
+                time.sleep(_WATCH_INTERVAL)
+            last = batch.last
+
+
+def _print_revision(revision: sql.RowRevisionRow, output: OutputFormat) -> None:
+    """A revision in a line."""
+    if output is OutputFormat.JSON:
+        print_json_line(asdict(revision))
+        return
+    row = revision.old_row if revision.op == "delete" else revision.row
+    parts = [str(revision.seq), format_time(revision.ts), str(revision.eid), revision.op]
+    if row is not None:
+        parts.append(escape_control(format_cell(row)))
+    print("  ".join(parts))
 
 
 def check_rule(connection: sql.Connection, rule: str | None) -> None:

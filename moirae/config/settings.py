@@ -154,6 +154,11 @@ class RecallSettings(ConfigModel):
         "its last "
         "answer.",
     )
+    event_timeout: PositiveDuration = Field(
+        default=timedelta(hours=1),
+        description="Wall-clock time without progress of any recall of an event after which the "
+        "event ends with its last answers.",
+    )
     engine: Literal["auto", "spark", "local"] = Field(
         default="auto",
         description="Engine for history queries and plain rules: spark, local (DuckDB in the "
@@ -163,7 +168,10 @@ class RecallSettings(ConfigModel):
 
 
 class Limits(ConfigModel):
-    """Limits of one rule in the live process. A rule that exceeds one fails."""
+    """Limits of one rule in the live process, and of the stages of its events.
+
+    A rule or stage that exceeds one fails.
+    """
 
     statement: PositiveDuration = Field(
         default=timedelta(seconds=20),
@@ -178,6 +186,10 @@ class Limits(ConfigModel):
     )
     failures: PositiveInt = Field(
         default=3, description="Consecutive failures after which a rule is quarantined."
+    )
+    stage_rows: PositiveInt = Field(
+        default=100_000,
+        description="Maximum number of rows that a stage (`then`) reads, or returns, for one event.",
     )
 
 

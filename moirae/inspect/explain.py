@@ -7,11 +7,19 @@ from typing import Any
 from moirae.config import Settings
 from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
 from moirae.history import event_overlap, select_archived_streams
-from moirae.rules import Definition, build_context_queries, build_questions
+from moirae.rules import (
+    Definition,
+    build_context_queries,
+    build_event_plan,
+    build_questions,
+    find_recalls_in_where,
+)
 from recall.engines import Template, explain_engine
+from recall.event_plans import order_stages
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
+from recall.stages import explain_stage_engine, stage_queries
 
 _MICROS_PER_SECOND = 1_000_000
 _CONSTANTS_TABLE = "constants"  # name of the table of a shared query's constants
@@ -47,6 +55,14 @@ def explain_rule(
         "contexts": _explain_contexts(rule),
         "recalls": recalls,
     }
+    if definition.spec.then:
+        explanation["stages"] = _explain_stages(settings, rule)
+    if definition.spec.where is not None:
+        explanation["where"] = {
+            "condition": definition.spec.where,
+            "recalls": sorted(find_recalls_in_where(definition)),
+            "evaluated": "at each revision of these recalls, and at the boundary of the event",
+        }
     unused_keys = definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
@@ -208,6 +224,37 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
     explanation["reason"] = decision.reason
     explanation["revisions"] = _explain_revisions(template)
     return explanation
+
+
+def _explain_stages(settings: Settings, rule: ActiveRule) -> dict[str, Any]:
+    """The stages in the order in which they are evaluated."""
+    relations = {name: relation.columns for name, relation in settings.relations.items()}
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    plan = build_event_plan(rule.definition, rule.tables, relations)
+    queries = stage_queries(plan, columns)
+    stages: dict[str, Any] = {}
+    for name in order_stages({stage.name: list(stage.inputs) for stage in plan.stages}):
+        query = queries[name]
+        stage = query.stage
+        engine, reason = explain_stage_engine(query)
+        if settings.recall.engine == "spark":
+            engine, reason = "spark", "recall.engine is spark"
+        inputs = query.lifted.inputs
+        live_streams = sorted(inputs.streams | inputs.derived)
+        explanation: dict[str, Any] = {
+            "sql": stage.sql,
+            "reads": [*stage.inputs, *live_streams, *sorted(inputs.relations)],
+            "row_key": "the whole row" if stage.row_key is None else list(stage.row_key),
+            "engine": engine,
+            "reason": reason,
+            "limit": settings.limits.stage_rows,
+        }
+        if live_streams:
+            explanation["analysis"] = stage.analysis
+            explanation["within"] = stage.within / _MICROS_PER_SECOND
+            explanation["delay"] = stage.delay / _MICROS_PER_SECOND
+        stages[name] = explanation
+    return stages
 
 
 def _explain_revisions(template: Template) -> str:

@@ -9,6 +9,9 @@ from uuid import UUID
 
 import sql
 
+# In the order in which answers are shown.
+_KINDS = ("sql", "similar", "stage")
+
 
 @dataclass(frozen=True)
 class SimilarEvent:
@@ -46,9 +49,10 @@ class SimilarEvent:
 
 @dataclass(frozen=True)
 class RecallAnswer:
-    """The last answer of a recall.
+    """The last answer of a recall, or the rows of a stage.
 
-    An SQL recall has `rows`, a similarity recall has `hits`. Both are None without an answer.
+    `kind`: sql, similar or stage. A similarity recall has `hits`, the others have `rows`. Both are
+    None without an answer.
     """
 
     recall: str
@@ -72,12 +76,14 @@ class RecallAnswer:
 
 
 def load_answers(connection: sql.Connection, eid: UUID) -> list[RecallAnswer]:
-    """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name."""
+    """The last answer of each recall of an event: SQL recalls, similarity recalls, stages, by name."""
     from recall.ledger import Ledger
 
     rows = Ledger(connection).latest_answers(eid).values()
     answers = [_make_answer(connection, row) for row in rows]
-    return sorted(answers, key=lambda answer: (answer.kind != "sql", answer.recall))
+    stages = {row.name: row for row in sql.RowRevisionGateway(connection).list_stages(eid)}
+    answers += map(_make_stage_answer, stages.values())
+    return sorted(answers, key=lambda answer: (_KINDS.index(answer.kind), answer.recall))
 
 
 def load_past_events(
@@ -111,6 +117,19 @@ def _make_answer(connection: sql.Connection, row: sql.LastAnswerRow) -> RecallAn
         error=row.error,
         estimates=estimates,
         comparable=comparable,
+    )
+
+
+def _make_stage_answer(row: sql.StageRow) -> RecallAnswer:
+    return RecallAnswer(
+        recall=row.name,
+        kind="stage",
+        state=row.state,
+        number=row.revision,
+        coverage=None,
+        rows=list(map(dict, row.rows)),
+        hits=None,
+        error=row.error,
     )
 
 

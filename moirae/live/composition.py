@@ -218,7 +218,11 @@ def build_detection(
         contexts=contexts,
     )
     follow_up = AlertFollowUp(
-        archive=archive, connection=connection, active_rules=active_rules, contexts=contexts
+        archive=archive,
+        connection=connection,
+        active_rules=active_rules,
+        contexts=contexts,
+        relations=relations.columns,
     )
     return detector, follow_up
 

@@ -325,5 +325,5 @@ def _rule_reach(rule: ActiveRule) -> Micros:
         rule.shape.reach
         + abs(rule.shape.lag)
         + 2 * undecided_duration(rule.definition)
-        + rule.delay
+        + max(rule.delay, rule.definition.stage_delay)
     )

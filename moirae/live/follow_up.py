@@ -36,12 +36,14 @@ class AlertFollowUp:
         connection: sql.Connection,
         active_rules: ActiveRules,
         contexts: AlertContexts,
+        relations: Mapping[str, Mapping[str, str]],
     ) -> None:
+        """`relations`: with the types of their columns."""
         self._archive = archive
         self._active_rules = active_rules
         self._alerts = sql.AlertGateway(connection)
         self._contexts = contexts
-        self._recall_requests = RecallRequests(connection)
+        self._recall_requests = RecallRequests(connection, relations)
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
         self._settle_timer = Timer(_SETTLE_INTERVAL)

@@ -3,13 +3,21 @@
 Events without a task are read from the database, so that a restart loses none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule
-from moirae.rules import Definition, SqlRecall, build_questions, find_hybrid_contexts
+from moirae.rules import (
+    Definition,
+    SqlRecall,
+    build_event_plan,
+    build_questions,
+    find_hybrid_contexts,
+)
+from recall.event_plans import EventPlan
 from recall.ledger import Ledger
 from recall.query import tables_used
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest
@@ -20,14 +28,27 @@ _BATCH_EVENTS = 500  # events of a recall in one statement
 _BACKGROUND_AGE = 600_000_000
 
 
+@dataclass(frozen=True)
+class _RuleRequests:
+    """What is requested for the events of a rule: questions by recall, and what follows."""
+
+    definition: Definition
+    questions: Mapping[str, AnyQuestion]
+    plan: EventPlan
+
+
 class RecallRequests:
     """Adds the tasks of firing alerts to the recall ledger."""
 
-    def __init__(self, connection: sql.Connection) -> None:
+    def __init__(
+        self, connection: sql.Connection, relations: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """`relations`: with the types of their columns."""
         self._connection = connection
+        self._relations = relations
         self._contexts = sql.ContextGateway(connection)
         self._ledger = Ledger(connection)
-        self._questions: dict[str, tuple[Definition, dict[str, AnyQuestion]]] = {}
+        self._questions: dict[str, _RuleRequests] = {}
 
     def add_missing(
         self,
@@ -47,7 +68,7 @@ class RecallRequests:
         has_more = False
         for rule in active_rules:
             spec = rule.spec
-            for name, question in self._rule_questions(rule).items():
+            for name, question in self._rule_requests(rule).questions.items():
                 recall = spec.recall[name]
                 context_names = frozenset({*spec.context, *spec.surroundings})
                 needs_context = not isinstance(recall, SqlRecall) or bool(
@@ -82,17 +103,20 @@ class RecallRequests:
             return
         requests: list[RecallRequest] = []
         version = rule.version
+        plan = self._rule_requests(rule).plan
         for row in rows:
             event = RecallEvent(row.eid, row.ts, row.key, row.attributes)
             level = int(row.background)
-            requests.append(RecallRequest(rule.name, version, recall, question, event, level))
+            requests.append(RecallRequest(rule.name, version, recall, question, event, level, plan))
         with self._connection.transaction():
             self._ledger.add(requests)
 
-    def _rule_questions(self, rule: ActiveRule) -> dict[str, AnyQuestion]:
-        """The questions of a rule's recalls, by recall; cached for each definition."""
-        definition, questions = self._questions.get(rule.name, (None, {}))
-        if definition is not rule.definition:
+    def _rule_requests(self, rule: ActiveRule) -> _RuleRequests:
+        """The questions of a rule's recalls and the plan; cached for each definition."""
+        requests = self._questions.get(rule.name)
+        if requests is None or requests.definition is not rule.definition:
             questions = build_questions(rule.definition, rule.tables)
-            self._questions[rule.name] = rule.definition, questions
-        return questions
+            plan = build_event_plan(rule.definition, rule.tables, self._relations)
+            requests = _RuleRequests(rule.definition, questions, plan)
+            self._questions[rule.name] = requests
+        return requests

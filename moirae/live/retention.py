@@ -132,6 +132,7 @@ class Retention:
         deletions: list[Callable[[], int]] = [
             lambda: gateway.delete_alerts(time, min_age, limit),
             lambda: gateway.delete_tasks(before, min_age, limit),
+            lambda: gateway.delete_recalled_events(time, min_age, limit),
             lambda: gateway.delete_contexts(
                 time, archived_to=last_context, min_age=min_age, limit=limit
             ),

@@ -6,7 +6,6 @@ refined and controlled as recalls are.
 
 from moirae.queries.prepare import QueryOptions, prepare_query
 from moirae.queries.task import (
-    QUERY_RULE,
     QueryState,
     QueryTask,
     has_recall_process,
@@ -14,7 +13,6 @@ from moirae.queries.task import (
 )
 
 __all__ = [
-    "QUERY_RULE",
     "QueryOptions",
     "QueryState",
     "QueryTask",

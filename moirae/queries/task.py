@@ -12,10 +12,8 @@ import sql
 from archiver.read import Reader
 from archiver.times import Micros, to_micros
 from recall.ledger import Ledger, Target, Verb, fetch_effect, submit_command
-from recall.requests import RecallEvent, RecallRequest, SqlQuestion, task_id
+from recall.requests import AD_HOC_RULE, RecallEvent, RecallRequest, SqlQuestion, task_id
 
-# In place of the name of a rule, which has a group and so a slash.
-QUERY_RULE = "query"
 _RECALL = "query"
 _RECALL_ROLE = "recall"
 _OPEN_STATES = ("waiting", "running", "suspended")
@@ -86,9 +84,9 @@ def start_query(connection: sql.Connection, question: SqlQuestion, reader: Reade
     event = RecallEvent(uuid4(), _end_of_archive(reader, question.streams), {}, {})
     # A version for each query: the limits that one exceeds do not stop others.
     version = hashlib.sha256(question.sql.encode()).hexdigest()[:16]
-    request = RecallRequest(QUERY_RULE, version, _RECALL, question, event, 0)
+    request = RecallRequest(AD_HOC_RULE, version, _RECALL, question, event, 0)
     Ledger(connection).add([request])
-    return QueryTask(connection, task_id(QUERY_RULE, version, _RECALL, event.eid), event.eid)
+    return QueryTask(connection, task_id(AD_HOC_RULE, version, _RECALL, event.eid), event.eid)
 
 
 def has_recall_process(connection: sql.Connection) -> bool:

@@ -14,7 +14,9 @@ from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
+    build_event_plan,
     build_questions,
+    find_recalls_in_where,
     lift_context_query,
 )
 from moirae.rules.result_types import ResultTypes, infer_result_types, locate_fragment
@@ -35,12 +37,14 @@ __all__ = [
     "SimilarRecall",
     "SqlRecall",
     "build_context_queries",
+    "build_event_plan",
     "build_questions",
     "check_rules",
     "infer_event_shape",
     "infer_result_types",
     "build_event_sql",
     "find_hybrid_contexts",
+    "find_recalls_in_where",
     "find_unused_keys",
     "lift_context_query",
     "locate_fragment",

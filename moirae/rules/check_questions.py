@@ -1,4 +1,4 @@
-"""Check the queries of a rule about its events: contexts, surroundings, recalls and `where`.
+"""Check the queries of a rule about its events: contexts, surroundings, recalls, `where`, `then`.
 
 Spark analyses every query in the SQL sandbox, over empty views. No query is executed.
 """
@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from graphlib import CycleError
 
 from pyspark.sql import SparkSession
 from sqlglot import exp
@@ -15,16 +16,18 @@ from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
-from moirae.rules.questions import SimilarRecall, SqlRecall
+from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
 from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
     build_scope,
     find_recalls_in_where,
     lift_context_query,
+    stage_inputs,
 )
 from moirae.rules.result_types import infer_result_types, locate_fragment
 from recall.errors import QueryRejected
+from recall.event_plans import order_stages
 from recall.query import (
     PhysicalTables,
     TableBindings,
@@ -33,6 +36,7 @@ from recall.query import (
     check_table_count,
     lift_query,
     sql_names,
+    tables_in,
 )
 from recall.sandbox import validate_query
 from recall.similarity import MEASURES
@@ -55,6 +59,7 @@ def check_questions(
     problems = [
         *checker.check_contexts_and_recalls(),
         *checker.check_condition(),
+        *checker.check_stages(),
         *checker.find_warnings(),
     ]
     return checker.definition, problems
@@ -225,6 +230,64 @@ class _QuestionChecker:
         verdict_type = validate_query(self._session, sql)["verdict"].dataType.simpleString()
         if verdict_type != "boolean":
             raise QueryRejected(f"where must be a boolean condition, not {verdict_type}")
+
+    def check_stages(self) -> Iterator[Problem]:
+        """Check `then`: each stage after those that it reads."""
+        stages = {stage.stream: stage for stage in self._rule.spec.then}
+        indexes = {stage.stream: index for index, stage in enumerate(self._rule.spec.then)}
+        inputs_by_stage: dict[str, list[str]] = {}
+        for name, stage in stages.items():
+            try:
+                inputs_by_stage[name] = sorted(tables_in(stage.sql))
+            except Unsupported as error:
+                yield self._rule.make_problem(
+                    str(error),
+                    "then",
+                    indexes[name],
+                    "sql",
+                    line=error.line,
+                    column=error.column,
+                )
+                return
+        try:
+            names = order_stages(inputs_by_stage)
+        except CycleError as error:
+            cycle = " → ".join(reversed(error.args[1]))
+            index = indexes[error.args[1][0]]
+            yield self._rule.make_problem(
+                f"stages read each other in a cycle: {cycle}", "then", index, "sql"
+            )
+            return
+        for name in names:
+            path = ("then", indexes[name])
+            try:
+                problem = self._check_stage(stages[name], path)
+            except (Unsupported, QueryRejected) as error:
+                problem = self._rule.make_problem(
+                    str(error), *path, "sql", line=error.line, column=error.column
+                )
+            if problem is not None:
+                yield problem
+                return  # later stages may read it
+
+    def _check_stage(self, stage: ThenStage, path: tuple[str, int]) -> Problem | None:
+        check_table_count(stage.sql, self._tables.derived)
+        inputs = stage_inputs(stage, self.definition)
+        views = {}
+        for name, columns in inputs.items():
+            views[name] = _TABLE_VIEW.format(name)
+            self._create_empty_view(views[name], {sql_names.EID: "string", **columns})
+        scope = build_scope(self.definition, self._tables, inputs)
+        lifted = lift_query(stage.sql, scope, self._bind_tables(views))
+        streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
+        if streams and stage.within is None:
+            message = f"missing key 'within': the query reads stream {', '.join(streams)}"
+            return self._rule.make_problem(message, *path)
+        if not streams and stage.analysis == "present":
+            message = "analysis: present has no effect: the query reads no stream"
+            return self._rule.make_problem(message, *path, "analysis")
+        self._add_result_columns(stage.stream, self._validate(lifted.sql, stage.sql))
+        return None
 
     def find_warnings(self) -> Iterator[Problem]:
         """Yield a warning for each measure that ignores bandwidths of numeric columns."""

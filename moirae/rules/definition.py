@@ -11,6 +11,7 @@ from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
+from recall.revisions import HIT_COLUMNS, context_column
 
 # Absence is evaluated this many times per its duration, so a long absence costs no more than a
 # short one.
@@ -24,7 +25,8 @@ class Definition:
 
     `types`: Spark types of the attributes that the event query returns, in order, without `ts`.
     `key`, `id`: attributes that form the fingerprint and the event identity, defaults filled in.
-    `result_columns`: columns and types of the results of contexts, surroundings and recalls.
+    `result_columns`: columns and types of the results of contexts, surroundings, recalls and
+    stages.
     `merged_types`: per SQL recall, the columns and types from which its result is merged.
     """
 
@@ -39,6 +41,18 @@ class Definition:
     def columns(self) -> tuple[str, ...]:
         """The names of the attributes, in order."""
         return tuple(self.types)
+
+    def output_columns(self, name: str) -> Mapping[str, str]:
+        """Columns and types of a recall or stage when a stage reads it as a table.
+
+        Its rows carry the event's key columns, unless they have columns of these names. Those of a
+        similarity recall carry the attributes of the past event, and its contexts as JSON.
+        """
+        columns = self.result_columns.get(name, {})
+        if isinstance(self.spec.recall.get(name), SimilarRecall):
+            contexts = {context_column(context): "string" for context in self.spec.context}
+            return {**contexts, **self.types, **HIT_COLUMNS}
+        return {**{key: self.types[key] for key in self.key if key in self.types}, **columns}
 
     def columns_of(self, name: str) -> Mapping[str, str]:
         """Columns and types of a context, surrounding or recall when a query reads it as a table.
@@ -92,6 +106,15 @@ class Definition:
     @property
     def delay(self) -> Micros:
         return duration_to_micros(self.spec.delay)
+
+    @property
+    def stage_delay(self) -> Micros:
+        """Event time after an event up to which its stages read live rows, at most."""
+        delays = [
+            duration_to_micros(self.spec.delay if stage.delay is None else stage.delay)
+            for stage in self.spec.then
+        ]
+        return max(delays, default=0)
 
     @property
     def recalls_every_event(self) -> bool:

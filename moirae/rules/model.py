@@ -150,12 +150,12 @@ class AlertSpec(ConfigModel):
     where: Sql | None = Field(
         default=None,
         description=(
-            "Spark SQL condition over the event and its SQL recalls, evaluated when these are "
-            "final. If it is false, the alert is hidden and exported as withdrawn."
+            "Spark SQL condition over the event and its SQL recalls, evaluated at each of their "
+            "revisions. While it is false, the alert is hidden and exported as withdrawn."
         ),
     )
     then: tuple[ThenStage, ...] = Field(
-        default=(), description="Streams that join recalls with live data."
+        default=(), description="Streams computed from recalls, other stages and live streams."
     )
     enabled: Flag = Field(
         default=True, description="If false, the rule is checked and stored, but not evaluated."

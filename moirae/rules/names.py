@@ -28,8 +28,8 @@ def describe_path(document: Document, path: KeyPath) -> str:
 def find_name_clashes(
     documents: Iterable[Document], reserved_names: frozenset[str]
 ) -> Iterator[Problem]:
-    """Yield groups, alerts and derived streams that are defined twice over all files, and tables
-    of rules that hide streams or relations.
+    """Yield groups, alerts, derived streams and stages that are defined twice over all files, and
+    tables of rules that hide streams or relations.
 
     `reserved_names` are the names of declared streams and relations.
     """
@@ -78,6 +78,9 @@ def _definitions(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
             if isinstance(rule.get("alert"), str):
                 alert = f"{group_name}/{rule['alert']}"
                 yield "alert", alert, (*group_path, *path, "alert")
+            for stage_path, stage in _mappings(rule, "then"):
+                if isinstance(stage.get("stream"), str):
+                    yield "stage", stage["stream"], (*group_path, *path, *stage_path, "stream")
 
 
 def _event_table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:

@@ -162,15 +162,14 @@ AnyRecall = Annotated[
 ]
 
 
-class ThenStage(ConfigModel):
-    """A stream that joins recalls of the rule with live data."""
+class ThenStage(QuerySpec):
+    """A stream computed from the event, its recalls and contexts, other stages and live streams.
 
-    stream: TableName = Field(description="Name of the stream that this stage produces.")
-    sql: Sql = Field(
-        description="Spark SQL over recalls and contexts of the rule and live streams."
-    )
-    within: PositiveDuration = Field(
-        description="Maximum event time between live rows and the event."
+    It is computed again at each revision of what it reads. Its rows carry the key of the event.
+    """
+
+    stream: TableName = Field(
+        description="Name of the stream that this stage produces, unique in all files."
     )
     analysis: Literal["event", "present"] = Field(
         default="event",

@@ -9,7 +9,8 @@ from sqlglot import exp
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import recalls_named_in
-from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall
+from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
+from recall.event_plans import EventPlan, Stage
 from recall.query import (
     EventScope,
     LiftedQuery,
@@ -17,6 +18,7 @@ from recall.query import (
     Tables,
     lift_query,
     parse,
+    row_key_columns,
     tables_used,
 )
 from recall.requests import AnyQuestion, SqlQuestion
@@ -84,6 +86,73 @@ def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQues
     return questions
 
 
+def build_event_plan(
+    definition: Definition, tables: Tables, relations: Mapping[str, Mapping[str, str]]
+) -> EventPlan:
+    """What follows from the recalls of an event; `relations`: with the types of their columns."""
+    spec = definition.spec
+    judged = {}
+    for name in sorted(find_recalls_in_where(definition)):
+        judged[name] = definition.columns_of(name)
+    stages = []
+    for stage in spec.then:
+        stages.append(_build_stage(stage, definition, tables, relations))
+    contexts = {*spec.context, *spec.surroundings}
+    similar = []
+    needs_corpus = False
+    for name, recall in spec.recall.items():
+        if isinstance(recall, SimilarRecall):
+            similar.append(name)
+        elif tables_used(recall.sql, contexts):
+            needs_corpus = True
+    return EventPlan(
+        recalls=tuple(spec.recall),
+        similar=tuple(similar),
+        stages=tuple(stages),
+        where=spec.where,
+        judged=judged,
+        attributes=dict(definition.types),
+        key_types={name: definition.types[name] for name in definition.key},
+        needs_corpus=needs_corpus or bool(similar),
+        every_event=definition.recalls_every_event,
+        every=min((recall.every.total_seconds() for recall in spec.recall.values()), default=1.0),
+    )
+
+
+def stage_inputs(stage: ThenStage, definition: Definition) -> dict[str, Mapping[str, str]]:
+    """The tables with rows for each event that a stage names, with their columns."""
+    spec = definition.spec
+    inputs: dict[str, Mapping[str, str]] = {}
+    for name in tables_used(stage.sql, {*spec.context, *spec.surroundings}):
+        inputs[name] = definition.columns_of(name)
+    for name in tables_used(stage.sql, {*spec.recall, *(other.stream for other in spec.then)}):
+        inputs[name] = definition.output_columns(name)
+    return dict(sorted(inputs.items()))
+
+
+def _build_stage(
+    stage: ThenStage,
+    definition: Definition,
+    tables: Tables,
+    relation_columns: Mapping[str, Mapping[str, str]],
+) -> Stage:
+    streams, relations, derived = _select_tables(stage.sql, tables)
+    delay = definition.spec.delay if stage.delay is None else stage.delay
+    return Stage(
+        name=stage.stream,
+        sql=stage.sql,
+        inputs=stage_inputs(stage, definition),
+        columns=definition.result_columns.get(stage.stream, {}),
+        row_key=row_key_columns(stage.sql),
+        streams=streams,
+        relations={name: relation_columns[name] for name in relations},
+        derived=derived,
+        within=duration_to_micros(stage.within or timedelta(0)),
+        delay=duration_to_micros(delay),
+        analysis=stage.analysis,
+    )
+
+
 def find_recalls_in_where(definition: Definition) -> frozenset[str]:
     """The names of the recalls that `where` refers to. Raises `Unsupported`."""
     spec = definition.spec
@@ -106,11 +175,6 @@ def _build_sql_question(
 ) -> SqlQuestion:
     spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
-    condition_recalls = find_recalls_in_where(definition)
-    is_in_condition = name in condition_recalls
-    condition_columns: dict[str, Mapping[str, str]] = {}
-    if is_in_condition:
-        condition_columns = {table: definition.columns_of(table) for table in condition_recalls}
     streams, relations, derived = _select_tables(recall.sql, tables)
     return SqlQuestion(
         range=None if recall.range is None else duration_to_micros(recall.range),
@@ -124,8 +188,6 @@ def _build_sql_question(
         attributes=dict(definition.types),
         own={table: definition.columns_of(table) for table in event_tables},
         columns=definition.columns_of(name),
-        where=spec.where if is_in_condition else None,
-        judged=condition_columns,
         types=definition.merged_types.get(name, {}),
     )
 

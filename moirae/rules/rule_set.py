@@ -129,12 +129,8 @@ class Rule:
             reasons["interval"] = (
                 f"{_NOT_EVALUATED}, the key has no effect: rules are evaluated with every batch"
             )
-        if self.spec.then:
-            reasons["then"] = f"{_NOT_EVALUATED}, the key has no effect"
         if self.spec.delay and not _uses_delay(self.spec):
-            reasons["delay"] = (
-                "the key has no effect: no context or surrounding of the rule uses it as its delay"
-            )
+            reasons["delay"] = "the key has no effect: no query of the rule uses it as its delay"
         return reasons
 
     def to_json(self) -> dict[str, Any]:
@@ -160,8 +156,8 @@ class Rule:
 
 
 def _uses_delay(spec: AlertSpec) -> bool:
-    """Whether a context or surrounding has no delay of its own."""
-    queries = [*spec.context.values(), *spec.surroundings.values()]
+    """Whether a context, surrounding or stage has no delay of its own."""
+    queries = [*spec.context.values(), *spec.surroundings.values(), *spec.then]
     return any(query.delay is None for query in queries)
 
 

@@ -253,7 +253,9 @@ def _has_open_recalls(connection: sql.Connection) -> bool:
         from recall.ledger import CommandExecutor
 
         commands = CommandExecutor(connection, 1)
-        return commands.finalize_without_feedback(ignore_deadline=True)
+        if commands.finalize_without_feedback(ignore_deadline=True):
+            return True
+        return sql.RecalledEventGateway(connection).count_open() > 0
     except sql.DatabaseError:
         return True  # unknown; the next heartbeat reconnects
 

@@ -6,7 +6,7 @@ rows of derived streams, `recall.engines.pending_events` creates the table of ev
 join, `recall.engines.isolation` repeats for parts what fails for many.
 """
 
-from recall.engines.answers import AnswerRows, MergedPartials
+from recall.engines.answers import AnswerRows, MergedPartials, to_json_value
 from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
 from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
@@ -43,4 +43,5 @@ __all__ = [
     "explain_engine",
     "merge_partials",
     "runs_in_duckdb",
+    "to_json_value",
 ]

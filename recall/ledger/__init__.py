@@ -1,4 +1,4 @@
-"""The recall ledger in PostgreSQL: tasks, their leases and revisions, and commands of operators."""
+"""The recall ledger in PostgreSQL: tasks, leases, answers and their row revisions, commands."""
 
 from recall.ledger.commands import (
     ACCELERATION_FACTOR,
@@ -17,15 +17,27 @@ from recall.ledger.records import (
     TaskSpec,
     TurnResult,
 )
+from recall.ledger.revision_archive import RevisionArchive
+from recall.ledger.row_revisions import (
+    EventOutput,
+    RevisionBatch,
+    RevisionStreams,
+    find_stream,
+    read_revisions,
+)
 from recall.ledger.tasks import LEASE_DURATION, Ledger, retry_on_deadlock
 
 __all__ = [
     "ACCELERATION_FACTOR",
     "CommandExecutor",
     "Effect",
+    "EventOutput",
     "LEASE_DURATION",
     "Ledger",
     "Revision",
+    "RevisionArchive",
+    "RevisionBatch",
+    "RevisionStreams",
     "SchedulingPolicy",
     "Target",
     "Task",
@@ -34,6 +46,8 @@ __all__ = [
     "TurnResult",
     "Verb",
     "fetch_effect",
+    "find_stream",
+    "read_revisions",
     "retry_on_deadlock",
     "submit_command",
 ]

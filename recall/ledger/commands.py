@@ -5,7 +5,9 @@ A command is stored in the ledger; one of the recall processes executes it and s
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 from uuid import UUID
 
@@ -15,8 +17,9 @@ import sql
 from recall.confidence import match_probability
 from recall.errors import CommandKeyConflict
 from recall.ledger.records import Revision, parse_statistics
+from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.ledger.tasks import put_revision, retry_on_deadlock
-from recall.requests import LiveCoverage, parse_coverage
+from recall.requests import LiveCoverage, RecallEvent, parse_coverage
 from recall.scheduling import RemainingWork, forecast_finishes
 
 _LOG = structlog.get_logger()
@@ -105,6 +108,8 @@ class CommandExecutor:
         self._connection = connection
         self._commands = sql.CommandGateway(connection)
         self._tasks = sql.TaskGateway(connection)
+        self._events = sql.RecalledEventGateway(connection)
+        self._streams = RevisionStreams(connection)
         self._concurrency = concurrency
 
     def execute_pending(self) -> bool:
@@ -161,12 +166,40 @@ class CommandExecutor:
         if verb == "finalize":
             return self._finalize(tasks, None)
         if verb == "cancel":
-            self._tasks.cancel(tasks)
+            self._cancel(tasks)
         elif verb == "accelerate":
             self._tasks.accelerate(tasks, factor=ACCELERATION_FACTOR, maximum=_MAX_TICKETS)
         else:
             self._tasks.refine(tasks)
         return 0
+
+    def _cancel(self, tasks: Sequence[UUID]) -> None:
+        """End tasks, and delete their answers and the rows of these."""
+        outputs = []
+        for row in self._tasks.cancel(tasks):
+            event = RecallEvent.from_json(row.eid, row.event)
+            outputs.append(EventOutput(row.rule, row.version, row.recall, row.eid, event.ts))
+        for output in sorted(outputs, key=attrgetter("rule", "name", "eid")):
+            self._streams.retract(output)
+
+    def end_without_progress(self, timeout: timedelta) -> bool:
+        """Finalize the recalls of events without progress for some time, which then end.
+
+        Returns whether there were any.
+        """
+        return retry_on_deadlock(lambda: self._end_without_progress(timeout))
+
+    def _end_without_progress(self, timeout: timedelta) -> bool:
+        with self._connection.transaction():
+            stalled = self._events.lock_without_progress(timeout)
+            if stalled:
+                tasks = [row.task for row in stalled if row.task is not None]
+                seconds = timeout.total_seconds()
+                self._finalize(tasks, f"timed out: no progress for {seconds:g} s")
+                self._events.mark_timed_out([row.eid for row in stalled])
+                eids = sorted({str(row.eid) for row in stalled})
+                _LOG.warning("events without progress end", action="event_timed_out", events=eids)
+        return bool(stalled)
 
     def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> int:
         """End tasks and make their last answers final, even if partial.

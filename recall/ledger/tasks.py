@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 
 import sql
-from archiver.times import Micros
+from archiver.times import Micros, from_micros
 from recall.confidence import match_probability
 from recall.ledger.records import (
     ClaimState,
@@ -22,7 +22,9 @@ from recall.ledger.records import (
     TurnResult,
     parse_task,
 )
+from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.requests import (
+    AD_HOC_RULE,
     DEFAULT_TICKETS,
     RecallEvent,
     RecallRequest,
@@ -30,13 +32,12 @@ from recall.requests import (
     SqlQuestion,
     task_id,
 )
+from recall.revisions import describe_rows, diff, key_rows, question_row_key
 
 _LOG = structlog.get_logger()
 
 # The tasks of a process that does not renew its lease for this long are reclaimed.
 LEASE_DURATION = timedelta(seconds=30)
-# Ended tasks without a verdict that are fetched at once.
-_UNDECIDED_BATCH_SIZE = 200
 
 Result = TypeVar("Result")
 
@@ -53,6 +54,8 @@ class Ledger:
         self._connection = connection
         self._tasks = sql.TaskGateway(connection)
         self._revisions = sql.RevisionGateway(connection)
+        self._events = sql.RecalledEventGateway(connection)
+        self._streams = RevisionStreams(connection)
         self._signals = sql.SignalGateway(connection)
         # Lease numbers start at 1: without a lease, no task is this process's.
         self._lease = lease or 0
@@ -83,6 +86,8 @@ class Ledger:
                 tickets=DEFAULT_TICKETS,
             )
             self._tasks.add(task)
+            if request.rule != AD_HOC_RULE:
+                self._register_event(request)
             has_added = True
         if has_added:
             self._signals.notify_recall_processes()
@@ -105,6 +110,20 @@ class Ledger:
             attributes = {event.eid: event.attributes for event in events}
             self._tasks.restart_settled(rule, version, attributes)
             self._signals.notify_recall_processes()
+
+    def _register_event(self, request: RecallRequest) -> None:
+        """Store what follows from the recalls of an event, with its first request."""
+        event = request.event
+        self._events.add(
+            request.rule,
+            request.version,
+            event.eid,
+            ts=from_micros(event.ts),
+            event=event.to_json(),
+            plan=request.plan.to_json(),
+        )
+        if request.plan.where is not None:
+            self._events.await_history(request.rule, event.eid)
 
     def restart_comparisons(self, changed_contexts: Collection[tuple[UUID, str]]) -> None:
         """Restart the comparisons of events whose contexts have changed: (eid, rule version)."""
@@ -220,15 +239,18 @@ class Ledger:
         """
         revision = result.revision
         number = task.progress.revision
-        if revision is None:
+        if revision is None and (result.state != "failed" or number == 0):
             # A single statement needs no transaction of its own.
             stored = self._store_progress(task, result, number)
         else:
-            number += 1
+            if revision is not None:
+                number += 1
             with self._connection.transaction():
                 stored = self._store_progress(task, result, number)
-                if stored is not None:
+                if stored is not None and revision is not None:
                     self._store_revision(task.spec, number, revision)
+                if stored is not None and result.state == "failed":
+                    self._streams.retract(_task_output(task.spec))
         if stored is None:
             return None
         state, tickets = stored
@@ -277,26 +299,22 @@ class Ledger:
                 self._connection, task.rule, task.version, task.recall, revision.answer
             )
             revision = replace(revision, comparable=comparable)
+        previous: sql.AnswerJson = ()
+        if number > 1:
+            previous = self._revisions.last_answer(task.id) or ()
         put_revision(self._tasks, task.id, number, revision)
+        if task.rule == AD_HOC_RULE:
+            return  # nothing follows from its rows
+        question = task.question
+        row_key = question_row_key(question)
+        answer = sql.replace_nul(revision.answer)
+        before = key_rows(describe_rows(question, previous), row_key)
+        after = key_rows(describe_rows(question, answer), row_key)
+        self._streams.append(_task_output(task), diff(before, after))
 
     def latest_answers(self, eid: UUID) -> dict[str, sql.LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
         return {row.recall: row for row in self._revisions.list_last_of_event(eid)}
-
-    def undecided_tasks(self) -> list[Task]:
-        """Ended tasks with a condition whose alert has no verdict: a process exited before it.
-
-        All other recalls that the condition names have ended too, or will never start.
-        """
-        rows = self._tasks.list_undecided(_UNDECIDED_BATCH_SIZE)
-        return list(_parse_tasks(rows, self._set_no_history))
-
-    def _set_no_history(self, row: sql.TaskRow, _: Exception) -> None:
-        self.set_verdict(row.rule, row.eid, "no history")
-
-    def set_verdict(self, rule: str, eid: UUID, verdict: str) -> None:
-        """Store the verdict of a rule's condition on an alert."""
-        self._tasks.set_verdict(rule, eid, verdict)
 
 
 def retry_on_deadlock(operation: Callable[[], Result]) -> Result:
@@ -315,6 +333,10 @@ def _describe_reads(
     if isinstance(task.spec.question, SqlQuestion) and result.next > first:
         return [(first, result.next, result.append_counts)]
     return []
+
+
+def _task_output(task: TaskSpec) -> EventOutput:
+    return EventOutput(task.rule, task.version, task.recall, task.event.eid, task.event.ts)
 
 
 def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revision) -> None:

@@ -12,6 +12,7 @@ from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBin
 from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import clauses_of, sources_of
+from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, infer_shape
 from recall.query.windows import window_specs
@@ -33,6 +34,7 @@ __all__ = [
     "lift_query",
     "order_columns",
     "parse",
+    "row_key_columns",
     "sources_of",
     "sql_names",
     "tables_in",

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,7 +23,6 @@ from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks
 from recall.worker.claims import TaskClaimer
 from recall.worker.comparisons import ComparisonRunner
-from recall.worker.conditions import ConditionEvaluator
 from recall.worker.dispatcher import Dispatcher
 from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines, LiveRowReader
@@ -43,6 +43,8 @@ _DISPATCH_TIME_LIMIT = 0.05  # seconds
 _SYNC_INTERVAL = 0.25  # seconds
 # Between two searches for abandoned tasks and missed feedback deadlines.
 _RECLAIM_INTERVAL = 1.0  # seconds
+# Between two searches for events without progress.
+_STALLED_INTERVAL = 5.0  # seconds
 _LOAD_INTERVAL = 2.0  # seconds
 _HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
@@ -64,6 +66,10 @@ class ManagerConfig:
     """What live rows of queries that follow are read with; None: live rows are not read."""
     only_task: UUID | None = None
     """The only task to work on; None: all tasks."""
+    event_timeout: timedelta = timedelta(hours=1)
+    """By the clock: events without progress for this long end."""
+    on_answers: Callable[[], None] = lambda: None
+    """Called after answers were stored."""
 
 
 class RecallManager:
@@ -83,7 +89,7 @@ class RecallManager:
         self._signals = sql.SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
-        self._recorder = TurnRecorder(connection, ledger, self._active_tasks)
+        self._recorder = TurnRecorder(connection, ledger, self._active_tasks, config.on_answers)
         self._claimer = TaskClaimer(
             connection,
             ledger,
@@ -120,12 +126,14 @@ class RecallManager:
             preparation=self._preparation,
             workers=self._workers,
         )
-        self._conditions = ConditionEvaluator(ledger, self._recorder, self._workers)
+        self._on_answers = config.on_answers
         self._commands = CommandExecutor(connection, len(config.engines))
+        self._event_timeout = config.event_timeout
         self._lease_tasks = Schedule(
             [
                 Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
                 Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
+                Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
             ]
         )
         self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
@@ -179,20 +187,18 @@ class RecallManager:
         self._lease_tasks.run_due()
         if self._commands.execute_pending():
             self._sync()
+            self._on_answers()
         else:
             self._sync_task.run_if_due()
         self._load_tasks.run_due()
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
         self._claimer.claim()
         self._preparation.collect_finished()
-        self._conditions.add_ended(self._dispatcher.collect_finished())
-        self._conditions.evaluate_pending()
+        self._dispatcher.collect_finished()
         deadline = time.monotonic() + _DISPATCH_TIME_LIMIT
         while time.monotonic() < deadline:
-            ended_tasks = self._dispatcher.dispatch()
-            if ended_tasks is None:
+            if self._dispatcher.dispatch() is None:
                 break
-            self._conditions.add_ended(ended_tasks)
         self._preparation.prepare_when_idle()
         if self._live_rows is not None:
             self._live_rows.collect_finished()
@@ -206,6 +212,11 @@ class RecallManager:
         self._ledger.reclaim_abandoned()
         self._commands.finalize_without_feedback()
 
+    def _end_stalled(self) -> None:
+        """End events without progress."""
+        if self._commands.end_without_progress(self._event_timeout):
+            self._on_answers()
+
     def _sync(self) -> None:
         """Follow changes of the claimed tasks in the ledger."""
         self._claimer.sync_with_ledger()
@@ -217,11 +228,7 @@ class RecallManager:
         self._workers.concurrency = monitor.update_concurrency()
 
     def _running_jobs(self) -> list[Job[Any]]:
-        jobs: list[Job[Any]] = [
-            *self._dispatcher.jobs,
-            *self._conditions.jobs,
-            *self._preparation.jobs,
-        ]
+        jobs: list[Job[Any]] = [*self._dispatcher.jobs, *self._preparation.jobs]
         if self._live_rows is not None:
             jobs += self._live_rows.jobs
         return jobs

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -25,8 +26,10 @@ from archiver.errors import ArchiverError
 from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, start_session
 from archiver.storage import StorageRoot
+from archiver.times import duration_to_micros
 from recall.corpora import Corpora
 from recall.engines import (
+    EngineChoice,
     EngineCosts,
     EngineRouter,
     EngineSetting,
@@ -35,9 +38,10 @@ from recall.engines import (
     SparkEngine,
 )
 from recall.engines.derived_streams import DerivedStreamReader
-from recall.ledger import Ledger, SchedulingPolicy
+from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
+from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
@@ -89,6 +93,10 @@ class RecallConfig:
     """Opens a database connection for a worker."""
     background: BackgroundWork | None
     """Work on history apart from recalls; None: there is none."""
+    event_timeout: timedelta
+    """By the clock: events without progress for this long end."""
+    stage_rows: int
+    """Rows of the inputs of a stage for one event beyond which it fails."""
 
 
 def run_worker(
@@ -114,6 +122,8 @@ def run_worker(
         lower_priority(os.getpid())
     # Loads the kernels that were compiled at installation, before the first comparison needs them.
     _start_thread("similarity", compile_kernels)
+    runner = _create_runner(config, sessions, reader)
+    stages = _start_thread("stages", lambda: runner.run(stop))
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -125,9 +135,13 @@ def run_worker(
             min_queries=config.min_history_queries,
             background=config.background,
             live_engines=_create_live_engines(config, sessions),
+            event_timeout=config.event_timeout,
+            on_answers=runner.wake,
         ),
     )
     manager.run(stop, heartbeat)
+    runner.wake()
+    stages.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
     _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
@@ -247,6 +261,24 @@ def _create_live_engines(config: RecallConfig, sessions: _SparkSessions) -> Live
         setting=config.engine,
     )
     return LiveEngines(router, appended_rows)
+
+
+def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> StageRunner:
+    snapshot_reader = SnapshotReader(reader)
+    evaluator = StageEvaluator(
+        snapshot_reader,
+        relations=config.relations,
+        session=sessions.create,
+        choice=EngineChoice(config.engine),
+        max_rows=config.stage_rows,
+    )
+    stage_config = StageConfig(
+        stream_columns={schema.name: schema.columns for schema in config.schemas},
+        lateness={schema.name: duration_to_micros(schema.lateness) for schema in config.schemas},
+    )
+    connection = config.connect()
+    archive = RevisionArchive(connection, config.root)
+    return StageRunner(connection, evaluator, stage_config, archive)
 
 
 def prefer_for_oom_kill() -> None:

@@ -4,7 +4,7 @@ Commands, claims and the live process change tasks too; `TaskClaimer.sync_with_l
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -22,11 +22,17 @@ class TurnRecorder:
     """Writes the beginnings and results of turns to the ledger, and updates the active tasks."""
 
     def __init__(
-        self, connection: sql.Connection, ledger: Ledger, active_tasks: ActiveTasks
+        self,
+        connection: sql.Connection,
+        ledger: Ledger,
+        active_tasks: ActiveTasks,
+        on_answers: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_answers` is called after answers were stored, or recalls have failed."""
         self._connection = connection
         self._ledger = ledger
         self._active_tasks = active_tasks
+        self._on_answers = on_answers
 
     def pin_pieces(self, task: Task) -> Task:
         """Store which pieces a task reads, before it reads any; returns the task at its start."""
@@ -45,7 +51,9 @@ class TurnRecorder:
 
     def record(self, turns: Sequence[TurnTask], results: Sequence[TurnResult]) -> list[Task]:
         """Store the results of one query in one transaction; returns the tasks that have ended."""
-        return retry_on_deadlock(lambda: self._record_in_transaction(turns, results))
+        ended = retry_on_deadlock(lambda: self._record_in_transaction(turns, results))
+        self._on_answers()
+        return ended
 
     def _record_in_transaction(
         self, turns: Sequence[TurnTask], results: Sequence[TurnResult]
@@ -54,7 +62,9 @@ class TurnRecorder:
         with self._connection.transaction():
             if len(turns) > 1:
                 self._ledger.lock_tasks([turn.spec.id for turn in turns])
-            for turn, result in zip(turns, results, strict=True):
+            # Revision streams are locked in the order of (rule, name).
+            pairs = sorted(zip(turns, results, strict=True), key=_stream_order)
+            for turn, result in pairs:
                 self._active_tasks.set_busy(turn.spec, False)
                 task = self._record_result(turn.spec, result)
                 if task is not None:
@@ -110,16 +120,13 @@ class TurnRecorder:
         )
         self._ledger.advance(task, TurnResult.failure(task.progress, reason, exceeded=exceeded))
         self._active_tasks.drop(task.id)
+        self._on_answers()
 
     def fail_after_attempts(self, task: Task) -> None:
         """End a task as failed because a process failed at one of its pieces too often."""
         tries = task.progress.tries
         reason = f"failed {tries} times at one piece: needs too much memory or time"
         self.fail(task, reason, exceeded=True)
-
-    def record_verdict(self, task: TaskSpec, verdict: str) -> None:
-        """Store the verdict of the rule's condition on the alert of a task."""
-        self._ledger.set_verdict(task.rule, task.event.eid, verdict)
 
     def count_failed_attempt(
         self, task_ids: Collection[UUID], description: str, action: str
@@ -136,3 +143,8 @@ class TurnRecorder:
                 self._active_tasks.update(active_task, replace(progress, tries=progress.tries + 1))
         ids = list(map(str, task_ids))
         _LOG.error("query failed", action=action, query=description, recalls=ids)
+
+
+def _stream_order(pair: tuple[TurnTask, TurnResult]) -> tuple[str, str]:
+    spec = pair[0].spec
+    return spec.rule, spec.recall

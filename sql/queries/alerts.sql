@@ -14,7 +14,8 @@ ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, ann
     state = excluded.state, starts_at = excluded.starts_at, fired_at = excluded.fired_at, last_at = excluded.last_at,
     ends_at = excluded.ends_at, events = excluded.events, settled = excluded.settled,
     raised_at = coalesce(alerts.raised_at, excluded.raised_at), updated_at = clock_timestamp(),
-    verdict = CASE WHEN alerts.eid = excluded.eid THEN alerts.verdict END
+    history = CASE WHEN alerts.eid = excluded.eid THEN alerts.history END,
+    history_final = alerts.history_final AND alerts.eid = excluded.eid
 
 -- update --
 -- An alert whose first event is unchanged: labels and annotations remain.
@@ -29,21 +30,21 @@ UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_tim
 
 -- list_newest --
 -- Alerts, newest first.
-SELECT id, eid, rule, version, key, labels, annotations, state, verdict, starts_at, fired_at, last_at, ends_at, events,
+SELECT id, eid, rule, version, key, labels, annotations, state, history, history_final, starts_at, fired_at, last_at, ends_at, events,
     past, created_at, raised_at, updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
         AS acknowledged_by
 FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
-  AND (%(include_all)s OR (NOT past AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
+  AND (%(include_all)s OR (NOT past AND state <> 'withdrawn' AND history IS DISTINCT FROM 'withdrawn' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id_prefix)s::text IS NULL OR id::text LIKE %(id_prefix)s || '%%' OR eid::text LIKE %(id_prefix)s || '%%')
 ORDER BY starts_at DESC, id LIMIT %(limit)s
 
 -- export --
 -- All alerts, oldest first.
-SELECT id, eid, rule, key, labels, CASE WHEN verdict = 'held back' THEN 'withdrawn' ELSE state END AS state, starts_at,
-    ends_at
+SELECT id, eid, rule, key, labels, CASE WHEN history = 'withdrawn' THEN 'withdrawn' ELSE state END AS state, history,
+    history_final, starts_at, ends_at
 FROM alerts ORDER BY starts_at, id
 
 -- count_by_state --

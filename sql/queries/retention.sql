@@ -24,6 +24,22 @@ DELETE FROM tasks WHERE id IN (
         WHERE e.rule = t.rule AND e.version = t.version AND e.eid = t.eid)
     ORDER BY (t.event->>'ts')::bigint LIMIT %(limit)s)
 
+-- delete_recalled_events --
+-- Delete ended events before an event time that have no tasks any more, with their archived revisions.
+WITH gone AS (
+    DELETE FROM recalled_events WHERE (rule, version, eid) IN (
+        SELECT r.rule, r.version, r.eid FROM recalled_events r
+        WHERE r.ts < %(before)s AND r.ended_at < clock_timestamp() - %(min_age)s::interval
+          AND NOT EXISTS (SELECT FROM tasks t WHERE t.rule = r.rule AND t.version = r.version AND t.eid = r.eid)
+          AND NOT EXISTS (SELECT FROM row_revisions v JOIN revision_streams s ON s.id = v.stream
+              WHERE s.rule = r.rule AND v.eid = r.eid AND v.version = r.version AND v.seq > s.archived)
+        ORDER BY r.ts LIMIT %(limit)s)
+    RETURNING rule, version, eid
+), revisions_gone AS (
+    DELETE FROM row_revisions v USING gone g, revision_streams s
+    WHERE s.rule = g.rule AND v.stream = s.id AND v.eid = g.eid AND v.version = g.version)
+SELECT FROM gone
+
 -- delete_contexts --
 -- Delete contexts of events before an event time that are archived or in no corpus, and record the
 -- highest deleted corpus number: readers of the corpus then continue with the archive.

@@ -1,3 +1,7 @@
+-- last_answer --
+-- The last answer of a task.
+SELECT answer FROM revisions WHERE task = %(task)s ORDER BY number DESC LIMIT 1
+
 -- list_last_of_event --
 -- The last answer of each recall of an event. One of a similarity recall says whether the context that it compared is
 -- the settled one.

@@ -114,7 +114,7 @@ UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL WHERE id IN (
 -- tickets for its results, and is suspended when it has continued without feedback for as long as its rule says.
 UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(reads)s, held = %(partial_answer)s, rows = rows + %(rows)s,
     results = results + %(results)s, tickets = greatest(1, tickets - %(price)s),
-    seconds = seconds + %(seconds)s, tries = 0, asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
+    seconds = seconds + %(seconds)s, tries = 0, progressed_at = clock_timestamp(), asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
     live_appends = coalesce(%(live_appends)s, live_appends),
@@ -160,6 +160,7 @@ FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
 -- End tasks and delete their answers.
 WITH gone AS (DELETE FROM revisions WHERE task = ANY(%(ids)s))
 UPDATE tasks SET state = 'cancelled', ended_at = clock_timestamp(), held = NULL, deadline = NULL WHERE id = ANY(%(ids)s)
+RETURNING rule, version, recall, eid, event
 
 -- finalize --
 -- End tasks; returns their last answers, NULL where there is none.
@@ -193,10 +194,10 @@ WHERE id IN (
       AND state IN ('waiting', 'running', 'suspended', 'done')
     ORDER BY id FOR UPDATE)
 
--- reset_verdicts --
--- Let the condition of a rule be evaluated again for alerts that start with some events.
-UPDATE alerts SET verdict = NULL, updated_at = clock_timestamp()
-WHERE rule = %(rule)s AND version = %(version)s AND eid = ANY(%(eids)s) AND verdict IS NOT NULL
+-- settle_recalled_events --
+-- Evaluate stages and conditions with the final attributes of events.
+UPDATE recalled_events SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text)
+WHERE rule = %(rule)s AND version = %(version)s AND eid = ANY(%(eids)s) AND ended_at IS NULL
 
 -- lock_of_events --
 -- Lock the open and the answered tasks of events.
@@ -211,6 +212,8 @@ WHERE id IN (
     SELECT id FROM tasks
     WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
       AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'suspended', 'done')
+      AND NOT EXISTS (SELECT FROM recalled_events r WHERE r.rule = tasks.rule AND r.version = tasks.version
+        AND r.eid = tasks.eid AND r.ended_at IS NOT NULL)
     ORDER BY id FOR UPDATE)
 
 -- restart_incomplete_comparisons --
@@ -221,6 +224,8 @@ WHERE id IN (
     SELECT t.id FROM tasks t
     WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
       AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
+      AND NOT EXISTS (SELECT FROM recalled_events r WHERE r.rule = t.rule AND r.version = t.version AND r.eid = t.eid
+        AND r.ended_at IS NOT NULL)
       AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND NOT c.past
         AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
         AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
@@ -253,10 +258,8 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
 FROM tasks WHERE state = 'waiting' AND level = 0
 
 -- count_open --
--- Number of recalls of rules that have not ended, and of alerts that await the condition of their rule.
-SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND rule <> 'query')
-     + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL AND a.state <> 'withdrawn'
-        WHERE t.request->>'where' IS NOT NULL AND t.state IN ('done', 'finalized', 'failed'))
+-- Number of tasks of recalls of rules that have not ended.
+SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND rule <> 'query'
 
 -- first_answer_latency --
 -- From the alert to the first answer of each of its recalls, in milliseconds.
@@ -265,24 +268,3 @@ SELECT count(*) AS answers,
        percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM t.first_at - a.raised_at) * 1000)::float8 AS p99
 FROM tasks t JOIN alerts a ON a.eid = t.eid AND a.rule = t.rule
 WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
-
--- list_undecided --
--- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
--- and those that the condition names exist, or will not be created since the version is stopped.
-SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at,
-    t.live_appends
-FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
-WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
-  AND a.state <> 'withdrawn'
-  AND NOT EXISTS (SELECT FROM tasks o WHERE o.eid = t.eid AND o.state IN ('waiting', 'running', 'suspended'))
-  AND (NOT EXISTS (SELECT FROM jsonb_object_keys(t.request->'judged') AS named WHERE NOT EXISTS (
-        SELECT FROM tasks o WHERE o.eid = t.eid AND o.rule = t.rule AND o.version = t.version AND o.recall = named))
-    OR NOT EXISTS (SELECT FROM deployments d
-        WHERE d.rule = t.rule AND d.version = t.version AND d.state <> 'stopped'))
-ORDER BY t.ended_at LIMIT %(limit)s
-
--- set_verdict --
--- Store what the condition of a rule says of an alert.
-UPDATE alerts SET verdict = %(verdict)s, updated_at = clock_timestamp()
-WHERE rule = %(rule)s AND eid = %(eid)s AND verdict IS DISTINCT FROM %(verdict)s

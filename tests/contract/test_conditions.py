@@ -12,7 +12,8 @@ from archiver.read.reader import Reader
 from recall.engines.duckdb.condition import evaluate_condition
 from recall.engines.spark.engine import SparkEngine
 from recall.errors import SparkRequired
-from recall.requests import RecallEvent, SqlQuestion
+from recall.event_plans import Condition
+from recall.requests import RecallEvent
 
 pytestmark = pytest.mark.spark
 
@@ -84,8 +85,8 @@ def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spa
     return SparkEngine(spark.newSession, Reader(tmp_path_factory.mktemp("none"), []), relations)
 
 
-def _question(where: str) -> SqlQuestion:
-    return SqlQuestion(None, 1.0, "newest", "SELECT 1", {}, (), {}, TYPES, {}, COLUMNS, where)
+def _condition(where: str) -> Condition:
+    return Condition(where=where, judged={}, attributes=TYPES)
 
 
 @settings(
@@ -101,8 +102,8 @@ def test_duckdb_and_spark_agree_on_conditions(
 ) -> None:
     asked = RecallEvent(UUID(int=1), 0, {}, event)
     answers = {"norm": (norm, COLUMNS), "other": (other, COLUMNS)}
-    assert evaluate_condition(_question(where), asked, answers) == engine.evaluate_condition(
-        _question(where), asked, answers
+    assert evaluate_condition(_condition(where), asked, answers) == engine.evaluate_condition(
+        _condition(where), asked, answers
     )
 
 
@@ -120,5 +121,7 @@ def test_duckdb_and_spark_agree_on_conditions(
 def test_unsupported_condition_is_evaluated_by_spark(where: str) -> None:
     with pytest.raises(SparkRequired):
         evaluate_condition(
-            _question(where), RecallEvent(UUID(int=1), 0, {}, {"cpu": 1.0}), {"norm": ([], COLUMNS)}
+            _condition(where),
+            RecallEvent(UUID(int=1), 0, {}, {"cpu": 1.0}),
+            {"norm": ([], COLUMNS)},
         )

@@ -142,8 +142,9 @@ def test_similar_answer_shows_shared_and_distinct_terms(
 def test_condition_is_evaluated_on_the_answer(drained: Commands) -> None:
     """Only the second host had more than one user."""
     alerts: list[dict[str, Any]] = drained.json("alerts", "list", "--all")
-    verdicts = {alert["key"]["host"]: alert["verdict"] for alert in alerts}
-    assert verdicts == {"h1": "held back", "h2": "kept", "h3": "held back"}
+    history = {alert["key"]["host"]: alert["history"] for alert in alerts}
+    assert history == {"h1": "withdrawn", "h2": "kept", "h3": "withdrawn"}
+    assert all(alert["history_final"] for alert in alerts)
     shown = drained.json("alerts", "list")
     assert [alert["key"]["host"] for alert in shown] == ["h2"]
     exported = drained.exported("alerts")

@@ -311,8 +311,9 @@ def test_events_and_alerts_are_exported_oldest_first(
 ) -> None:
     event_columns = ["eid", "rule", "ts", "key", "attributes"]
     alert_columns = ["id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at"]
+    alert_columns += ["history", "history_final"]
     connection.execute(
-        "UPDATE alerts SET verdict = 'held back' WHERE id = %(id)s", {"id": alert_id(1)}
+        "UPDATE alerts SET history = 'withdrawn' WHERE id = %(id)s", {"id": alert_id(1)}
     )
     events = [json.loads(line) for line in run(root, "export", "events").stdout.splitlines()]
     assert [list(event) for event in events] == [event_columns] * COUNT
@@ -322,7 +323,7 @@ def test_events_and_alerts_are_exported_oldest_first(
     assert header.split(",") == alert_columns
     assert [line.split(",")[5] for line in lines] == ["firing", "withdrawn"] + ["firing"] * 3
     assert lines[0].split(",")[0] == str(alert_id(0))
-    connection.execute("UPDATE alerts SET verdict = NULL")
+    connection.execute("UPDATE alerts SET history = NULL")
 
 
 # Figures of alerts

@@ -50,7 +50,6 @@ MODULES_BY_TEST = {
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",
-    "integration/test_recall_conditions.py": "recall.worker.conditions",
     "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
@@ -67,6 +66,11 @@ MODULES_BY_TEST = {
         sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run
         moirae.server.tokens""",
+    "integration/test_stages.py": """
+        recall.ledger.row_revisions recall.stages.evaluation recall.stages.event_evaluation
+        recall.stages.event_rows recall.stages.runner recall.stages.store""",
+    "integration/test_revision_archive.py": """
+        archiver.delta.revision_table recall.ledger.revision_archive""",
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
@@ -77,8 +81,8 @@ MODULES_BY_TEST = {
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
         sql.gateway sql.idempotency_keys sql.judgements sql.lookup sql.outbox sql.processes
-        sql.relations sql.replay sql.retention sql.revisions sql.rule_errors sql.rule_files
-        sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
+        sql.recalled_events sql.relations sql.replay sql.retention sql.revisions
+        sql.row_revisions sql.rule_errors sql.rule_files sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition

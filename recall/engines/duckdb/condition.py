@@ -10,9 +10,10 @@ from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
 from recall.engines.statement import Statement
 from recall.errors import SparkRequired
+from recall.event_plans import Condition
 from recall.query import parse, sql_names
 from recall.query.plain import create_recall_writer, select_columns
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import RecallEvent
 
 # By recall name: the rows of its answer, and the types of their columns.
 RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]]
@@ -21,14 +22,14 @@ _MICROS = pa.timestamp("us", tz="UTC")
 
 
 def evaluate_condition(
-    question: SqlQuestion, recall_event: RecallEvent, answers: RecallAnswers
+    rule_condition: Condition, recall_event: RecallEvent, answers: RecallAnswers
 ) -> bool | None:
     """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
-    attributes = select_columns(question.attributes, PLAIN_TYPES)
+    attributes = select_columns(rule_condition.attributes, PLAIN_TYPES)
     types_by_recall: dict[str, Mapping[str, str]] = {}
     for name, (_, types) in answers.items():
         types_by_recall[name] = select_columns(types, PLAIN_TYPES)
-    condition = parse(f"SELECT {question.where}").expressions[0].unalias()
+    condition = parse(f"SELECT {rule_condition.where}").expressions[0].unalias()
     tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **attributes}}
     writer = create_recall_writer(tables, qualified_tables=tables)
     verdict_sql = writer.write_condition(condition, allow_null=True)

@@ -35,6 +35,7 @@ from recall.engines.template import (
     row_limit,
     split_by_event,
 )
+from recall.event_plans import Condition
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
@@ -127,7 +128,7 @@ class SparkEngine:
         if not self.list_files(template, time_range):
             return {}
         pending = [PendingEvent(event, piece.range) for event, piece in event_pieces]
-        self._register_events(pending, template.question)
+        self._register_events(pending, template.question.attributes)
         events = list(map(itemgetter(0), event_pieces))
         self._register_streams(template, events, time_range)
         inputs = template.partial.inputs
@@ -167,7 +168,7 @@ class SparkEngine:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
         self._statements.register(sql_names.MERGED_TABLE, frame)
         pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
-        self._register_events(pending, template.question)
+        self._register_events(pending, template.question.attributes)
         inputs = template.merge.inputs
         self._register_tables(
             inputs.relations,
@@ -179,9 +180,9 @@ class SparkEngine:
 
     def evaluate_condition(
         self,
-        question: SqlQuestion,
+        condition: Condition,
         recall_event: RecallEvent,
-        answers: Mapping[str, tuple[AnswerRows, Mapping[str, str]]],
+        answers: Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]],
     ) -> bool | None:
         """Whether the rule's `where` holds for any combination of the rows of its answers.
 
@@ -189,7 +190,7 @@ class SparkEngine:
         there is no history to decide by.
         """
         self._register_events(
-            [PendingEvent(recall_event, TimeRange(None, recall_event.ts))], question
+            [PendingEvent(recall_event, TimeRange(None, recall_event.ts))], condition.attributes
         )
         joins = []
         for name, (rows, columns) in answers.items():
@@ -200,9 +201,9 @@ class SparkEngine:
                 f"`{sql_names.EVENT}`.{sql_names.EID}"
             )
         columns_sql = [sql_names.EID, "_event_ts AS ts"]
-        columns_sql += [f"`_event_{name}` AS `{name}`" for name in question.attributes]
+        columns_sql += [f"`_event_{name}` AS `{name}`" for name in condition.attributes]
         event_sql = f"(SELECT {', '.join(columns_sql)} FROM {PENDING_TABLE}) AS `{sql_names.EVENT}`"
-        query = f"SELECT ({question.where}) AS verdict FROM {event_sql} {' '.join(joins)}"
+        query = f"SELECT ({condition.where}) AS verdict FROM {event_sql} {' '.join(joins)}"
         verdicts = []
         for row in self._run_query(query).collect():
             if row.verdict is not None:
@@ -226,8 +227,10 @@ class SparkEngine:
         )
         return self.session().sql(text)
 
-    def _register_events(self, pending: Sequence[PendingEvent], question: SqlQuestion) -> None:
-        frame = create_pending_frame(self.session(), pending, question.attributes)
+    def _register_events(
+        self, pending: Sequence[PendingEvent], attributes: Mapping[str, str]
+    ) -> None:
+        frame = create_pending_frame(self.session(), pending, attributes)
         self._statements.register(PENDING_TABLE, frame)
 
     def _register_tables(

@@ -14,7 +14,7 @@ rows into panes, panes into windows.
 `tests/contract` compares both engines with Spark's reading of the original queries. No I/O.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -22,15 +22,16 @@ from sqlglot import exp
 from recall.errors import SparkRequired
 from recall.query.plain.expressions import ExpressionWriter
 from recall.query.plain.model import (
-    RECALL_TYPES,
     PanedQuery,
     PlainQuery,
     SqlDialect,
     TypedExpression,
     select_columns,
 )
+from recall.query.plain.recalls import create_recall_writer
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
 from recall.query.plain.select import RenderedSelect, SelectWriter
+from recall.query.plain.stage_select import check_stage_select
 
 __all__ = [
     "DuckDBDialect",
@@ -39,24 +40,11 @@ __all__ = [
     "PlainQuery",
     "SparkDialect",
     "TypedExpression",
+    "check_stage_select",
     "create_recall_writer",
     "select_columns",
     "to_plain",
 ]
-
-
-def create_recall_writer(
-    tables: Mapping[str, Mapping[str, str]], qualified_tables: Collection[str]
-) -> ExpressionWriter:
-    """Writes expressions of recalls and conditions for DuckDB.
-
-    `tables`: the types of columns by table; `qualified_tables`: see `ExpressionWriter`.
-    """
-    writer = ExpressionWriter(DuckDBDialect(), parameterized=False)
-    for name, types in tables.items():
-        writer.add_table(name, select_columns(types, RECALL_TYPES))
-    writer.qualified_tables.update(qualified_tables)
-    return writer
 
 
 def to_plain(

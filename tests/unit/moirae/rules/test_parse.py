@@ -155,8 +155,8 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
             "r.yaml:7:16: g/A.recall_on: must be 'firing' or 'every', not 'fire'",
         ),
         (
-            with_keys("then: [{stream: a, sql: S}]"),
-            "r.yaml:7:12: g/A.then[0]: missing key 'within'",
+            with_keys("then: [{stream: a}]"),
+            "r.yaml:7:12: g/A.then[0]: missing key 'sql'",
         ),
         (
             with_keys("context: {a: {sql: S, numeric: {x: 0}}}"),

@@ -30,9 +30,7 @@ RULES = """groups:
 WARNINGS = [
     "r.yaml:3:3: warning: g.interval: not evaluated yet, the key has no effect: rules are "
     "evaluated with every batch",
-    "r.yaml:7:5: warning: g/A.then: not evaluated yet, the key has no effect",
-    "r.yaml:10:5: warning: g/B.delay: the key has no effect: no context or surrounding of the rule uses it "
-    "as its delay",
+    "r.yaml:10:5: warning: g/B.delay: the key has no effect: no query of the rule uses it as its delay",
 ]
 
 

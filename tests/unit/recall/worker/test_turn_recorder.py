@@ -28,7 +28,6 @@ LEDGER_WRITES = {
     "lock_tasks",
     "mark_query_started",
     "pin_pieces",
-    "set_verdict",
 }
 
 

@@ -7,28 +7,16 @@ import pytest
 
 from recall.engines.duckdb.condition import evaluate_condition
 from recall.errors import SparkRequired
-from recall.requests import RecallEvent, SqlQuestion
+from recall.event_plans import Condition
+from recall.requests import RecallEvent
 
 EVENT = RecallEvent(UUID(int=1), 0, {}, {"cpu": 5.0})
 
 
 def evaluate(where: str, rows: list[dict[str, Any]]) -> bool | None:
     columns = {"n": "bigint", "at": "date"}
-    question = SqlQuestion(
-        range=None,
-        every=1.0,
-        order="newest",
-        sql="SELECT count(*) AS n FROM past",
-        streams={"past": "ts"},
-        relations=(),
-        derived={},
-        attributes={"cpu": "double"},
-        own={},
-        columns=columns,
-        where=where,
-        judged={"norm": columns},
-    )
-    return evaluate_condition(question, EVENT, {"norm": (rows, columns)})
+    condition = Condition(where=where, judged={"norm": columns}, attributes={"cpu": "double"})
+    return evaluate_condition(condition, EVENT, {"norm": (rows, columns)})
 
 
 def test_condition_holds_if_any_row_satisfies_it() -> None:

@@ -1,0 +1,107 @@
+"""Answers as revision streams in PostgreSQL: append what has changed, read on from a number.
+
+The caller owns the transaction: an answer, its row revisions and the position of its task are
+committed together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sql
+from archiver.times import Micros, from_micros
+from recall.errors import UnknownStream
+from recall.revisions import KeyedRows, RowChange, diff
+
+# Revisions that are read at once.
+DEFAULT_LIMIT = 1_000
+
+
+@dataclass(frozen=True)
+class EventOutput:
+    """The rows of one recall or stage (`name`) about one event, in the stream of its rule."""
+
+    rule: str
+    version: str
+    name: str
+    eid: UUID
+    ts: Micros
+
+
+class RevisionStreams:
+    """The revision streams, over one connection."""
+
+    def __init__(self, connection: sql.Connection) -> None:
+        self._gateway = sql.RowRevisionGateway(connection)
+
+    def append(self, output: EventOutput, changes: Sequence[RowChange]) -> None:
+        """Store changes as the next revisions of the stream.
+
+        A transaction that appends to several streams must do so in the order of (rule, name).
+        """
+        stored = [(change.op, change.row_key, change.row, change.old_row) for change in changes]
+        self._gateway.append(
+            output.rule,
+            output.name,
+            stored,
+            eid=output.eid,
+            version=output.version,
+            ts=from_micros(output.ts),
+        )
+
+    def current_rows(self, output: EventOutput) -> dict[str, Any]:
+        """The rows by key after the last revision."""
+        rows = self._gateway.list_current(output.rule, output.version, output.eid, output.name)
+        return {row.row_key: row.row for row in rows}
+
+    def retract(self, output: EventOutput) -> None:
+        """Delete all rows."""
+        nothing: KeyedRows = {}
+        self.append(output, diff(self.current_rows(output), nothing))
+
+
+@dataclass(frozen=True)
+class RevisionBatch:
+    """Consecutive revisions of a stream.
+
+    `last`: the number to read on from. `boundary`: the event time before which all events of the
+    rule have ended; None: not known.
+    """
+
+    rule: str
+    name: str
+    revisions: Sequence[sql.RowRevisionRow]
+    last: int
+    boundary: datetime | None
+
+
+def find_stream(connection: sql.Connection, name: str) -> sql.RevisionStreamRow:
+    """The stream NAME, ALERT/NAME or GROUP/ALERT/NAME of a recall or stage.
+
+    Raises `UnknownStream` unless there is exactly one.
+    """
+    streams = sql.RowRevisionGateway(connection).find_streams(name)
+    if len(streams) == 1:
+        return streams[0]
+    if not streams:
+        raise UnknownStream(f"no recall or stage {name!r} has revisions")
+    names = ", ".join(f"{stream.rule}/{stream.name}" for stream in streams)
+    raise UnknownStream(f"ambiguous recall or stage {name!r}: {names}")
+
+
+def read_revisions(
+    connection: sql.Connection, name: str, after: int = 0, limit: int | None = DEFAULT_LIMIT
+) -> RevisionBatch:
+    """The revisions of a recall or stage behind a number, in order and without gaps.
+
+    `name`: see `find_stream`. `limit`: None for all. Raises `UnknownStream`.
+    """
+    stream = find_stream(connection, name)
+    gateway = sql.RowRevisionGateway(connection)
+    # Read before the revisions: those up to the boundary are then among them, or were read before.
+    boundary = gateway.boundary(stream.rule)
+    revisions = gateway.read(stream.id, after=after, limit=limit)
+    last = revisions[-1].seq if revisions else after
+    return RevisionBatch(stream.rule, stream.name, revisions, last, boundary)

@@ -1,0 +1,20 @@
+"""Stages (`then`) and conditions (`where`): what follows from the answers about an event.
+
+A runner evaluates them at each revision of the answers, in the recall process, and ends events with
+their boundary. `statements` prepares the query of a stage, `evaluation` runs it over the rows of
+many events. `event_rows` loads what is known of open events, `event_evaluation` evaluates them,
+`store` writes the outcome, and `runner` does all of it in a loop.
+"""
+
+from recall.stages.evaluation import StageEvaluator
+from recall.stages.runner import StageConfig, StageRunner
+from recall.stages.statements import StageQuery, explain_stage_engine, stage_queries
+
+__all__ = [
+    "StageConfig",
+    "StageEvaluator",
+    "StageQuery",
+    "StageRunner",
+    "explain_stage_engine",
+    "stage_queries",
+]

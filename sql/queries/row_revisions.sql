@@ -1,0 +1,78 @@
+-- append --
+-- Number and store changes of a stream. The row of the stream stays locked until the transaction ends.
+WITH stream AS (
+    INSERT INTO revision_streams (rule, name, last_seq) VALUES (%(rule)s, %(name)s, %(count)s)
+    ON CONFLICT (rule, name) DO UPDATE SET last_seq = revision_streams.last_seq + excluded.last_seq
+    RETURNING id, last_seq)
+INSERT INTO row_revisions (stream, seq, eid, version, ts, op, row_key, row, old_row)
+SELECT stream.id, stream.last_seq - %(count)s + change.number, %(eid)s, %(version)s, %(ts)s, change.item->>0,
+    change.item->>1, nullif(change.item->2, 'null'), nullif(change.item->3, 'null')
+FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number)
+
+-- list_current --
+-- The present rows of an event by stream: the last revision of each key.
+SELECT s.name, r.row_key, r.row FROM revision_streams s CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (row_key) row_key, op, row, seq FROM row_revisions
+    WHERE stream = s.id AND eid = %(eid)s AND version = %(version)s AND op <> 'boundary'
+    ORDER BY row_key, seq DESC) r
+WHERE s.rule = %(rule)s AND (%(name)s::text IS NULL OR s.name = %(name)s) AND r.op <> 'delete'
+ORDER BY s.name, r.seq
+
+-- list_of_events --
+-- The revisions of some events of a rule behind a number, in order.
+SELECT s.name, r.seq, r.eid, r.version, r.op, r.row_key, r.row
+FROM unnest(%(names)s::text[], %(eids)s::uuid[], %(versions)s::text[], %(after)s::bigint[]) AS p (name, eid, version, after)
+JOIN revision_streams s ON s.rule = %(rule)s AND s.name = p.name
+JOIN row_revisions r ON r.stream = s.id AND r.eid = p.eid AND r.version = p.version AND r.seq > p.after
+ORDER BY s.name, r.seq
+
+-- list_changed_events --
+-- The events with revisions behind a number of each stream.
+SELECT DISTINCT s.rule, r.version, r.eid
+FROM unnest(%(streams)s::integer[], %(after)s::bigint[]) AS p (stream, after)
+JOIN revision_streams s ON s.id = p.stream
+JOIN row_revisions r ON r.stream = p.stream AND r.seq > p.after
+
+-- list_streams --
+-- All streams with their last numbers.
+SELECT id, rule, name, last_seq, archived FROM revision_streams ORDER BY rule, name
+
+-- find_streams --
+-- Streams by name: the name of the recall or stage, or that name behind the name of its rule.
+SELECT id, rule, name, last_seq, archived FROM revision_streams
+WHERE name = %(name)s OR rule || '/' || name = %(name)s OR rule || '/' || name LIKE '%%/' || %(name)s
+ORDER BY rule, name
+
+-- read --
+-- Revisions of a stream behind a number, in order.
+SELECT seq, eid, version, ts, op, row_key, row, old_row, at FROM row_revisions
+WHERE stream = %(stream)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
+
+-- boundary --
+-- The event time up to which no revision of a rule follows; NULL: not known.
+SELECT least(
+    (SELECT max(d.settled_to) FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped'),
+    (SELECT min(r.ts) FROM recalled_events r WHERE r.rule = %(rule)s AND r.ended_at IS NULL),
+    (SELECT min(a.starts_at) FROM alerts a
+     WHERE a.rule = %(rule)s AND a.ends_at IS NULL AND a.state = 'pending' AND NOT a.past))
+WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped' AND d.settled_to IS NOT NULL)
+
+-- record_archived --
+-- Record up to which number the revisions of a stream are archived.
+UPDATE revision_streams SET archived = %(number)s WHERE id = %(stream)s AND archived < %(number)s
+
+-- lock_archive --
+-- Take the lock of the process that archives revisions, until the transaction ends.
+SELECT pg_try_advisory_xact_lock(hashtext('moirae revision archive'))
+
+-- export_stages --
+-- The stages of all events with their present rows, oldest event first.
+SELECT r.eid, r.rule, r.version, g.name, g.state, g.revision, g.error, r.event->'key' AS key, (
+    SELECT coalesce(jsonb_agg(l.row ORDER BY l.seq), '[]') FROM (
+        SELECT DISTINCT ON (v.row_key) v.row_key, v.op, v.row, v.seq FROM row_revisions v
+        JOIN revision_streams s ON s.id = v.stream AND s.rule = r.rule AND s.name = g.name
+        WHERE v.eid = r.eid AND v.version = r.version AND v.op <> 'boundary'
+        ORDER BY v.row_key, v.seq DESC) l WHERE l.op <> 'delete') AS rows
+FROM stages g JOIN recalled_events r USING (rule, version, eid)
+WHERE %(eid)s::uuid IS NULL OR r.eid = %(eid)s::uuid
+ORDER BY r.ts, r.eid, r.version, g.name

@@ -1,0 +1,188 @@
+"""Row revisions: answers of recalls and stages as streams of changed rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from sql.gateway import Gateway
+from sql.values import replace_nul
+
+RowJson = Mapping[str, Any]
+# Operation, key, new row, old row.
+ChangeJson = tuple[str, str, RowJson | None, RowJson | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionStreamRow:
+    """A stream: of a recall or stage (`name`) of a rule.
+
+    `last_seq`: the number of its last revision; `archived`: of the last one in the archive.
+    """
+
+    id: int
+    rule: str
+    name: str
+    last_seq: int
+    archived: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowRevisionRow:
+    """A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary."""
+
+    seq: int
+    eid: UUID
+    version: str
+    ts: datetime
+    op: str
+    row_key: str
+    row: RowJson | None
+    old_row: RowJson | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EventRevisionRow:
+    """A row revision of the stream `name` of some rule."""
+
+    name: str
+    seq: int
+    eid: UUID
+    version: str
+    op: str
+    row_key: str
+    row: RowJson | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRow:
+    """A row of an event that no later revision has deleted."""
+
+    name: str
+    row_key: str
+    row: RowJson
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedEventRow:
+    rule: str
+    version: str
+    eid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A stage of an event with its present rows. `revision`: how many times they have changed."""
+
+    eid: UUID
+    rule: str
+    version: str
+    name: str
+    state: str
+    revision: int
+    error: str | None
+    key: RowJson
+    rows: Sequence[RowJson]
+
+
+class RowRevisionGateway(Gateway):
+    """The revision streams of all rules, numbered without gaps in the order of commits.
+
+    A transaction that appends to several streams does so in the order of (rule, name), as all do.
+    """
+
+    queries = "row_revisions"
+
+    def append(
+        self,
+        rule: str,
+        name: str,
+        changes: Sequence[ChangeJson],
+        *,
+        eid: UUID,
+        version: str,
+        ts: datetime,
+    ) -> None:
+        """Store changes of an event's rows as the next revisions of a stream."""
+        if changes:
+            self._execute(
+                "append",
+                rule=rule,
+                name=name,
+                count=len(changes),
+                changes=Jsonb(replace_nul(changes)),
+                eid=eid,
+                version=version,
+                ts=ts,
+            )
+
+    def list_current(
+        self, rule: str, version: str, eid: UUID, name: str | None = None
+    ) -> list[CurrentRow]:
+        """The present rows of an event, of one stream or of all."""
+        return self._records(
+            CurrentRow, "list_current", rule=rule, version=version, eid=eid, name=name
+        )
+
+    def list_of_events(
+        self, rule: str, positions: Sequence[tuple[str, UUID, str, int]]
+    ) -> list[EventRevisionRow]:
+        """Revisions in order; `positions`: (stream name, event, version, number to start behind)."""
+        if not positions:
+            return []
+        names, eids, versions, after = zip(*positions, strict=True)
+        return self._records(
+            EventRevisionRow,
+            "list_of_events",
+            rule=rule,
+            names=list(names),
+            eids=list(eids),
+            versions=list(versions),
+            after=list(after),
+        )
+
+    def list_changed_events(self, positions: Mapping[int, int]) -> list[ChangedEventRow]:
+        """The events with revisions behind a number; `positions`: numbers by stream ID."""
+        return self._records(
+            ChangedEventRow,
+            "list_changed_events",
+            streams=list(positions),
+            after=list(positions.values()),
+        )
+
+    def list_streams(self) -> list[RevisionStreamRow]:
+        """All streams, by rule and name."""
+        return self._records(RevisionStreamRow, "list_streams")
+
+    def find_streams(self, name: str) -> list[RevisionStreamRow]:
+        """The streams of a name: NAME, ALERT/NAME or GROUP/ALERT/NAME."""
+        return self._records(RevisionStreamRow, "find_streams", name=name)
+
+    def read(self, stream: int, *, after: int, limit: int | None) -> list[RowRevisionRow]:
+        """The revisions behind a number, in order."""
+        return self._records(RowRevisionRow, "read", stream=stream, after=after, limit=limit)
+
+    def boundary(self, rule: str) -> datetime | None:
+        """The event time before which all events of a rule have their boundary; None: unknown."""
+        time: datetime | None = self._value("boundary", rule=rule)
+        return time
+
+    def lock_archive(self) -> bool:
+        """Lock the archive of revisions until the transaction ends; False: another process has."""
+        return bool(self._value("lock_archive"))
+
+    def record_archived(self, stream: int, number: int) -> None:
+        """Record that the revisions up to a number are archived."""
+        self._execute("record_archived", stream=stream, number=number)
+
+    def list_stages(self, eid: UUID) -> list[StageRow]:
+        """The stages of an event, by version and name."""
+        return self._records(StageRow, "export_stages", eid=eid)
+
+    def export_stages(self) -> Iterator[StageRow]:
+        """The stages of all events, oldest event first."""
+        return self._stream(StageRow, "export_stages", eid=None)
