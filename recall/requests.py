@@ -21,6 +21,9 @@ DEFAULT_TICKETS = 100
 # In place of the name of a rule, for ad-hoc queries; those of rules have a group and so a slash.
 AD_HOC_RULE = "query"
 
+# In place of the name of a rule, which has a group and so a slash: the tasks of ad-hoc queries.
+AD_HOC_RULE = "query"
+
 
 @dataclass(frozen=True)
 class RecallEvent:

@@ -231,12 +231,7 @@ class RecallManager:
         self._workers.concurrency = monitor.update_concurrency()
 
     def _running_jobs(self) -> list[Job[Any]]:
-        return [*self._dispatcher.jobs, *self._preparation.jobs]
-        jobs: list[Job[Any]] = [
-            *self._dispatcher.jobs,
-            *self._conditions.jobs,
-            *self._preparation.jobs,
-        ]
+        jobs: list[Job[Any]] = [*self._dispatcher.jobs, *self._preparation.jobs]
         if self._live_rows is not None:
             jobs += self._live_rows.jobs
         return jobs
