@@ -124,11 +124,13 @@ def _append_revisions(connection: sql.Connection, number: int) -> None:
     """The next revision of each event: the mean of the host a is new in each, and the highest."""
     streams = RevisionStreams(connection)
     for start in range(0, _EVENTS, _BATCH):
+        changes = []
+        for event in range(start, start + _BATCH):
+            output = EventOutput("g/r", "1", "norm", UUID(int=event + 1), _START + event)
+            before = key_rows(_rows(number - 1), ("host",)) if number else {}
+            changes.append((output, diff(before, key_rows(_rows(number), ("host",)))))
         with connection.transaction():
-            for event in range(start, start + _BATCH):
-                output = EventOutput("g/r", "1", "norm", UUID(int=event + 1), _START + event)
-                before = key_rows(_rows(number - 1), ("host",)) if number else {}
-                streams.append(output, diff(before, key_rows(_rows(number), ("host",))))
+            streams.append_all(changes)
 
 
 def _rows(number: int) -> list[dict[str, object]]:

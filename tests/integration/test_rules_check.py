@@ -249,3 +249,61 @@ def test_invalid_recall_is_rejected_with_rule_and_position(
         for problem in check_problems
     ), check_problems
     assert message in check_problems[0].message
+
+
+STAGE_RULE = """groups:
+- name: g
+  rules:
+  - alert: A
+    expr: SELECT host, ts, cpu FROM events WHERE cpu > 90
+    key: [host]
+    recall:
+      norm: {sql: "SELECT avg(h.cpu) AS mean FROM events h WHERE h.host = event.host"}
+    then:
+"""
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (
+            ["{stream: a, sql: SELECT b.mean FROM b}", "{stream: b, sql: SELECT a.mean FROM a}"],
+            "stages read each other in a cycle",
+        ),
+        (
+            ["{stream: a, sql: SELECT p.rtt FROM norm n JOIN ping p ON p.host = n.host}"],
+            "missing key 'within': the query reads stream ping",
+        ),
+        (
+            ["{stream: a, sql: SELECT n.mean FROM norm n, analysis: present}"],
+            "analysis: present has no effect",
+        ),
+        (["{stream: a, sql: SELECT n.men FROM norm n}"], "unknown column"),
+        (["{stream: a, sql: SELECT rand() AS x FROM norm n}"], "not deterministic"),
+    ],
+)
+def test_stage_with_an_error_is_rejected(
+    spark: SparkSession, settings: Settings, stages: list[str], message: str
+) -> None:
+    text = STAGE_RULE + "".join(f"    - {stage}\n" for stage in stages)
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems
+    definitions, problems = check_rules(spark, settings, rules)
+    assert definitions == []
+    assert message in str(problems[0])
+
+
+def test_columns_of_stages_follow_from_those_that_they_read(
+    spark: SparkSession, settings: Settings
+) -> None:
+    """In any order; rows of recalls and stages carry the key of the event."""
+    text = STAGE_RULE + (
+        "    - {stream: b, sql: SELECT max(a.mean) AS top FROM a}\n"
+        "    - {stream: a, sql: 'SELECT n.host, n.mean, p.rtt FROM norm n JOIN ping p"
+        " ON p.host = n.host', within: 1m}\n"
+    )
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    (definition,), problems = check_rules(spark, settings, rules)
+    assert not problems
+    assert definition.result_columns["a"] == {"host": "string", "mean": "double", "rtt": "double"}
+    assert definition.result_columns["b"] == {"top": "double"}
