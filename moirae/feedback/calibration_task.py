@@ -66,7 +66,8 @@ def build_models(connection: sql.Connection, storage: StorageRoot) -> tuple[int,
 
 
 def _build_model(corpus: JudgedCorpus) -> BuiltModel | None:
-    return build_model(build_past_events(corpus), corpus.kinds, corpus.gap_micros)
+    events = build_past_events(corpus)
+    return build_model(events, corpus.kinds, corpus.gap_micros, corpus.judgements)
 
 
 def _store_model(connection: sql.Connection, judged: JudgedRecall, built: BuiltModel) -> None:

@@ -38,13 +38,18 @@ class BuiltModel:
 
 
 def build_model(
-    events: Sequence[TrainingEvent], tags: Mapping[str, str], gap: Micros
+    events: Sequence[TrainingEvent],
+    tags: Mapping[str, str],
+    gap: Micros,
+    judgements: Mapping[tuple[str, str], bool] | None = None,
 ) -> BuiltModel | None:
     """Learn from events in (ts, ID) order and their tags, by event ID; None: nothing to learn.
 
     Each event is predicted from the tags of events older by `gap`, as if each tag had been known
     that long after its event. Tags of events less than `gap` older than the newest one are left
     out, so that the model may be used for a new event.
+
+    `judgements`: by ID of an event and of a past one, whether the past one helps.
     """
     corpus = Corpus()
     learner = Learner(corpus, use_time=True)
@@ -74,6 +79,8 @@ def build_model(
         learn_until(events[-1].ts + (gap == 0))
     if not learned_rows:
         return None
+    rows_by_event = {events[row].event_id: row for row in range(len(events))}
+    _learn_judgements(learner, rows_by_event, judgements or {})
     learner.model.fit()
     rows = sorted(learned_rows, key=lambda row: events[row].event_id)
     past = learner.past_rows(len(events))
@@ -88,3 +95,16 @@ def build_model(
         len(rows),
         len(queue),
     )
+
+
+def _learn_judgements(
+    learner: Learner, rows_by_event: Mapping[str, int], judgements: Mapping[tuple[str, str], bool]
+) -> None:
+    """Judgements of events that have been deleted are left out."""
+    helps_by_row: dict[int, dict[int, bool]] = {}
+    for (event_id, past_id), helps in judgements.items():
+        if event_id in rows_by_event and past_id in rows_by_event:
+            row, past_row = rows_by_event[event_id], rows_by_event[past_id]
+            helps_by_row.setdefault(row, {})[past_row] = helps
+    for row in sorted(helps_by_row):
+        learner.learn_judgements(row, helps_by_row[row])

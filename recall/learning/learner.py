@@ -5,6 +5,7 @@ prediction is compared with it and the event is counted. So each weight and each
 learned from predictions that could not know the outcome.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,6 +139,19 @@ class Learner:
         if outcome.sample is not None:
             model.pair_model.learn(outcome.sample)
         model.calibration.learn(outcome.prediction, is_new)
+
+    def learn_judgements(self, row: int, helps_by_row: Mapping[int, bool]) -> None:
+        """An operator has said which past events help with an event, and which do not.
+
+        Without an event of either kind, there is nothing to compare, and nothing is learned.
+        """
+        rows = np.array(sorted(helps_by_row), dtype=np.intp)
+        relevant = np.array([helps_by_row[past_row] for past_row in rows.tolist()], dtype=bool)
+        if relevant.all() or not relevant.any():
+            return
+        past = self.past_rows(int(rows[-1]) + 1).select(rows)
+        features = self.model.pair_features(self.build_query(row), past)
+        self.model.pair_model.learn(PairSample(features, relevant, np.ones(len(rows))))
 
     def forget_events(self) -> None:
         """Forget which events have which tags. The weights and the calibration are kept."""

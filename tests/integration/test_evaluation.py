@@ -20,7 +20,7 @@ from moirae.cli import app
 from moirae.config.settings import load_settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import UsageError
-from moirae.feedback.calibration_task import calibrate
+from moirae.feedback.calibration_task import build_models, calibrate
 from moirae.feedback.workspace import load_judged_corpora
 from moirae.inspect.past_events import load_answers
 from moirae.live.outbox import open_outboxes
@@ -28,6 +28,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import Group
 from moirae.rules.rule_set import build_rules
 from moirae.runtime import database
+from recall.learned_models import LearnedModels
 from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.records import Revision, Task, TaskProgress, TaskSpec, TurnResult
 from recall.ledger.tasks import Ledger
@@ -176,13 +177,52 @@ def test_evaluation_of_a_workspace_is_printed(
     assert report["measure"] == "attributes"
     assert EVENTS - 10 < report["queries"] < EVENTS
     rankers = report["rankers"]
-    assert rankers.keys() == {"tfidf", "binary", "attributes", "recency", "same place", "chance"}
+    baselines = {"recency", "same place", "chance"}
+    assert rankers.keys() == {"tfidf", "binary", "attributes", "learned"} | baselines
     assert rankers["attributes"]["p1"]["value"] > rankers["chance"]["p1"]["value"] + 0.2
     assert picture.read_bytes()[:4] == b"\x89PNG"
     table = run(workspace[0], "similarity", "eval", "--rule", "Slow")
     assert "attributes" in table and "P@10 over time" in table
     with pytest.raises(UsageError, match="no applied rule 'None' has a similarity recall"):
         run(workspace[0], "similarity", "eval", "--rule", "None")
+
+
+def test_tags_are_learned_from_the_time_on_that_known_after_sets(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
+    """The tags were recorded long after the events: by default nothing was known in time."""
+    options = ("similarity", "eval", "-o", "json")
+    (late,) = json.loads(run(workspace[0], *options))
+    (early,) = json.loads(run(workspace[0], *options, "--known-after", "1m"))
+    assert late["rankers"]["learned"] == late["rankers"]["attributes"]
+    assert [stage["low"] for stage in late["by_resolutions"]] == [0]
+    assert [stage["low"] for stage in early["by_resolutions"]] == [0, 10, 50]
+    assert early["rankers"]["learned"] != late["rankers"]["learned"]
+    with pytest.raises(UsageError, match="--known-after"):
+        run(workspace[0], *options, "--known-after", "soon")
+
+
+def test_unresolved_alerts_are_listed(workspace: tuple[Path, Connection[Any]]) -> None:
+    (alert,) = json.loads(run(workspace[0], "similarity", "ask", "-o", "json"))
+    assert alert["alert"] == str(uuid5(SPACE, f"alert {EVENTS - 1}"))
+    assert alert["tag"] is None  # no model: the rule has another measure
+    assert "n1" in run(workspace[0], "similarity", "ask", "--rule", "Slow")
+    assert "no unresolved" in run(workspace[0], "similarity", "ask", "--rule", "None")
+
+
+def test_models_are_built_for_recalls_by_the_learned_measure_only(
+    workspace: tuple[Path, Connection[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, connection = workspace
+    assert build_models(connection, archive(path)) == (0, 0)
+    monkeypatch.setattr("moirae.feedback.calibration_task.LEARNED_MEASURE", "attributes")
+    with connection.transaction(force_rollback=True):
+        assert build_models(connection, archive(path)) == (1, 0)
+        rule = connection.execute("SELECT rule, version, recall FROM learned_models").fetchone()
+        assert rule is not None
+        model = LearnedModels(connection).load_newest(*rule)
+        assert model is not None
+        assert model.forecast({"msg=disk1": 1}, 1).tags[0][0] == "disk"
 
 
 def test_deleted_events_count_as_candidates_of_a_judged_hit(
@@ -278,6 +318,7 @@ def _running(connection: Connection[Any]) -> Task:
         tickets=100,
         pieces=None,
         corpus=None,
+        model=None,
         next=0,
         failed=0,
         skipped=0,

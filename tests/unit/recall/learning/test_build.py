@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from recall.learning.build import BuiltModel, build_model
+from recall.learning.pair_model import Feature
 from tests.unit.recall.learning.events import HOUR, TAGS, make_events
 
 
@@ -69,3 +70,17 @@ def test_group_counts_as_a_whole_once_its_last_event_is_old_enough() -> None:
     built = build_model(grouped, tags, HOUR)
     assert built is not None
     assert (built.resolutions, built.waiting) == (10, 10)
+
+
+def test_judged_events_of_the_same_place_raise_its_weight() -> None:
+    """Operators agree with past events of the same place, and disagree with all others."""
+    events, tags = make_events(100)
+    judgements = {}
+    for number in range(50, 100):
+        event = events[number]
+        for past in events[number - 20 : number - 10]:
+            judgements[event.event_id, past.event_id] = past.place == event.place
+    without, judged = build_model(events, tags, HOUR), build_model(events, tags, HOUR, judgements)
+    assert without is not None and judged is not None
+    weight = without.model.model.pair_model.weights[Feature.PLACE]
+    assert judged.model.model.pair_model.weights[Feature.PLACE] > weight + 1

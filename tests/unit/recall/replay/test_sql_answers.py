@@ -25,6 +25,7 @@ def stored(seen: list[Any]) -> RepeatableRow:
         event={},
         pieces=pieces,
         corpus=None,
+        model=None,
         seen=seen,
         started_at=datetime(2026, 1, 1, tzinfo=UTC),
         number=1,
