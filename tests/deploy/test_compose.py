@@ -15,7 +15,14 @@ MOIRAE = ("live", "recall", "server")
 
 def test_file_follows_the_schema() -> None:
     subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)],
+        [
+            sys.executable,
+            "-m",
+            "check_jsonschema",
+            "--builtin-schema",
+            "vendor.compose-spec",
+            str(FILE),
+        ],
         check=True,
     )
 

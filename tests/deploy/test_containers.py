@@ -91,7 +91,11 @@ def test_steps_install_a_working_moirae_in_an_empty_folder(tmp_path: Path) -> No
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
-        **{name: value for name, value in os.environ.items() if name in ("JAVA_HOME", "PIP_CACHE_DIR")},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name in ("JAVA_HOME", "PIP_CACHE_DIR")
+        },
     }
     executed = 0
     for command in COMMANDS:
@@ -171,7 +175,9 @@ def _matches(name: str, pattern: str) -> bool:
 def _pins(file: Path) -> dict[str, str]:
     """Version of each package of a lock file; one that depends on the platform has several."""
     pins: dict[str, list[str]] = {}
-    for name, version in re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;\\]+)", file.read_text(), re.M):
+    for name, version in re.findall(
+        r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;\\]+)", file.read_text(), re.M
+    ):
         pins.setdefault(_canonical(name), []).append(version)
     return {name: " ".join(sorted(versions)) for name, versions in pins.items()}
 

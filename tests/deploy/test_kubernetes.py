@@ -95,7 +95,12 @@ def test_mounted_workspace_is_that_of_the_repository(tmp_path: Path) -> None:
     settings = load_settings(tmp_path / "moirae.yaml", environment)
     mounted = [path.relative_to(tmp_path) for path in settings.find_rule_files()]
     assert mounted == [path.relative_to(WORKSPACE) for path in sorted(WORKSPACE.glob("rules/*"))]
-    mounts = {m["mountPath"] for _, s in _pods() for c in s["template"]["spec"]["containers"] for m in c["volumeMounts"]}
+    mounts = {
+        m["mountPath"]
+        for _, s in _pods()
+        for c in s["template"]["spec"]["containers"]
+        for m in c["volumeMounts"]
+    }
     assert mounts == {"/etc/moirae", str(settings.home), "/tmp"}
 
 
@@ -104,6 +109,10 @@ def test_service_reaches_the_server() -> None:
     live = read_yaml(FOLDER / "live.yaml")
     labels = live["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
-    ports = [p["name"] for c in live["spec"]["template"]["spec"]["containers"] for p in c.get("ports", [])]
+    ports = [
+        p["name"]
+        for c in live["spec"]["template"]["spec"]["containers"]
+        for p in c.get("ports", [])
+    ]
     assert ports == [service["spec"]["ports"][0]["targetPort"]]
     assert live["spec"]["serviceName"] == service["metadata"]["name"]

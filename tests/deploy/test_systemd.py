@@ -11,7 +11,7 @@ from tests.deploy import DEPLOY
 
 FOLDER = DEPLOY / "systemd"
 UNITS = ("moirae.service", "moirae@.service")
-MAX_EXPOSURE = 30  # of 100: 25 with the protections of the units, 92 without any
+MAX_EXPOSURE = 20  # of 100: 16 with the protections of the units, 96 without any
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
