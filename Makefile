@@ -73,7 +73,7 @@ bench: setup
 	@$(BIN)/python -m benchmarks $(if $(GOALS),--goals $(GOALS))
 
 docs: setup
-	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 # Needs uv. Versions for all Pythons and platforms, with hashes.
 lock:
