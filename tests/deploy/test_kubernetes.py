@@ -1,10 +1,13 @@
 """The Kubernetes manifests, by the schemas of the API and by what refers to what."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+from ruamel.yaml import YAML
 
 from moirae.config.settings import load_settings
 from tests.deploy import DEPLOY, read_yaml
@@ -116,3 +119,29 @@ def test_service_reaches_the_server() -> None:
     ]
     assert ports == [service["spec"]["ports"][0]["targetPort"]]
     assert live["spec"]["serviceName"] == service["metadata"]["name"]
+
+
+@pytest.mark.skipif(shutil.which("kustomize") is None, reason="kustomize is not installed")
+def test_kustomize_builds_valid_manifests_that_refer_to_its_config_maps() -> None:
+    """As `kubectl apply -k` does."""
+    output = subprocess.run(
+        ["kustomize", "build", str(FOLDER)], capture_output=True, text=True, check=True
+    ).stdout
+    manifests = list(YAML(typ="safe").load_all(output))
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, VERSIONS[-1], strict=True)
+    maps = {m["metadata"]["name"]: m["data"] for m in manifests if m["kind"] == "ConfigMap"}
+    names = [name for name in maps if name.startswith("moirae-config-")]
+    assert len(names) == 1
+    assert set(maps) == {*names, "moirae-rules"}
+    assert maps[names[0]]["moirae.yaml"] == (WORKSPACE / "moirae.yaml").read_text()
+    pods = [
+        m["spec"]["template"]["spec"]
+        for m in manifests
+        if m["kind"] in ("StatefulSet", "Deployment")
+    ]
+    assert len(pods) == 2
+    for pod in pods:
+        (projected,) = [v["projected"] for v in pod["volumes"] if "projected" in v]
+        assert {source["configMap"]["name"] for source in projected["sources"]} == set(maps)
+        assert {container["image"] for container in pod["containers"]} == {"moirae:0.1.0"}
