@@ -87,7 +87,18 @@ def object_storage(folder: Path) -> Iterator[Mapping[str, str]]:
         # As the health check does.
         assert service["healthcheck"]["test"][-1].endswith("/healthz")
         wait_for(lambda: _is_ok(f"{url}/healthz"), 90, log)
+        _create_bucket(program, f"127.0.0.1:{ports['master']}")
         yield {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
+
+
+def _create_bucket(program: str, master: str) -> None:
+    """As the service `bucket` does, twice: it runs at each start."""
+    service = SERVICES["bucket"]
+    (script,) = service["command"]
+    script = script.replace("weed shell", f"{program} shell").replace("storage:9333", master)
+    assert script.count(f"{program} shell -master={master}") == 2
+    for _ in range(2):
+        subprocess.run([*service["entrypoint"], script], check=True, timeout=60)
 
 
 def _is_ok(url: str) -> bool:

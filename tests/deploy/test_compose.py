@@ -28,7 +28,7 @@ def test_file_follows_the_schema() -> None:
 
 
 def test_has_all_services_at_fixed_versions() -> None:
-    others = {"postgres", "storage", "kafka", "topics", "prometheus", "grafana"}
+    others = {"postgres", "storage", "bucket", "kafka", "topics", "prometheus", "grafana"}
     assert set(SERVICES) == {*MOIRAE, *others}
     for name in others:
         assert re.search(r":v?\d[\w.]*$", SERVICES[name]["image"]), name
@@ -96,6 +96,12 @@ def test_ports_are_published_on_loopback_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) == 3
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_bucket_of_the_archive_is_created() -> None:
+    archive = read_yaml(DEPLOY / "workspace" / "moirae.yaml")["archive"]
+    bucket = archive.removeprefix("s3://").partition("/")[0]
+    assert f"s3.bucket.create -name={bucket} " in SERVICES["bucket"]["command"][0]
 
 
 def test_topics_of_the_workspace_are_created() -> None:
