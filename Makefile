@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: broker help setup demo demo-once test test-fast slow lint bench faults lock clean prerequisites
+.PHONY: broker help setup demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint       style, types, import directions, schemas, reference pages"
 	@echo "make faults     fault tests (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
+	@echo "make docs       the site of the documentation, in site/"
 
 prerequisites:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -71,10 +72,15 @@ faults: setup broker
 bench: setup
 	@$(BIN)/python -m benchmarks $(if $(GOALS),--goals $(GOALS))
 
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
 # Needs uv. Versions for all Pythons and platforms, with hashes.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --extra dev -o requirements.lock pyproject.toml
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --no-annotate --constraint requirements.lock -o deploy/container/requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .moirae-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
