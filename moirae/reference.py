@@ -50,11 +50,24 @@ reports file, line and column of each problem. Editors can validate it with
 [the JSON Schema](../schema/rules.schema.json). What queries may contain is described in
 [Writing a rule](../howto/write-a-rule.md)."""
 
+_API_INTRODUCTION = """\
+All routes of the server that answer with JSON, from its OpenAPI document, which it serves at
+`/api/v1/openapi.json`. Authentication, limits, posting rows, live events and metrics are described
+in [HTTP API](http.md), examples in [Using the API](../howto/use-the-api.md). A parameter without
+a default is optional, unless it is in the path or marked as required."""
+
 _CLI_INTRODUCTION = """\
 Commands that print data take `-o json`. Exit codes: 0 success, 1 failure or a problem was found,
 2 usage error. Other codes are listed with their command. A process that ends with 70 failed
 unexpectedly; one that ends with 75 could not reach PostgreSQL or object storage, and may be
-started again."""
+started again.
+
+Commands marked *(server)* also work on the workspace of a server: `--server URL` names it, such as
+`https://moirae.example`, and `--token-file FILE` the file of an API token. The author of changes
+is then the name of the token. `http://` is accepted for this machine only, unless `--insecure` is
+given."""
+
+_SERVER_OPTIONS = frozenset({"server", "token_file", "insecure"})
 
 
 def generate_pages() -> dict[str, str]:
@@ -63,6 +76,7 @@ def generate_pages() -> dict[str, str]:
     workspace = json.loads(schema_texts["workspace.schema.json"])
     rules = json.loads(schema_texts["rules.schema.json"])
     return {
+        "api.md": _render_page("API operations", _API_INTRODUCTION, _render_api()),
         "cli.md": _render_page("Command line", _CLI_INTRODUCTION, _render_commands()),
         "rules.md": _render_page(
             "Rule file", f"{_RULES_INTRODUCTION}\n\n{_NOTATION}", render_models(rules, "Rule file")
@@ -243,7 +257,8 @@ def _render_command(command: Any, path: str, parent: Any) -> Iterator[str]:
         return
     context = command.context_class(command, info_name=path.rpartition(" ")[2], parent=parent)
     yield f"## {path}"
-    yield _wrap(_sentence(command.help or ""))
+    has_server = any(parameter.name in _SERVER_OPTIONS for parameter in command.params)
+    yield _wrap(_sentence(command.help or "") + (" *(server)*" if has_server else ""))
     subcommands = getattr(command, "commands", {})
     if not subcommands:
         yield from _render_usage(command, path, context)
@@ -256,6 +271,8 @@ def _render_usage(command: Any, path: str, context: Any) -> Iterator[str]:
     words = [path, "[OPTIONS]"]
     lines: list[str] = []
     for parameter in command.params:
+        if parameter.name in _SERVER_OPTIONS:
+            continue
         record = parameter.get_help_record(context)
         if record is None or parameter.hidden:
             continue
@@ -306,6 +323,70 @@ def _render_note(note: str) -> str:
     if "<=x<=" in note:
         return " From {} to {}.".format(*note.split("<=x<="))
     return ""
+
+
+def _render_api() -> Iterator[str]:
+    """The operations of the API by tag."""
+    from moirae.server import build_openapi_document
+
+    document = build_openapi_document()
+    by_tag: dict[str, list[str]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            text = "\n\n".join(_render_operation(document, method, path, operation))
+            by_tag.setdefault(operation["tags"][0], []).append(text)
+    for tag in sorted(by_tag):
+        yield f"## {tag}"
+        yield from by_tag[tag]
+
+
+def _render_operation(document: Schema, method: str, path: str, operation: Schema) -> Iterator[str]:
+    yield f"### {method.upper()} {path}"
+    role = operation.get("x-required-role")
+    if role is None:
+        role = "any token" if operation["security"] else "none"
+    description = operation.get("description") or operation.get("summary", "")
+    yield _wrap(f"{_sentence(description.partition('Role:')[0])} Role: {role}.")
+    lines = [
+        _render_api_field(parameter["name"], parameter["schema"], parameter)
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] != "path"
+    ]
+    content = operation.get("requestBody", {}).get("content", {})
+    body = _resolve(document, content.get("application/json", {}).get("schema", {}))
+    for name, schema in body.get("properties", {}).items():
+        field = {"required": name in body.get("required", ()), "in": "body"}
+        lines.append(_render_api_field(name, schema, field))
+    yield "\n".join(lines)
+    answer = operation["responses"].get("200") or operation["responses"].get("201") or {}
+    for media_type, described in answer.get("content", {}).items():
+        yield from _render_answer(document, media_type, described.get("schema", {}))
+
+
+def _render_api_field(name: str, schema: Schema, field: Schema) -> str:
+    text = field.get("description") or schema.get("description") or ""
+    default = schema.get("default")
+    notes = " Required." if field.get("required") else ""
+    if default not in (None, False):
+        notes += f" Default: `{json.dumps(default)}`."
+    return _wrap(f"- `{name}` ({field['in']}): {_sentence(text)}{notes}", "  ")
+
+
+def _render_answer(document: Schema, media_type: str, schema: Schema) -> Iterator[str]:
+    is_list = schema.get("type") == "array"
+    fields = _resolve(document, schema.get("items", {}) if is_list else schema)
+    names = ", ".join(f"`{name}`" for name in fields.get("properties", ()))
+    if names:
+        yield _wrap(f"Answer: {'a list, each with' if is_list else 'an object with'} {names}.")
+    elif media_type != "application/json":
+        yield f"Answer: `{media_type}`."
+
+
+def _resolve(document: Schema, schema: Schema) -> Schema:
+    """The schema that a reference names."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    resolved: Schema = document["components"]["schemas"].get(name, schema)
+    return resolved
 
 
 def _render_page(title: str, introduction: str, sections: Iterable[str]) -> str:

@@ -381,7 +381,7 @@ CREATE TABLE alert_notes (
     text     text NOT NULL,
     tag      text,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of an assignment: who looks after the alert.
+    -- Of an assignment: who is responsible for the alert.
     assignee text
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);

@@ -22,7 +22,7 @@ def add_note(
     """Record a note of an alert.
 
     `tag`: the remedy in one word; alerts with equal tags count as the same kind. `assignee`: of an
-    assignment, who looks after the alert from now on.
+    assignment, who is responsible for the alert from now on.
     Raises `UsageError` if the text is blank.
     """
     if not text.strip():

@@ -1,6 +1,7 @@
 """`moirae alerts`: list, inspect and annotate alerts."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
+    expand_option_groups,
     format_time,
     print_json,
     print_omitted_count,
@@ -53,39 +55,18 @@ AlertArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Alert or event ID, or a unique prefix of it.")
 ]
 NoteTextArgument = Annotated[str, typer.Argument(help="Text of the note.")]
-SearchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--search", metavar="TEXT", help="Search in rule, key, labels, annotations and notes."
-    ),
-]
-LabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--label", metavar="NAME=VALUE", help="Show only alerts with this label."),
-]
-SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="Show only alerts that ended at this time or later: 2026-01-31T12:00Z, or 7d ago.",
-    ),
-]
-UntilOption = Annotated[
-    str | None,
-    typer.Option("--until", metavar="TIME", help="Show only alerts that started before this time."),
-]
 AlertStateOption = Annotated[
     list[str] | None,
     typer.Option("--state", help=f"Show only alerts in this state: {', '.join(_STATES)}."),
 ]
 
 
-@app.command("list")
-def list_(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    rule: RuleOption = None,
-    state: AlertStateOption = None,
+@dataclass(frozen=True)
+class AlertSelection:
+    """The options that select alerts."""
+
+    rule: RuleOption = None
+    state: AlertStateOption = None
     include_all: Annotated[
         bool,
         typer.Option(
@@ -93,27 +74,55 @@ def list_(
             help="Include withdrawn alerts, pending alerts that never fired, and alerts found in "
             "history.",
         ),
-    ] = False,
-    search: SearchOption = None,
-    label: LabelOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    ] = False
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search", metavar="TEXT", help="Search in rule, key, labels, annotations and notes."
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="Show only alerts with this label."),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Show only alerts that ended at this time or later: 2026-01-31T12:00Z, or 7d for "
+            "7 days ago.",
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Show only alerts that started before this time."
+        ),
+    ] = None
+
+
+@app.command("list")
+@expand_option_groups
+def list_(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    selection: AlertSelection = AlertSelection(),
     limit: LimitOption = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the newest alerts, or search all alerts."""
     from moirae.services.operations.alerts import AlertQuery, list_alerts
 
-    check_choices("state", state or (), _STATES)
+    check_choices("state", selection.state or (), _STATES)
     query = make_query(
         AlertQuery,
-        rule=rule,
-        state=state,
-        all=include_all,
-        text=search,
-        label=label,
-        since=parse_moment("--since", since),
-        until=parse_moment("--until", until),
+        rule=selection.rule,
+        state=selection.state,
+        all=selection.include_all,
+        text=selection.search,
+        label=selection.label,
+        since=parse_moment("--since", selection.since),
+        until=parse_moment("--until", selection.until),
     )
     with open_services(workspace) as services:
         alerts, omitted = collect_rows(services, list_alerts, query, "alerts", limit)
@@ -181,7 +190,7 @@ def note(
 @app.command()
 def assign(
     alert_id: AlertArgument,
-    assignee: Annotated[str, typer.Argument(help="Person or team who looks after the alert.")],
+    assignee: Annotated[str, typer.Argument(help="Person or team responsible for the alert.")],
     text: NoteTextArgument = "",
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,

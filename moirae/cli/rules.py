@@ -234,7 +234,7 @@ def _format_seconds(seconds: float) -> str:
 
 def _make_body(files: Sequence[Path] | None) -> "RuleFiles":
     """The rule files of a command, with their contents where a server gets them."""
-    from moirae.services.operations.rules import RuleFile, RuleFiles
+    from moirae.services.operations.rules import RuleDocument, RuleFiles
 
     if not files:
         return RuleFiles(files=None)
@@ -248,7 +248,7 @@ def _make_body(files: Sequence[Path] | None) -> "RuleFiles":
                 content = file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise MoiraeError(f"{file}: cannot be read: {error}") from error
-        rule_files.append(make_query(RuleFile, name=str(file), content=content))
+        rule_files.append(make_query(RuleDocument, name=str(file), content=content))
     return make_query(RuleFiles, files=rule_files)
 
 

@@ -5,6 +5,7 @@ others, and whatever fails here, in one statement. If that statement fails, each
 is evaluated again, until the failing rule is isolated.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -103,7 +104,9 @@ class RuleEvaluator:
         rules = rule_slice.rules
         if self._panes is None:
             return [], rules
+        started_at = time.monotonic()
         results = self._panes.evaluate(rule_slice, self._batcher.batch(rules))
+        self._add_cost([rules[i] for batch, _ in results for i in batch.rule_indexes], started_at)
         if not results:
             return [], rules
         event_rows: _EventRowsByIndex = {}
@@ -134,10 +137,15 @@ class RuleEvaluator:
         event_rows: list[tuple[ActiveRule, list[EventRow]]] = []
         failed: set[str] = set()
         for group in self._guard.isolate_suspects(rules, lambda rule: rule.name):
+            started_at = time.monotonic()
             result = self._evaluate_group(group, inputs, row_count)
+            self._add_cost(group, started_at)
             event_rows += result.event_rows
             failed |= result.failed
         return EvaluationResult(event_rows, frozenset(failed))
+
+    def _add_cost(self, rules: Sequence[ActiveRule], started_at: float) -> None:
+        self._guard.record_cost(rules, time.monotonic() - started_at)
 
     def _evaluate_group(
         self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int

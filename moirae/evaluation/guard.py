@@ -60,6 +60,8 @@ class Guard:
         self._suspects: dict[str, float] = {}
         self.rules_over_limit: set[str] = set()
         self.quarantined: set[str] = set()
+        self.on_cost: Callable[[Sequence[str], float], None] | None = None
+        """Gets the names of rules that were evaluated together, and the seconds it took."""
 
     # Groups of rules
 
@@ -157,6 +159,11 @@ class Guard:
         if process is not None:
             process.kill()
         os._exit(os.EX_SOFTWARE)
+
+    def record_cost(self, rules: Sequence[ActiveRule], seconds: float) -> None:
+        """Charge the time of an evaluation to its rules."""
+        if self.on_cost is not None and rules:
+            self.on_cost([rule.name for rule in rules], seconds)
 
     # Failures
 

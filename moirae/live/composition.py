@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -105,19 +106,27 @@ def build_live_process(
     role.end_if_stopped()
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
+    guard = Guard(spark, settings, connection)
+    guard.on_cost = metrics.record_evaluation
     detector, follow_up = build_detection(
         spark=spark,
         archive=archive,
         connection=connection,
         relations=relations,
         admission=admission,
-        guard=Guard(spark, settings, connection),
+        guard=guard,
         engine_choice=EngineChoice(settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
     if settings.no_input is not None and settings.streams and not drain:
         no_input = NoInputMonitor(sql.AlertGateway(connection), settings.no_input)
+
+    def record_batch(rows: int, seconds: float, latencies: Sequence[float]) -> None:
+        metrics.record_batch(rows, seconds, latencies)
+        if no_input is not None:
+            no_input.record_rows(rows)
+
     ingest = Ingest(
         archive=archive,
         detector=detector,
@@ -125,8 +134,7 @@ def build_live_process(
         role=role,
         landing_folders=landing_folders,
         idle_tracker=idle_tracker,
-        metrics=metrics,
-        no_input=no_input,
+        record_batch=record_batch,
     )
     lock = threading.Lock()
     queries = SourceQueries(

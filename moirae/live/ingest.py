@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -11,8 +11,6 @@ from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
-from moirae.live.metrics import LiveMetrics
-from moirae.live.no_input import NoInputMonitor
 from moirae.live.sources import (
     IdleTracker,
     LandingFolders,
@@ -24,11 +22,14 @@ from moirae.runtime import LandedBatch
 
 _MICROS_PER_SECOND = 1_000_000
 
+RecordBatch = Callable[[int, float, Sequence[float]], None]
+"""Gets the rows of a batch, the seconds it took, and the seconds since each unit arrived."""
+
 
 class Ingest:
     """Handles one batch of source units at a time.
 
-    `idle_tracker` is told which sources were active, `no_input` how many rows came.
+    `idle_tracker` gets the sources that were active, `record_batch` the number of rows.
     """
 
     def __init__(
@@ -40,8 +41,7 @@ class Ingest:
         role: LiveRole,
         landing_folders: LandingFolders,
         idle_tracker: IdleTracker,
-        metrics: LiveMetrics,
-        no_input: NoInputMonitor | None,
+        record_batch: RecordBatch,
     ) -> None:
         self._archive = archive
         self._detector = detector
@@ -49,8 +49,7 @@ class Ingest:
         self._role = role
         self._landing_folders = landing_folders
         self._idle_tracker = idle_tracker
-        self._metrics = metrics
-        self._no_input = no_input
+        self._record_batch = record_batch
 
     def ingest_units(self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()) -> None:
         """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty."""
@@ -58,13 +57,11 @@ class Ingest:
         ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
         self._detect_and_settle(ingested)
         now = time.time()
-        self._metrics.record_batch(
+        self._record_batch(
             ingested.appended_rows,
             time.monotonic() - started_at,
             [now - arrival for arrival in arrived_at],
         )
-        if self._no_input is not None:
-            self._no_input.record_rows(ingested.appended_rows)
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 

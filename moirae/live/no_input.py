@@ -1,4 +1,4 @@
-"""The built-in alert `NoInput`: by the clock, no stream has brought a row for some time."""
+"""The built-in alert `NoInput`: no stream has brought a row for some wall-clock time."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

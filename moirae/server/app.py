@@ -1,6 +1,6 @@
 """HTTP routes of the server."""
 
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +21,7 @@ from moirae.server.responses import error_response, json_response
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
-from moirae.server.routes.openapi import add_openapi_route
+from moirae.server.routes.openapi import add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
 from moirae.server.routes.sessions import add_session_routes
 
@@ -35,6 +35,23 @@ def create_application(
     settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
 ) -> AccessMiddleware:
     """The ASGI application of the server."""
+    app, routes = _create_routes(settings, pool, ingest_handler)
+    hosts = [settings.server.host, *settings.server.hosts, host_of_url(settings.server.public_url)]
+    return AccessMiddleware(
+        app, pool, hosts, RouteTable(routes), float(settings.server.requests_per_second)
+    )
+
+
+def build_openapi_document() -> dict[str, Any]:
+    """The OpenAPI document of the API; needs no workspace."""
+    # The routes are described, not called.
+    app, _ = _create_routes(Settings(), cast(ConnectionPool, None), cast(IngestHandler, None))
+    return describe_api(app)
+
+
+def _create_routes(
+    settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
+) -> tuple[FastAPI, list[RouteAccess]]:
     app = FastAPI(title="Moirae", docs_url=None, redoc_url=None, openapi_url=None)
     routes = [
         *_add_service_routes(app, pool, ingest_handler),
@@ -46,10 +63,7 @@ def create_application(
         *add_operation_routes(app, settings, pool),
     ]
     _add_error_handlers(app)
-    hosts = [settings.server.host, *settings.server.hosts, host_of_url(settings.server.public_url)]
-    return AccessMiddleware(
-        app, pool, hosts, RouteTable(routes), float(settings.server.requests_per_second)
-    )
+    return app, routes
 
 
 def _add_service_routes(

@@ -24,19 +24,19 @@ class RateLimiter:
         self._burst = burst
         self._clock = clock
         self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_CLIENTS)
-        """By client: the requests left, and when they were counted."""
+        """By client: how many requests it may make, and when they were counted."""
 
     def is_exhausted(self, client: str) -> bool:
         """Whether the client has no request left."""
-        return self._requests_left(client) < 1
+        return self._count_tokens(client) < 1
 
     def take(self, client: str) -> bool:
         """Take a request of a client; returns False if it has none left."""
-        left = self._requests_left(client)
-        allowed = left >= 1
-        self._buckets[client] = (left - 1 if allowed else left, self._clock())
-        return allowed
+        tokens = self._count_tokens(client)
+        is_allowed = tokens >= 1
+        self._buckets[client] = (tokens - 1 if is_allowed else tokens, self._clock())
+        return is_allowed
 
-    def _requests_left(self, client: str) -> float:
-        left, counted_at = self._buckets.get(client, (self._burst, self._clock()))
-        return min(self._burst, left + self._rate * (self._clock() - counted_at))
+    def _count_tokens(self, client: str) -> float:
+        tokens, counted_at = self._buckets.get(client, (self._burst, self._clock()))
+        return min(self._burst, tokens + self._rate * (self._clock() - counted_at))

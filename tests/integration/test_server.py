@@ -3,33 +3,28 @@
 import asyncio
 import gzip
 import http.client
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
-from psycopg import Connection
 from pydantic import SecretStr
 
 import sql
-from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import database
-from moirae.runtime.landing_folder import LandingFolder
 from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
 from moirae.services import tokens
 from tests.bad_inputs import FILES, read
 from tests.faults.harness import workspace
+from tests.served import JSON, LINES, Served, serve
 
 WORKSPACE = """
 home: .moirae
@@ -48,88 +43,12 @@ rules: [rules.yaml]
 """
 RULES = "groups: [{name: g, rules: [{alert: High, expr: 'SELECT host, ts, cpu FROM cpu WHERE cpu > 90'}]}]\n"
 ROW = '{"ts": "2026-01-01T00:00:00Z", "host": "a", "cpu": 1.5}'
-JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
-
-
-@dataclass
-class Served:
-    """A running server, and a token for each role."""
-
-    settings: Settings
-    connection: Connection[Any]
-    process: psutil.Process
-    log: Path
-    url: str
-    tokens: dict[str, str]
-
-    def ask(
-        self, method: str, path: str, role: str | None = "admin", **options: Any
-    ) -> httpx.Response:
-        """A request with the token of a role."""
-        headers = dict(options.pop("headers", {}))
-        if role is not None:
-            headers["Authorization"] = f"Bearer {self.tokens[role]}"
-        return httpx.request(method, self.url + path, headers=headers, timeout=120, **options)
-
-    def post(
-        self, content: bytes | str, headers: dict[str, str] = LINES, **options: Any
-    ) -> httpx.Response:
-        """Rows for the stream."""
-        options.setdefault("role", "operator")
-        return self.ask(
-            "POST",
-            "/api/v1/ingest/cpu",
-            content=content,
-            headers={**headers, **options.pop("add", {})},
-            **options,
-        )
-
-    def landed(self) -> dict[str, bytes]:
-        """What lies in the landing folder, by name."""
-        return {
-            b.name: b.path.read_bytes()
-            for b in LandingFolder(self.settings.home, "cpu").pending_batches()
-        }
-
-    def clear(self) -> None:
-        """An empty landing folder."""
-        landing = LandingFolder(self.settings.home, "cpu")
-        landing.remove(landing.pending_batches())
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with workspace(WORKSPACE, RULES) as root:
-        settings = load_settings_from_environment(root / "moirae.yaml")
-        connection = database.connect_database(settings, "tests")
-        token_by_role = {
-            role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES
-        }
-        log = root / "server.log"
-        command = [
-            sys.executable,
-            "-m",
-            "moirae",
-            "run",
-            "server",
-            "--workspace",
-            str(settings.file),
-        ]
-        with log.open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out)
-        try:
-            deadline = time.monotonic() + 60
-            while '"server_listens"' not in log.read_text():
-                assert time.monotonic() < deadline, log.read_text()
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
-            line = next(line for line in log.read_text().splitlines() if "server_listens" in line)
-            url = f"http://{json.loads(line)['address']}"
-            yield Served(settings, connection, psutil.Process(process.pid), log, url, token_by_role)
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
-            connection.close()
+    with serve(WORKSPACE, RULES) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from moirae.cli import app, rules
+from moirae.cli import app
+from moirae.services.operations import rules
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -64,7 +65,8 @@ def test_rules_check_lists_keys_without_an_effect_as_warnings(root: Path) -> Non
 def test_warnings_of_the_workspace_file_leave_the_exit_code_as_it_is(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "_check_files", lambda *_: ([], []))
+    checked = rules._CheckedFiles([], [], "")
+    monkeypatch.setattr(rules, "_check_files", lambda *_, **__: checked)
     result = CliRunner().invoke(app, ["rules", "check", "--workspace", str(root / "moirae.yaml")])
     assert result.exit_code == 0
     assert result.stderr.startswith(_places(root)[0])

@@ -53,16 +53,27 @@ MODULES_BY_TEST = {
         moirae.deployments.reload moirae.rules.stored_rules""",
     "integration/test_relations.py": """
         moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
-    "integration/test_repeat.py": "moirae.cli.replay",
+    "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
     "integration/test_retention.py": """
         archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions""",
     "integration/test_server.py": """
-        sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
-        moirae.server.pool moirae.server.reload moirae.server.run
-        moirae.server.tokens""",
+        sql.pool moirae.server.readiness moirae.server.app moirae.server.ingest
+        moirae.server.pool moirae.server.reload moirae.server.run""",
+    "integration/test_api.py": """
+        moirae.server.routes.files moirae.server.routes.metrics moirae.server.routes.openapi
+        moirae.server.routes.operations moirae.server.routes.sessions moirae.services.load
+        moirae.services.operations.alerts moirae.services.operations.dashboards
+        moirae.services.operations.events moirae.services.operations.recalls
+        moirae.services.operations.system moirae.services.tokens moirae.services.workspace""",
+    "integration/test_live_events.py": """
+        moirae.server.live.event_stream moirae.server.live.status""",
+    "integration/test_remote_commands.py": """
+        moirae.cli.audit moirae.cli.pages moirae.cli.remote moirae.cli.tokens
+        moirae.services.child moirae.services.operations.exports
+        moirae.services.operations.similarity""",
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
@@ -70,7 +81,7 @@ MODULES_BY_TEST = {
         archiver.ingest.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
         moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
-        sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
+        sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
         sql.gateway sql.idempotency_keys sql.judgements sql.lookup sql.outbox sql.processes
         sql.relations sql.replay sql.retention sql.revisions sql.rule_errors sql.rule_files

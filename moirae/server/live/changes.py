@@ -73,12 +73,12 @@ def _describe(connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> I
     gateway = sql.ChangeGateway(connection)
     alerts = {row.id: row for row in gateway.list_alerts(_keys(changes, "alert"))}
     recalls = {row.id: row for row in gateway.list_recalls(_keys(changes, "recall"))}
-    wanted = [
+    revision_keys = [
         (change.key, change.number)
         for change in changes
         if change.kind == "revision" and change.number is not None
     ]
-    revisions = {(row.task, row.number): row for row in gateway.list_revisions(wanted)}
+    revisions = {(row.task, row.number): row for row in gateway.list_revisions(revision_keys)}
     last_of_row = {(change.kind, change.key): change.position for change in changes}
     for change in changes:
         # Alerts and recalls are sent as they are now: once, at their last change.

@@ -120,10 +120,10 @@ class EventStreamResponse(Response):
             content = await self._client.next_events(_KEEP_ALIVE)
             if not self._client.is_closed:
                 await _send_body(send, content or b": keep-alive\n\n")
-        await _send_body(send, b"", more=False)
+        await _send_body(send, b"", has_more=False)
 
 
-async def _send_body(send: Send, content: bytes, more: bool = True) -> None:
+async def _send_body(send: Send, content: bytes, has_more: bool = True) -> None:
     """Raises `TimeoutError` if the client does not read."""
     async with asyncio.timeout(_SEND_TIMEOUT):
-        await send({"type": "http.response.body", "body": content, "more_body": more})
+        await send({"type": "http.response.body", "body": content, "more_body": has_more})

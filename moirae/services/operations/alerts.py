@@ -74,7 +74,7 @@ class ResolutionBody(NoteBody):
 
 
 class Assignment(Comment):
-    """Who looks after an alert."""
+    """Who is responsible for an alert."""
 
     assignee: Name = Field(description="Name of a person or team.")
 

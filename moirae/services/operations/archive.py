@@ -270,9 +270,9 @@ def retry_dead_letters(workspace: "LocalWorkspace", body: RetryBody) -> Retry:
     marked = sql.DeadLetterGateway(workspace.connection).mark_for_retry(
         ids, stream=body.stream, reason=body.reason, limit=body.limit
     )
-    found = set(marked)
+    marked_ids = set(marked)
     given = zip(body.ids or (), ids, strict=True)
-    missing = [text for text, letter in given if letter not in found]
+    missing = [text for text, letter in given if letter not in marked_ids]
     return Retry([f"{unit}:{line}" for unit, line in marked], missing)
 
 

@@ -27,7 +27,7 @@ _MAX_FILES = 200
 _MAX_CONTENT = 1 << 20  # characters of a rule file
 
 
-class RuleFile(Arguments):
+class RuleDocument(Arguments):
     """A rule file. `content` absent: the file of this path on this machine."""
 
     name: str = Field(
@@ -39,7 +39,7 @@ class RuleFile(Arguments):
 class RuleFiles(Arguments):
     """Rule files."""
 
-    files: list[RuleFile] | None = Field(
+    files: list[RuleDocument] | None = Field(
         None,
         min_length=1,
         max_length=_MAX_FILES,
@@ -328,7 +328,7 @@ def _check_files(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> _
 
 
 @contextmanager
-def _write_files(files: Sequence[RuleFile], *, allow_paths: bool) -> Iterator[dict[Path, str]]:
+def _write_files(files: Sequence[RuleDocument], *, allow_paths: bool) -> Iterator[dict[Path, str]]:
     """Files with the given contents for the duration of a block; their names by path."""
     names: dict[Path, str] = {}
     with TemporaryDirectory(prefix="moirae-rules-") as folder:

@@ -55,6 +55,9 @@ class FakeGuard:
             }
         )
 
+    def record_cost(self, rules: Sequence[ActiveRule], seconds: float) -> None:
+        assert seconds >= 0
+
     def record_failure(self, rule: ActiveRule, error: Exception, row: Any = None) -> None:
         self.failures[rule.name] = row
 

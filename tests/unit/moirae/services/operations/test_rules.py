@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moirae.errors import NotFound, UsageError
-from moirae.services.operations.rules import RuleFile, _write_files, find_definition
+from moirae.services.operations.rules import RuleDocument, _write_files, find_definition
 
 DEFINITIONS: Any = [
     SimpleNamespace(name="web/Slow"),
@@ -31,7 +31,7 @@ def test_unknown_rule_suggests_a_similar_name() -> None:
 
 
 def test_sent_files_exist_under_other_names_for_the_duration_of_the_check() -> None:
-    files = [RuleFile(name="../../etc/passwd", content="groups: []")]
+    files = [RuleDocument(name="../../etc/passwd", content="groups: []")]
     with _write_files(files, allow_paths=False) as names:
         (path,) = names
         assert path.read_text() == "groups: []"
@@ -40,7 +40,7 @@ def test_sent_files_exist_under_other_names_for_the_duration_of_the_check() -> N
 
 
 def test_files_of_the_server_cannot_be_named() -> None:
-    files = [RuleFile(name="/etc/passwd")]
+    files = [RuleDocument(name="/etc/passwd")]
     with (
         pytest.raises(UsageError, match="content of the file is missing"),
         _write_files(files, allow_paths=False),

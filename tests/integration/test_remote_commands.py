@@ -1,0 +1,235 @@
+"""Every command once on this machine and once with `--server`, with equal output."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from moirae.cli import app
+from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, put_task, task_id
+from tests.served import Served, serve
+
+ALERT, EVENT, RECALL = str(alert_id(1)), str(event_id(1)), str(task_id(1))
+NEWEST = str(event_id(COUNT - 1))
+FORMATS = ([], ["-o", "json"])
+
+# Commands about processes of this machine, its files, or files that the command names.
+LOCAL_COMMANDS = """
+    moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
+    moirae run server, moirae similarity run
+"""
+# Read only, in all formats.
+READING: list[list[str]] = [
+    ["alerts", "list"],
+    ["alerts", "list", "--all", "--limit", "2"],
+    ["alerts", "list", "--search", "HOST3", "--label", "severity=page"],
+    ["alerts", "list", "--since", "2026-01-01T00:02Z", "--until", "2026-01-01T00:04", "--all"],
+    ["alerts", "list", "--state", "pending"],
+    ["alerts", "list", "--rule", "none"],
+    ["alerts", "show", ALERT],
+    ["alerts", "show", "ff"],
+    ["alerts", "show", "a"],
+    ["events", "list", "--limit", "3"],
+    ["events", "show", EVENT],
+    ["events", "show", "ff"],
+    ["similar", NEWEST],
+    ["similar", EVENT],
+    ["recalls", "list"],
+    ["recalls", "list", "--event", EVENT, "--state", "done"],
+    ["recalls", "list", "--rule", "none"],
+    ["recalls", "show", EVENT],
+    ["recalls", "show", NEWEST],
+    ["recalls", "repeat", NEWEST],
+    ["rules", "list"],
+    ["rules", "show", "r"],
+    ["rules", "show", "s"],
+    ["rules", "explain", "g/r"],
+    ["streams", "list"],
+    ["chunks", "list"],
+    ["chunks", "show", "1"],
+    ["chunks", "show", "99"],
+    ["dead-letters", "list", "--limit", "1"],
+    ["dead-letters", "list", "--stream", "none"],
+    ["similarity", "eval"],
+    ["similarity", "eval", "--rule", "none"],
+    ["tokens", "list"],
+    ["status", "--process", "server"],
+    ["status", "--process", "live"],
+]
+# In their one format.
+PRINTING: list[list[str]] = [
+    ["recalls", "watch", NEWEST],
+    ["status"],
+    *(
+        ["export", kind, "--format", form]
+        for kind in ("events", "alerts", "contexts", "similar", "recalls")
+        for form in ("csv", "jsonl")
+    ),
+    ["export", "similar", "--recall", "none"],
+]
+# Changes that can be made twice with equal output.
+CHANGING: list[list[str]] = [
+    ["alerts", "ack", ALERT],
+    ["alerts", "note", ALERT, "see the runbook"],
+    ["alerts", "note", ALERT, " "],
+    ["alerts", "assign", ALERT, "ada", "until Monday"],
+    ["alerts", "resolve", ALERT, "restarted", "--tag", "restart"],
+    ["similarity", "agree", NEWEST, EVENT],
+    ["similarity", "disagree", NEWEST, EVENT],
+    ["similarity", "agree", NEWEST, NEWEST],
+    ["finalize", EVENT],
+    ["finalize", EVENT, "-o", "json"],
+    ["cancel", "--older-than", "900d"],
+    ["accelerate", "--rule", "none"],
+    ["refine", RECALL, "--key", "a key"],
+    ["refine", EVENT, "--key", "a key"],
+    ["rules", "resume", "r"],
+    ["dead-letters", "retry", "1:99"],
+    ["dead-letters", "retry", "--stream", "cpu", "-o", "json"],
+    ["tokens", "revoke", "none"],
+    ["ingest", "none", "-"],
+]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve(WORKSPACE, RULES) as running:
+        fill(running.connection)
+        put_task(running.connection, COUNT)  # of an event that was deleted
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_recall_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moirae.cli.recall_control._COMMAND_TIMEOUT", 0.2)
+
+
+@pytest.fixture(scope="module")
+def applied(served: Served) -> Served:
+    """The rules of the workspace, checked, compared and applied: locally, then remotely."""
+    for arguments in (["rules", "check"], ["rules", "diff"], ["rules", "apply", "--dry-run"]):
+        for form in FORMATS:
+            compare(served, [*arguments, *form])
+    file = served.settings.file.with_name("broken.yaml")
+    file.write_text("groups: [{name: g, rules: [{alert: r, exp: x}]}]\n")
+    compare(served, ["rules", "check", str(file)])
+    compare(served, ["rules", "apply", str(file)])
+    run(served, ["rules", "apply", str(served.settings.file.with_name("rules.yaml"))])
+    compare(served, ["rules", "apply"])
+    return served
+
+
+def run(served: Served, arguments: list[str], remote: bool = False, **options: Any) -> Result:
+    where = ["--workspace", str(served.settings.file)]
+    if remote:
+        where = ["--server", served.url, "--token-file", str(served.token_file("admin"))]
+    result = CliRunner().invoke(app, [*arguments, *where], **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        # `python -m moirae` prints these errors.
+        from moirae.errors import MoiraeError
+
+        if not isinstance(result.exception, MoiraeError):
+            raise result.exception
+    return result
+
+
+def outcome(result: Result) -> tuple[Any, ...]:
+    """What a user sees."""
+    error = result.exception
+    message = None if error is None or isinstance(error, SystemExit) else (type(error), str(error))
+    code = getattr(error, "exit_code", result.exit_code)
+    return result.stdout, result.stderr, code, message
+
+
+def compare(served: Served, arguments: list[str], **options: Any) -> Result:
+    """Run a command here and at the server; the outcome must be the same."""
+    here = run(served, arguments, **options)
+    there = run(served, arguments, remote=True, **options)
+    assert outcome(there) == outcome(here), arguments
+    return here
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_reading_command(applied: Served, arguments: list[str]) -> None:
+    for form in FORMATS:
+        compare(applied, [*arguments, *form])
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_printing_command(applied: Served, arguments: list[str]) -> None:
+    compare(applied, arguments)
+
+
+@pytest.mark.parametrize("arguments", CHANGING, ids=" ".join)
+def test_changing_command(applied: Served, arguments: list[str]) -> None:
+    compare(applied, arguments)
+
+
+def test_ingested_file_lands_with_its_content(applied: Served, tmp_path: Path) -> None:
+    row = b'{"ts": "2026-01-01T00:00:00Z", "host": "a", "cpu": 1.5}\n'
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(row)
+    applied.clear()
+    compare(applied, ["ingest", "cpu", str(file)])
+    compare(applied, ["ingest", "cpu", "-"], input=row)
+    landed = applied.landed()
+    assert list(landed.values()) == [row] * 4
+    stems = sorted(name.split("-")[1] for name in landed)
+    assert stems == ["rows", "rows", "stdin", "stdin"]
+    compare(applied, ["ingest", "cpu", str(file), "--wait"])
+    applied.clear()
+
+
+def test_token_is_created_and_revoked(applied: Served) -> None:
+    for remote in (False, True):
+        created = run(applied, ["tokens", "create", "robot", "--role", "viewer"], remote)
+        assert re.fullmatch(r"moirae_[0-9a-f]{16}_[\w-]{43}\n", created.stdout)
+        again = run(applied, ["tokens", "create", "robot", "--role", "viewer"], remote)
+        assert "already exists" in str(again.exception)
+        url = run(applied, ["tokens", "login-url", "robot"], remote).stdout
+        assert re.fullmatch(r"http://[^/]+/login#code=[\w-]{43}\n", url)
+        assert run(applied, ["tokens", "revoke", "robot"], remote).stdout == "revoked token robot\n"
+
+
+def test_audit_names_the_token_and_the_login_name(applied: Served) -> None:
+    run(applied, ["alerts", "ack", ALERT, "here", "--author", "ada"])
+    run(applied, ["alerts", "ack", ALERT, "there"], remote=True)
+    for remote in (False, True):
+        shown = run(applied, ["audit", "--operation", "alerts.acknowledge", "-o", "json"], remote)
+        there, here = json.loads(shown.stdout)[:2]
+        assert (here["author"], here["via"]) == ("ada", "cli")
+        assert (there["author"], there["via"]) == ("admin", "api")
+        assert there["arguments"] == {"alert": ALERT, "body": {"text": "there"}}
+        assert run(applied, ["audit", "--author", "ada"], remote).stdout.count("ada") >= 1
+    refused = run(applied, ["alerts", "ack", ALERT, "--author", "ada"], remote=True)
+    assert "the author is the token's name" in str(refused.exception)
+
+
+def test_all_commands_are_compared() -> None:
+    compared = {"tokens create", "tokens login-url", "audit", "rules check", "rules diff"}
+    compared |= {"rules apply", "ingest"}
+    names = set(_command_names(typer.main.get_command(app)))
+    for arguments in (*READING, *PRINTING, *CHANGING):
+        compared.add(" ".join(arguments[:2]) if " ".join(arguments[:2]) in names else arguments[0])
+    local = {name.strip().removeprefix("moirae ") for name in LOCAL_COMMANDS.split(",")}
+    local = {" ".join(name.split()) for name in local}
+    assert names - compared - local == set()
+
+
+def _command_names(command: Any, path: str = "") -> Iterator[str]:
+    for name, subcommand in command.commands.items():
+        full_name = f"{path} {name}".strip()
+        if hasattr(subcommand, "commands"):
+            yield from _command_names(subcommand, full_name)
+        else:
+            yield full_name
+
+
+def test_command_of_this_machine_has_no_server() -> None:
+    result: Callable[..., Result] = CliRunner().invoke
+    assert result(app, ["doctor", "--server", "http://127.0.0.1:1"]).exit_code == 2

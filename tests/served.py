@@ -1,0 +1,120 @@
+"""A running server of a workspace, with a token for each role."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from psycopg import Connection
+
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.runtime import database
+from moirae.runtime.landing_folder import LandingFolder
+from moirae.services import tokens
+from tests.faults.harness import workspace
+
+JSON = {"Content-Type": "application/json"}
+LINES = {"Content-Type": "application/x-ndjson"}
+_START_TIMEOUT = 90  # seconds
+
+
+@dataclass
+class Served:
+    """A running server, and a token for each role."""
+
+    settings: Settings
+    connection: Connection[Any]
+    process: psutil.Process
+    log: Path
+    url: str
+    tokens: dict[str, str]
+
+    def ask(
+        self, method: str, path: str, role: str | None = "admin", **options: Any
+    ) -> httpx.Response:
+        """A request with the token of a role."""
+        headers = dict(options.pop("headers", {}))
+        if role is not None:
+            headers["Authorization"] = f"Bearer {self.tokens[role]}"
+        return httpx.request(method, self.url + path, headers=headers, timeout=180, **options)
+
+    def post(
+        self, content: bytes | str, headers: dict[str, str] = LINES, **options: Any
+    ) -> httpx.Response:
+        """Rows for the stream `cpu`."""
+        options.setdefault("role", "operator")
+        return self.ask(
+            "POST",
+            "/api/v1/ingest/cpu",
+            content=content,
+            headers={**headers, **options.pop("add", {})},
+            **options,
+        )
+
+    def landed(self) -> dict[str, bytes]:
+        """What lies in the landing folder, by name."""
+        return {
+            batch.name: batch.path.read_bytes()
+            for batch in LandingFolder(self.settings.home, "cpu").pending_batches()
+        }
+
+    def clear(self) -> None:
+        """An empty landing folder."""
+        landing = LandingFolder(self.settings.home, "cpu")
+        landing.remove(landing.pending_batches())
+
+    def token_file(self, role: str) -> Path:
+        """A file with the token of a role."""
+        file = self.log.with_name(f"token-{role}")
+        file.write_text(self.tokens[role] + "\n")
+        return file
+
+    def restart(self) -> None:
+        """Kill the server and start it again at the same port."""
+        self.process.kill()
+        self.process.wait(30)
+        settings_file = self.settings.file
+        text = settings_file.read_text()
+        port = self.url.rpartition(":")[2]
+        settings_file.write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+        self.process, self.url = _start(settings_file, self.log)
+
+
+@contextmanager
+def serve(workspace_text: str, rules: str) -> Iterator[Served]:
+    """A workspace with a running server."""
+    with workspace(workspace_text, rules) as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with database.connect_database(settings, "tests") as connection:
+            token_by_role = {
+                role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES
+            }
+            log = root / "server.log"
+            process, url = _start(settings.file, log)
+            served = Served(settings, connection, process, log, url, token_by_role)
+            try:
+                yield served
+            finally:
+                served.process.terminate()
+                assert served.process.wait(30) in (0, None)
+
+
+def _start(settings_file: Path, log: Path) -> tuple[psutil.Process, str]:
+    command = [sys.executable, "-m", "moirae", "run", "server", "--workspace", str(settings_file)]
+    log.write_bytes(b"")
+    with log.open("wb") as out:
+        process = psutil.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + _START_TIMEOUT
+    while '"server_listens"' not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    line = next(line for line in log.read_text().splitlines() if "server_listens" in line)
+    return process, f"http://{json.loads(line)['address']}"
