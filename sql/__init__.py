@@ -56,6 +56,12 @@ from sql.judgements import FeedbackStateRow, JudgementGateway
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
+from sql.overview import (
+    EventJudgementRow,
+    OccurrenceRow,
+    OverviewGateway,
+    RuleFiguresRow,
+)
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
@@ -101,6 +107,10 @@ __all__ = [
     "ChunkGateway",
     # Views for dashboards
     "DashboardGateway",
+    "EventJudgementRow",
+    "OccurrenceRow",
+    "OverviewGateway",
+    "RuleFiguresRow",
     # Dead letters
     "DeadLetterGateway",
     "DeadLetterRow",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
+    from moirae.inspect.timeline import Timeline, load_timeline
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
@@ -35,6 +36,7 @@ __all__ = [
     "RecallAnswer",
     "SimilarEvent",
     "StatusReport",
+    "Timeline",
     "assess_health",
     "collect_status",
     "describe_coverage",
@@ -43,6 +45,7 @@ __all__ = [
     "is_live_available",
     "list_problems",
     "load_answers",
+    "load_timeline",
     "make_hits",
     "print_summary",
     "repeat_last_answers",
@@ -64,6 +67,7 @@ _MODULES = {
     "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),
     "repeat": ("repeat_last_answers",),
     "report": ("ProcessStatus", "StatusReport"),
+    "timeline": ("Timeline", "load_timeline"),
     "status": ("collect_status", "print_summary"),
 }
 

@@ -12,6 +12,7 @@ _MODULES = (
     "dashboards",
     "events",
     "exports",
+    "overview",
     "recalls",
     "rules",
     "similarity",
