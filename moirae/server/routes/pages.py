@@ -1,6 +1,7 @@
 """The dashboard: its page for all addresses of pages, and its built files."""
 
 import gzip
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -37,6 +38,8 @@ _MEDIA_TYPES = {
 }
 # The names of built files contain a hash of their content; the page names the present ones.
 _FOREVER = "public, max-age=31536000, immutable"
+_REVALIDATE = "no-cache"
+_HASHED_NAME = re.compile(r"[\w.]+-[\w-]{8}\.\w+")
 
 ROUTES = [
     *(RouteAccess("GET", path, None) for path in _PAGE_PATHS),
@@ -53,7 +56,8 @@ def add_page_routes(app: FastAPI) -> list[RouteAccess]:
     async def send_file(name: str, request: Request) -> Response:
         if name not in list_files() or name == _PAGE:
             raise RequestRejected(404, "no such file")
-        return _respond(name, request, _FOREVER)
+        is_hashed = _HASHED_NAME.fullmatch(name) is not None
+        return _respond(name, request, _FOREVER if is_hashed else _REVALIDATE)
 
     return ROUTES
 
@@ -69,7 +73,7 @@ def list_files() -> frozenset[str]:
 
 def _make_page_route() -> Callable[[Request], Any]:
     async def send_page(request: Request) -> Response:
-        return _respond(_PAGE, request, "no-cache")
+        return _respond(_PAGE, request, _REVALIDATE)
 
     return send_page
 

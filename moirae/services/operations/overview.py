@@ -1,9 +1,9 @@
 """What pages show at a glance: answers of many alerts, streams around an event, figures of rules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pydantic import Field
@@ -47,9 +47,13 @@ class OccurrencesQuery(Arguments):
 
 @dataclass(frozen=True)
 class EventAnswers:
-    """The answers of an event's recalls. Of the similar past events only the first is listed."""
+    """The answers of an event's recalls. Of the similar past events only the first is listed.
+
+    `attributes`: of the event; empty if it has been deleted.
+    """
 
     eid: UUID
+    attributes: Mapping[str, Any]
     answers: Sequence[RecallAnswer]
 
 
@@ -58,13 +62,16 @@ def list_answers(workspace: "LocalWorkspace", query: AnswersQuery) -> list[Event
     """Show what is normal and the most similar past event for several events."""
     from moirae.inspect import load_answers
 
+    events = sql.EventGateway(workspace.connection)
     entries = []
     for eid in dict.fromkeys(query.event):
         answers = []
+        event = events.get(eid)
         for answer in load_answers(workspace.connection, eid):
             hits = None if answer.hits is None else answer.hits[:1]
             answers.append(replace(answer, hits=hits))
-        entries.append(EventAnswers(eid, answers))
+        attributes = {} if event is None else event.attributes
+        entries.append(EventAnswers(eid, attributes, answers))
     return entries
 
 

@@ -51,8 +51,8 @@ export function describeCoverage(coverage: Coverage): string {
   const skipped = coverage.by_summary ?? 0;
   const all = coverage.read + coverage.left + coverage.failed + skipped;
   const parts = [`${coverage.read + skipped} of ${all} chunks read`];
-  if (coverage.read_from !== null) {
-    parts.push(`back to ${formatDay(fromMicros(coverage.read_from))}`);
+  if (coverage.read) {
+    parts.push(coverage.read_from === null ? "back to the beginning" : `back to ${formatDay(fromMicros(coverage.read_from))}`);
   }
   if (skipped) {
     parts.push(`${skipped} of them by their summary`);
@@ -78,14 +78,19 @@ export interface Norm {
   samples: number | null;
 }
 
-/** The usual statistics of a norm's first row; null if it has none. `attributes`: of the event. */
-export function readNorm(row: Row | undefined, attributes: Row): Norm | null {
+/**
+ * The usual statistics of a norm's first row; null if it has none. `attributes`: of the event. `sql`:
+ * of the recall; the norm is about the numeric attribute that it names.
+ */
+export function readNorm(row: Row | undefined, attributes: Row, sql: string | null | undefined): Norm | null {
   const mean = numberOf(row, ["mean", "avg", "average", "median"]);
   if (mean === null) {
     return null;
   }
-  const values = Object.entries(attributes).filter(([, value]) => typeof value === "number");
-  const [attribute, value] = values[0] ?? [null, null];
+  const names = new Set(sql?.match(/\w+/g));
+  const values = Object.entries(attributes).filter(([name, value]) => typeof value === "number" && names.has(name));
+  // Several: it is not known which one the norm is about.
+  const [attribute, value] = values.length === 1 ? values[0] : [null, null];
   return {
     attribute,
     value: value as number | null,

@@ -1754,6 +1754,8 @@ export interface components {
         /**
          * EventAnswers
          * @description The answers of an event's recalls. Of the similar past events only the first is listed.
+         *
+         *     `attributes`: of the event; empty if it has been deleted.
          */
         EventAnswers: {
             /**
@@ -1761,6 +1763,10 @@ export interface components {
              * Format: uuid
              */
             eid: string;
+            /** Attributes */
+            attributes: {
+                [key: string]: unknown;
+            };
             /** Answers */
             answers: components["schemas"]["RecallAnswer"][];
         };

@@ -33,9 +33,10 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
     const [first] = lines;
     const isAlone = lines.length === 1;
     const start = new Date(first.ts).getTime();
+    const range = rangeOf(lines);
 
     function formatX(minutes: number): string {
-      return isAlone ? formatClock(start + minutes * MINUTE) : `${minutes > 0 ? "+" : ""}${minutes} min`;
+      return isAlone ? formatClock(start + minutes * MINUTE).slice(0, 5) : `${minutes > 0 ? "+" : ""}${minutes} min`;
     }
 
     const chart = new uPlot(
@@ -44,7 +45,8 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { x: { time: false } },
+        padding: [8, 24, 0, 0],
+        scales: { x: { time: false, range: () => range } },
         axes: [
           {
             stroke: axisColor,
@@ -93,6 +95,14 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
       <div ref={frame} role="img" aria-label={describeLines(title, lines)} />
     </figure>
   );
+}
+
+/** Minutes from the first to the last value, and the event. */
+function rangeOf(lines: Line[]): [number, number] {
+  const minutes = lines.flatMap((line) => [0, ...toColumns(line)[0]]);
+  const lowest = Math.min(...minutes);
+  const highest = Math.max(...minutes);
+  return highest > lowest ? [lowest, highest] : [lowest - 1, highest + 1];
 }
 
 function toColumns({ series, ts }: Line): uPlot.AlignedData {

@@ -28,4 +28,3 @@ export { Switch } from "@patternfly/react-core/dist/esm/components/Switch";
 export { TextArea } from "@patternfly/react-core/dist/esm/components/TextArea";
 export { TextInput } from "@patternfly/react-core/dist/esm/components/TextInput";
 export { Title } from "@patternfly/react-core/dist/esm/components/Title";
-export { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table/dist/esm/components/Table";

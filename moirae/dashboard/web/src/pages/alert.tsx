@@ -1,4 +1,4 @@
-import { Alert as Message, Card, CardBody, CardTitle, Content, ExpandableSection, Label, PageSection, Title } from "../components/library";
+import { Button, Alert as Message, Card, CardBody, CardTitle, Content, ExpandableSection, Label, PageSection, Title } from "../components/library";
 import { useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import {
@@ -10,7 +10,6 @@ import {
   type Judgement,
   type Revision,
   type Row,
-  type RuleDetails,
   type Timeline,
   get,
   post,
@@ -29,6 +28,7 @@ import {
   withRevision,
 } from "../answers";
 import { useIsOperator } from "../app";
+import { useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { SeriesChart } from "../components/chart";
 import { Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatValue, shortName, useTitle } from "../components/common";
@@ -40,6 +40,7 @@ import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
 
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
+const FIRST_HITS = 5; // similar alerts that are shown at first
 
 export function AlertPage() {
   const id = useParams().alert ?? "";
@@ -66,6 +67,7 @@ function Report({ report, error, reload, update }: ReportProps) {
   const isOperator = useIsOperator();
   const navigate = useNavigate();
   const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
+  const [areAllShown, setAllShown] = useState(false);
   const similar = findSimilar(recalls);
   const hits = similar?.hits ?? [];
   useTitle(alertTitle(alert));
@@ -104,7 +106,7 @@ function Report({ report, error, reload, update }: ReportProps) {
             The past of this alert
           </Title>
           <Verdict similar={similar} />
-          {hits.map((hit) => (
+          {hits.slice(0, areAllShown ? undefined : FIRST_HITS).map((hit) => (
             <SimilarAlert
               key={hit.eid}
               eid={alert.eid}
@@ -113,9 +115,14 @@ function Report({ report, error, reload, update }: ReportProps) {
               judge={isOperator ? judge : null}
             />
           ))}
+          {hits.length > FIRST_HITS && !areAllShown && (
+            <Button variant="secondary" onClick={() => setAllShown(true)}>
+              Show {hits.length - FIRST_HITS} more similar alerts
+            </Button>
+          )}
         </section>
         <div className="side">
-          <NormCard answers={recalls} event={event} />
+          <NormCard answers={recalls} event={event} alert={alert} />
           <Card isCompact>
             <CardTitle component="h2">History read</CardTitle>
             <CardBody>
@@ -191,14 +198,21 @@ function Verdict({ similar }: { similar: Answer | undefined }) {
   );
 }
 
-function NormCard({ answers, event }: { answers: readonly Answer[]; event: EventDetails | null }) {
+interface NormProps {
+  answers: readonly Answer[];
+  event: EventDetails | null;
+  alert: AlertDetails;
+}
+
+function NormCard({ answers, event, alert }: NormProps) {
   const answer = findNorm(answers);
+  const definition = useRule(alert.rule, alert.version);
   if (answer === undefined) {
     return null;
   }
   const attributes = event?.attributes ?? {};
   const row = answer.rows?.[0] as Row | undefined;
-  const norm = readNorm(row, attributes);
+  const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]?.sql);
   const distance = norm && describeDistance(norm);
   return (
     <Card isCompact>
@@ -305,7 +319,7 @@ function TimelineCard({ alert }: { alert: AlertDetails }) {
   );
   return (
     <Card isCompact>
-      <CardTitle component="h2">Around the alert</CardTitle>
+      <CardTitle component="h2">Around the alert (UTC)</CardTitle>
       <CardBody>
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
         {timeline.data && <TimelineCharts timeline={timeline.data} />}
@@ -402,8 +416,7 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
 
 /** The condition by which history decides on the alert. */
 function ConditionCard({ alert }: { alert: AlertDetails }) {
-  const rule = useLoaded((signal) => get<RuleDetails>(`/rules/${alert.rule}`, {}, signal), [alert.rule]);
-  const condition = rule.data && findCondition(rule.data);
+  const condition = useRule(alert.rule, alert.version)?.where;
   if (!condition) {
     return null;
   }
@@ -421,11 +434,6 @@ function ConditionCard({ alert }: { alert: AlertDetails }) {
       </CardBody>
     </Card>
   );
-}
-
-function findCondition(rule: RuleDetails): string | null {
-  const definition = rule.definition as { rule?: { rules?: { where?: string | null }[] } };
-  return definition.rule?.rules?.[0]?.where ?? null;
 }
 
 function applyEvent(report: AlertReport, { kind, data }: LiveEvent): AlertReport {

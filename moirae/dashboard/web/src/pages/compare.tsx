@@ -42,10 +42,11 @@ export function ComparePage() {
             <AlignedCharts event={now.eid} past={then.eid} />
           </CardBody>
         </Card>
+        <div className="side">
         <Card isCompact>
           <CardTitle component="h2">Attributes</CardTitle>
           <CardBody>
-            <RowsTable rows={[{ "": "now", ...now.attributes }, { "": "then", ...then.attributes }]} label="Attributes" />
+            <RowsTable rows={[now.attributes, then.attributes]} names={["now", "then"]} label="Attributes" />
           </CardBody>
         </Card>
         <Card isCompact>
@@ -54,6 +55,7 @@ export function ComparePage() {
             <Terms now={now} past={then} shares={shares} />
           </CardBody>
         </Card>
+        </div>
       </div>
     </PageSection>
   );
@@ -125,7 +127,7 @@ function Terms({ now, past, shares }: { now: EventDetails; past: EventDetails; s
             <h3>{name}</h3>
             <DataTable
               label={`Terms of ${name}`}
-              columns={["term", "now", "then", "share of the score"]}
+              columns={["term", "now", "then", "share of score"]}
               rows={terms.map((term) => [
                 <span key="term" className={present.has(term) && earlier.has(term) ? "term shared" : "term"}>
                   {term}

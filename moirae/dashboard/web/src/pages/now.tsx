@@ -6,11 +6,12 @@ import { AlertLink, Pending, SeverityLabel, Time, alertTitle, formatCount, forma
 import { moveFocus, useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
+import { useRule } from "../rule";
 
 const PAGE_SIZE = 50;
 const NEW_ANSWER_DELAY = 250; // milliseconds in which events without answers are collected
 
-type Answers = ReadonlyMap<string, readonly Answer[]>;
+type Answers = ReadonlyMap<string, EventAnswers>;
 
 export function NowPage() {
   useTitle("Now");
@@ -60,7 +61,7 @@ export function NowPage() {
       <ul className="alert-list" aria-label="Firing alerts, newest first">
         {alerts.map((alert) => (
           <li key={alert.id}>
-            <AlertRow alert={alert} answers={answers.get(alert.eid)} />
+            <AlertRow alert={alert} entry={answers.get(alert.eid)} />
           </li>
         ))}
       </ul>
@@ -73,7 +74,7 @@ export function NowPage() {
   );
 }
 
-function AlertRow({ alert, answers }: { alert: Alert; answers: readonly Answer[] | undefined }) {
+function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefined }) {
   return (
     <AlertLink id={alert.id}>
       <span className="row-what">
@@ -86,21 +87,36 @@ function AlertRow({ alert, answers }: { alert: Alert; answers: readonly Answer[]
           {alert.assigned_to && `, assigned to ${alert.assigned_to}`}
         </span>
       </span>
-      <span className="row-norm">{answers && describeNorm(alert, answers)}</span>
-      <span className="row-past">{answers && <Past answers={answers} />}</span>
+      <span className="row-norm">{entry && <NormText alert={alert} entry={entry} />}</span>
+      <span className="row-past">{entry && <Past answers={entry.answers} />}</span>
     </AlertLink>
   );
 }
 
-function describeNorm(alert: Alert, answers: readonly Answer[]): string {
-  const answer = findNorm(answers);
-  const norm = readNorm(answer?.rows?.[0], alert.key);
+function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
+  const definition = useRule(alert.rule, alert.version);
+  const answer = findNorm(entry.answers);
+  const sql = answer && definition?.recall?.[answer.recall]?.sql;
+  const norm = readNorm(answer?.rows?.[0], entry.attributes, sql);
   if (!norm) {
-    return answer && isOpen(answer) ? "norm not known yet" : "";
+    return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
   }
   const deviation = norm.deviation === null ? "" : ` ± ${formatValue(norm.deviation)}`;
   const distance = describeDistance(norm);
-  return `normally ${formatValue(norm.mean)}${deviation}${distance ? `: ${distance}` : ""}`;
+  return (
+    <>
+      <span>
+        {norm.value !== null && (
+          <>
+            <strong>{formatValue(norm.value)}</strong> {norm.attribute},{" "}
+          </>
+        )}
+        normally {formatValue(norm.mean)}
+        {deviation}
+      </span>
+      {distance && <span className="note">{distance}</span>}
+    </>
+  );
 }
 
 function Past({ answers }: { answers: readonly Answer[] }) {
@@ -151,9 +167,7 @@ function useAnswers(alerts: readonly Alert[]): [Answers, (change: (present: Answ
 
 function addAnswers(present: Answers, entries: readonly EventAnswers[]): Answers {
   const next = new Map(present);
-  for (const { eid, answers } of entries) {
-    next.set(eid, answers);
-  }
+  entries.forEach((entry) => next.set(entry.eid, entry));
   return next;
 }
 
@@ -178,20 +192,19 @@ function applyAnswers(present: Answers, events: readonly LiveEvent[]): Answers {
   const next = new Map(present);
   for (const { kind, data } of events) {
     const eid = String(data.eid);
-    const answers = next.get(eid);
-    if (answers === undefined) {
+    const entry = next.get(eid);
+    if (entry === undefined) {
       continue;
     }
+    const { answers } = entry;
     if (kind === "revision") {
       const revision = data as unknown as Revision;
       const first = { ...revision, hits: revision.hits?.slice(0, 1) ?? null };
-      next.set(eid, withRevision(answers, first));
+      next.set(eid, { ...entry, answers: withRevision(answers, first) });
     } else if (kind === "recall") {
       if (answers.some(({ id }) => id === data.id)) {
-        next.set(
-          eid,
-          answers.map((answer) => (answer.id === data.id ? { ...answer, state: String(data.state) } : answer)),
-        );
+        const changed = answers.map((answer) => (answer.id === data.id ? { ...answer, state: String(data.state) } : answer));
+        next.set(eid, { ...entry, answers: changed });
       } else {
         next.delete(eid);
       }

@@ -6,6 +6,7 @@ import { useIsOperator } from "../app";
 import { Pending, StateLabel, Time, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
+import { findDefinition } from "../rule";
 import { formatDuration } from "../time";
 
 const INTERVAL = 10_000; // milliseconds
@@ -74,7 +75,7 @@ function RulePage({ rule }: { rule: string }) {
       </PageSection>
     );
   }
-  const { name, state, errors, definition, version } = details.data;
+  const { name, state, errors, version } = details.data;
   return (
     <PageSection>
       <Title headingLevel="h1">{name}</Title>
@@ -101,7 +102,7 @@ function RulePage({ rule }: { rule: string }) {
         <Card isCompact>
           <CardTitle component="h2">Definition</CardTitle>
           <CardBody>
-            <Tree value={findRule(definition as Row)} />
+            <Tree value={findDefinition(details.data)} />
           </CardBody>
         </Card>
         <Card isCompact>
@@ -113,11 +114,6 @@ function RulePage({ rule }: { rule: string }) {
       </div>
     </PageSection>
   );
-}
-
-function findRule(definition: Row): unknown {
-  const group = definition.rule as { rules?: unknown[] } | undefined;
-  return group?.rules?.[0] ?? definition;
 }
 
 /** Nested values as nested lists; keys without a value are left out. */

@@ -9,6 +9,7 @@ import { useLoaded } from "../load";
 import { formatDay, formatDuration } from "../time";
 
 const INTERVAL = 5_000; // milliseconds
+const MAX_RECALLS = 15; // shown
 const SLOW_INTERVAL = 30_000; // milliseconds, for what reads the archive
 
 export function SystemPage() {
@@ -59,11 +60,9 @@ function StatusCards() {
           {formatCount(queue.queued, "recall")} queued
           {queue.queued > 0 && `, the oldest for ${formatDuration(queue.oldest_seconds * 1_000)}`}
         </p>
-        {disks.map((disk, index) => (
-          <p key={index} className="note">
-            {Object.entries(disk)
-              .map(([name, value]) => `${name} ${formatValue(value)}`)
-              .join(", ")}
+        {disks.map((disk) => (
+          <p key={String(disk.path)} className="note">
+            {String(disk.path)}: {formatBytes(Number(disk.free_bytes))} free{disk.full ? ", full" : ""}
           </p>
         ))}
       </CardBody>
@@ -74,7 +73,7 @@ function StatusCards() {
 /** Open recalls with their tickets; the share of the worker is that of the tickets. */
 function RecallCard() {
   const page = useLoaded(
-    (signal) => get<RecallPage>("/recalls", { state: ["running", "waiting", "suspended"], limit: 50, count: true }, signal),
+    (signal) => get<RecallPage>("/recalls", { state: ["running", "waiting", "suspended"], limit: MAX_RECALLS, count: true }, signal),
     [],
     INTERVAL,
   );
