@@ -4,6 +4,7 @@ ArchiverError
 ├── CommitConflict       another process committed first
 ├── HistoryUnavailable   the time at which rows were archived is unknown
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
+├── IncompatibleTable    another program changed a Delta table such that it cannot be read
 ├── LogDamaged           a commit of a Delta table cannot be parsed
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
@@ -22,6 +23,10 @@ class NotInstalled(ArchiverError):
 
 class LogDamaged(ArchiverError):
     """A commit of a Delta table cannot be parsed."""
+
+
+class IncompatibleTable(ArchiverError):
+    """Another program changed a Delta table such that it cannot be read. Names table and version."""
 
 
 class StorageFailed(ArchiverError):

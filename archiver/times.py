@@ -13,7 +13,8 @@ MicrosArray: TypeAlias = npt.NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_UNITS = {
+# The units of durations in configuration files, the largest first.
+DURATION_UNITS = {
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
     "m": timedelta(minutes=1),
@@ -44,7 +45,7 @@ def duration_to_micros(duration: timedelta) -> Micros:
 def format_duration(duration: timedelta) -> str:
     """The text of a duration as in configuration files, such as `5m` or `1h30m`."""
     parts: list[str] = []
-    for name, unit in _UNITS.items():
+    for name, unit in DURATION_UNITS.items():
         count, duration = divmod(duration, unit)
         if count:
             parts.append(f"{count}{name}")

@@ -7,6 +7,7 @@ import sys
 from benchmarks.results import BenchmarkResult, format_table, save
 
 _MODULES_BY_GOAL = {
+    "A1": "benchmarks.live_clients",
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
     "G3": "benchmarks.coverage",

@@ -27,7 +27,7 @@ from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.evaluation import ActiveRule
 from moirae.history import PastFinder, RelationVersions
-from moirae.rules import Definition, Rule, build_rule_tables, infer_event_shape
+from moirae.rules import Definition, Rule
 from moirae.rules.model import AlertSpec
 
 _REPETITIONS = 5
@@ -165,9 +165,8 @@ def _prepare_steps(
 
 def _make_rule(kind: str) -> ActiveRule:
     rule = Rule("bench", AlertSpec(alert="Late", expr=_QUERIES[kind]))
-    tables = build_rule_tables(rule, {"past": "ts"}, frozenset())
     definition = Definition(rule, _ATTRIBUTE_TYPES[kind], key=("host",), id=_EVENT_IDS[kind])
-    return ActiveRule(definition, tables, infer_event_shape(rule, tables))
+    return ActiveRule.create(definition, {"past": "ts"}, frozenset())
 
 
 def _count_events(finder: PastFinder, rule: ActiveRule) -> int:

@@ -328,13 +328,15 @@ def _live_workspace(
                 connection=connection,
                 fence=lambda: None,
             )
+            session = spark.newSession()
+            guard = Guard(session, settings, connection)
             detector, follow_up = build_detection(
-                spark=spark.newSession(),
+                spark=session,
                 archive=archive,
                 connection=connection,
                 relations=Relations(connection, settings.relations),
-                admission=RuleAdmission(spark, settings),
-                guard=Guard(spark, settings, connection),
+                admission=RuleAdmission(session, settings),
+                guard=guard,
                 engine_choice=EngineChoice("auto" if setup.local_engine else "spark"),
             )
             detector.reload(_START)
@@ -343,5 +345,7 @@ def _live_workspace(
                 include_filters = detector.detect(archive.ingest([unit], _NOW).on_time)
                 detector.settle(include_filters=include_filters)
                 follow_up.run()
+                if guard.quarantined:
+                    raise RuntimeError(f"rules in quarantine: {sorted(guard.quarantined)}")
 
             yield ingest

@@ -52,6 +52,7 @@ def _build_config(
         root,
         schemas,
         RelationVersions(relations.table, frozenset(settings.relations)),
+        history=settings.archive_history.total_seconds(),
     )
     return RecallConfig(
         root=root,

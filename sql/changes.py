@@ -119,9 +119,9 @@ class ChangeGateway(Gateway):
         xid, number = self._execute(statement).fetchone() or (0, 0)
         return ChangePosition(xid, number)
 
-    def delete_old(self, seconds: float) -> None:
-        """Delete changes older than some seconds, and those of a restored database."""
-        self._execute("delete_old", seconds=seconds)
+    def delete_restored(self) -> None:
+        """Delete the changes of another database cluster, from which this one was restored."""
+        self._execute("delete_restored")
 
     def list_alerts(self, ids: Collection[UUID]) -> list[ChangedAlertRow]:
         """Alerts as they are now, in no order."""

@@ -54,6 +54,14 @@ class RetentionGateway(Gateway):
             "delete_events", before=before, archived_to=archived_to, min_age=min_age, limit=limit
         )
 
+    def delete_changes(self, min_age: timedelta, limit: int) -> int:
+        """Delete old changes for live clients, oldest first."""
+        return self._count("delete_changes", min_age=min_age, limit=limit)
+
+    def delete_audit(self, min_age: timedelta, limit: int) -> int:
+        """Delete old lines of the audit log."""
+        return self._count("delete_audit", min_age=min_age, limit=limit)
+
     def delete_relation_versions(self, before: datetime, limit: int) -> int:
         """Delete versions of rows of relations that were replaced before `before`."""
         return self._count("delete_relation_versions", before=before, limit=limit)

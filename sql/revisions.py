@@ -6,10 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from sql.gateway import Gateway
-from sql.values import replace_nul
 
 AnswerJson = Sequence[Mapping[str, Any]]
 
@@ -67,32 +64,9 @@ class ExportedHitRow:
 
 
 class RevisionGateway(Gateway):
-    """The answers of tasks, numbered without gaps."""
+    """The answers of tasks, numbered without gaps. `TaskGateway` adds them."""
 
     queries = "revisions"
-
-    def add(
-        self,
-        task: UUID,
-        number: int,
-        *,
-        final: bool,
-        coverage: Mapping[str, Any],
-        answer: AnswerJson,
-        estimates: AnswerJson,
-        comparable: float | None,
-    ) -> None:
-        """Store an answer under its number; `estimates` may be empty."""
-        self._execute(
-            "add",
-            task=task,
-            number=number,
-            final=final,
-            coverage=Jsonb(coverage),
-            answer=Jsonb(replace_nul(answer)),
-            estimates=Jsonb(replace_nul(estimates)) if estimates else None,
-            comparable=comparable,
-        )
 
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""

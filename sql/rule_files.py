@@ -13,13 +13,13 @@ from sql.gateway import Gateway
 class RuleFilesRow:
     """State of the rule files.
 
-    `asked`: number of reload requests; `answered`: the last request that was served. `digest`: a
-    hash of the files checked last. `looked_at`: wall-clock time of the check. Both are None before
+    `last_request`: number of reload requests; `last_served`: the last one that was served.
+    `digest`: a hash of the files checked last. `looked_at`: wall-clock time of the check. Both are None before
     the first check. `problems`: why the files were rejected; None if they are applied.
     """
 
-    asked: int
-    answered: int
+    last_request: int
+    last_served: int
     digest: str | None
     looked_at: datetime | None
     problems: list[str] | None
@@ -47,4 +47,4 @@ class RuleFileGateway(Gateway):
         stored_problems = None
         if problems is not None:
             stored_problems = Jsonb(problems)
-        self._execute("record_check", asked=request, digest=digest, problems=stored_problems)
+        self._execute("record_check", request=request, digest=digest, problems=stored_problems)

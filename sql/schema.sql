@@ -587,7 +587,7 @@ $$;
 CREATE TRIGGER alert_inserted AFTER INSERT ON alerts FOR EACH ROW WHEN (NOT NEW.past)
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_changed AFTER UPDATE ON alerts FOR EACH ROW
-    WHEN ((OLD.state, OLD.verdict, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
+    WHEN (NOT NEW.past AND (OLD.state, OLD.verdict, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
         IS DISTINCT FROM (NEW.state, NEW.verdict, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_noted AFTER INSERT ON alert_notes FOR EACH ROW EXECUTE FUNCTION record_change();

@@ -296,6 +296,29 @@ class TaskGateway(Gateway):
         row = self._execute("advance", **values).fetchone()
         return None if row is None else (str(row[0]), int(row[1]))
 
+    def add_revision(
+        self,
+        id: UUID,
+        number: int,
+        *,
+        final: bool,
+        coverage: Mapping[str, Any],
+        answer: Sequence[Mapping[str, Any]],
+        estimates: Sequence[Mapping[str, Any]],
+        comparable: float | None,
+    ) -> None:
+        """Store an answer of a task under its number; `estimates` may be empty."""
+        self._execute(
+            "add_revision",
+            task=id,
+            number=number,
+            final=final,
+            coverage=Jsonb(coverage),
+            answer=Jsonb(replace_nul(answer)),
+            estimates=Jsonb(replace_nul(estimates)) if estimates else None,
+            comparable=comparable,
+        )
+
     def fail_unreadable(self, id: UUID, fence: int, error: str) -> None:
         """Fail a claimed task whose stored request cannot be parsed."""
         self._execute("fail_unreadable", id=id, fence=fence, error=replace_nul(error))

@@ -28,7 +28,7 @@ class ViewRow:
 class ViewProgressRow:
     """Progress of the views of a running version over the chunks of one state.
 
-    `chunks`, `found`, `failed`: numbers of chunks, in all, with a view, and without one after an
+    `chunks`, `with_view`, `failed`: numbers of chunks, in all, with a view, and without one after an
     error. `events`, `corpus`: stored events, and those of them in the corpus. `seconds`: time
     spent. `error`: the last error by name; None if there is none.
     """
@@ -37,7 +37,7 @@ class ViewProgressRow:
     version: str
     state: str
     chunks: int
-    found: int
+    with_view: int
     failed: int
     events: int
     corpus: int

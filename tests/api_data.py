@@ -133,7 +133,16 @@ def put_revision(
 
 def _put_similar(connection: Connection[Any]) -> None:
     number = COUNT - 1
-    request = {"kind": "similar", "contexts": ["own"], "k": 10, "measure": "tfidf"}
+    request = {
+        "kind": "similar",
+        "contexts": ["own"],
+        "k": 10,
+        "measure": "tfidf",
+        "gap": 0,
+        "range": None,
+        "every": 1_000_000,
+        "order": "newest",
+    }
     _insert_task(connection, number, "similar", request, "done")
     hit = {
         "past_eid": str(event_id(0)),
@@ -155,9 +164,20 @@ def _insert_task(
     event = {
         "ts": int((START + timedelta(minutes=number)).timestamp() * 1_000_000),
         "key": {"host": f"host{number}"},
+        "attributes": {"host": f"host{number}", "cpu": 91.5},
     }
     connection.execute(
         "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, revision,"
-        " pieces, next) VALUES (%s, %s, %s, 'v', %s, %s, %s, %s, 100, 2, '[[1,0,1],[2,1,2]]', 2)",
-        (task_id(number), event_id(number), RULE, recall, Jsonb(request), Jsonb(event), state),
+        " pieces, next, corpus)"
+        " VALUES (%s, %s, %s, 'v', %s, %s, %s, %s, 100, 2, '[[1,0,1],[2,1,2]]', 2, %s)",
+        (
+            task_id(number),
+            event_id(number),
+            RULE,
+            recall,
+            Jsonb(request),
+            Jsonb(event),
+            state,
+            COUNT,
+        ),
     )

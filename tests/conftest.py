@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from archiver.spark.session import start_session
 from tests import no_services, store
+from tests.parent import end_with_parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        end_with_parent()
     if config.getoption("--fast"):
         no_services.refuse_services()
         config.pluginmanager.register(no_services.WithoutServices())

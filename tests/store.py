@@ -18,6 +18,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from tests.parent import end_with_parent
+
 BUCKET = "archive-of-tests"
 _KEY = "key-of-tests"
 _SECRET = "secret-of-tests"
@@ -64,7 +66,10 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
     }
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [program, "-logtostderr", "server", *arguments], stdout=log, stderr=log
+            [program, "-logtostderr", "server", *arguments],
+            stdout=log,
+            stderr=log,
+            preexec_fn=end_with_parent,
         )
         try:
             _wait_until_ready(process, environment, folder / "log")

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
 
@@ -62,7 +63,8 @@ class ChunkMaintenance:
     """Runs the tasks planned by `archiver.chunks.lifecycle`, and vacuums the tables periodically.
 
     `file_retention`: seconds that replaced files stay on disk; must exceed the time that any reader
-    uses a list of files. `sequenced_tables`: tables whose small files are compacted.
+    uses a list of files. `sequenced_tables`: tables whose small files are compacted. `history`:
+    seconds that superseded versions of the tables stay readable; None: no longer than files.
     """
 
     def __init__(
@@ -71,16 +73,22 @@ class ChunkMaintenance:
         schemas: Sequence[StreamSchema],
         file_retention: float,
         sequenced_tables: Sequence[TableSpec] = (),
+        history: float | None = None,
     ) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._sequenced_tables = [SequencedTable(root, spec) for spec in sequenced_tables]
+        if history is not None:
+            for stream_table in self._tables:
+                stream_table.set_history(history)
+            for sequenced_table in self._sequenced_tables:
+                sequenced_table.set_history(history)
         clustering = Requirement(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER_AFTER)
         self._handlers = {CLUSTER: MaintenanceHandler(clustering, self._cluster_chunk)}
         self.requirements = [handler.requirement for handler in self._handlers.values()]
         self._results: SimpleQueue[MaintenanceResult] = SimpleQueue()
         self._queued: set[MaintenanceTask] = set()
         self._queue_changed = threading.Condition()
-        self._vacuum = Vacuum(file_retention)
+        self._vacuum = Vacuum(file_retention, history or 0.0)
         interval = min(_VACUUM_INTERVAL, file_retention / 4)
         self._vacuum_task = Periodic("vacuum", interval, self._run_vacuum, first_after=interval)
         self._runner = BackgroundRunner([self._vacuum_task])
@@ -147,16 +155,30 @@ class ChunkMaintenance:
         rows_by_unit: dict[tuple[str, int], int] = {}
         for table in self._tables:
             table.refresh()
-            units = table.read(["_unit"], chunk)["_unit"].to_pylist()
+            units = table.read_accounted(["_unit"], chunk)["_unit"].to_pylist()
             for unit, rows in Counter(units).items():
                 rows_by_unit[table.schema.name, unit] = rows
         return rows_by_unit
 
+    def _adopt_foreign_files(self) -> None:
+        """A file that cannot be read does not stop the maintenance of other tables."""
+        for table in self._tables:
+            try:
+                table.adopt_foreign_files()
+            except (*_RECOVERABLE_ERRORS, pa.ArrowException) as error:
+                _LOG.warning(
+                    "rows of another program not rewritten",
+                    action="adoption_failed",
+                    stream=table.schema.name,
+                    error=str(error),
+                )
+
     def _run_vacuum(self) -> None:
-        """Compact the sequenced tables, delete unreferenced files, and checkpoint the logs."""
+        """Compact the sequenced tables, adopt files, delete unreferenced ones, checkpoint logs."""
         try:
             for table in self._sequenced_tables:
                 table.compact()
+            self._adopt_foreign_files()
             self._vacuum.run([*self._tables, *self._sequenced_tables], time.monotonic())
         except _RECOVERABLE_ERRORS as error:
             _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))

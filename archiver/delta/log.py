@@ -6,114 +6,75 @@ A commit is written under the next version number; this fails if another process
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from archiver.clock import seconds_since_boot
-from archiver.errors import CommitConflict, LogDamaged, StorageFailed
+from archiver.delta.protocol import (
+    CLUSTERED_PREFIX,
+    NO_CHUNK,
+    UNCLUSTERED_PREFIX,
+    ChunkFiles,
+    CommitSummary,
+    DataFile,
+    FoundFile,
+    ParsedCommit,
+    RemovedFile,
+    TableMetadata,
+    add_action,
+    commit_info_action,
+    create_actions,
+    encode_actions,
+    is_adopted,
+    is_written_by_moirae,
+    parse_commit,
+    remove_action,
+    upper_bound,
+)
+from archiver.errors import CommitConflict, IncompatibleTable, LogDamaged, StorageFailed
 from archiver.storage import LOG_FOLDER, Storage
-from archiver.time_range import TimeRange
-from archiver.times import Micros, from_micros, to_micros
+from archiver.times import to_micros
 
-# File names of this program begin with one of these. Statistics of such files are exact; other
-# writers of Delta may truncate times to milliseconds.
-UNCLUSTERED_PREFIX = "a-"
-CLUSTERED_PREFIX = "c-"
-_MAX_TRUNCATION = 999  # microseconds
-_TABLE_CONFIGURATION = {
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 1 days",
-}
+__all__ = [
+    "CLUSTERED_PREFIX",
+    "UNCLUSTERED_PREFIX",
+    "ChunkFiles",
+    "DataFile",
+    "DeltaLog",
+    "open_or_create_delta_table",
+]
+
 # Commits between two checkpoints: often enough to open tables fast, rare enough to cost little.
 _CHECKPOINT_INTERVAL = 200
+# Commits, from the newest on, in which files of other programs are looked up when a table is
+# opened. Maintenance rewrites such files within a minute.
+_MAX_SEARCHED_COMMITS = 1_000
+
+# Returns the actions of a commit for its timestamp in milliseconds.
+_BuildActions = Callable[[int], Sequence[Mapping[str, Any]]]
 
 
 def open_or_create_delta_table(storage: Storage, schema: pa.Schema) -> DeltaTable:
     """Open the table of a folder; create it, partitioned by chunk, if it is absent."""
-    return storage.open_or_create_table(
-        schema=schema, partition_by=["chunk"], configuration=_TABLE_CONFIGURATION
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of a table. `path` is relative to the table."""
-
-    path: str
-    chunk: int
-    rows: int
-    bytes: int
-    oldest: Micros
-    newest: Micros
-
-    @property
-    def has_exact_bounds(self) -> bool:
-        """Whether every row has an event time from `oldest` to `newest`.
-
-        False for files of other writers: their statistics may be truncated, and times null.
-        """
-        return _is_written_by_moirae(self.path)
-
-    def overlaps(self, time_range: TimeRange) -> bool:
-        """Whether the file may hold event times in a range."""
-        return time_range.overlaps_times(self.oldest, self.newest)
-
-
-@dataclass
-class ChunkFiles:
-    """The files of one chunk in one table, with their total rows and bytes.
-
-    `oldest` and `newest` bound the event times.
-    """
-
-    files_by_path: dict[str, DataFile] = field(default_factory=dict)
-    rows: int = 0
-    bytes: int = 0
-    oldest: Micros = 0
-    newest: Micros = 0
-
-    @property
-    def file_count(self) -> int:
-        return len(self.files_by_path)
-
-    def overlaps(self, time_range: TimeRange) -> bool:
-        """Whether a file may hold event times in a range."""
-        return time_range.overlaps_times(self.oldest, self.newest)
-
-    def add(self, file: DataFile) -> None:
-        """Add a committed file."""
-        if self.files_by_path:
-            self.oldest = min(self.oldest, file.oldest)
-            self.newest = max(self.newest, file.newest)
-        else:
-            self.oldest = file.oldest
-            self.newest = file.newest
-        self.files_by_path[file.path] = file
-        self.rows += file.rows
-        self.bytes += file.bytes
-
-    def remove(self, path: str) -> None:
-        """Remove a file that was replaced or deleted. The time bounds are not narrowed."""
-        file = self.files_by_path.pop(path, None)
-        if file is not None:
-            self.rows -= file.rows
-            self.bytes -= file.bytes
-
-
-@dataclass(frozen=True)
-class _ParsedCommit:
-    """The actions of one commit. `sequence_number`: None if the commit does not set it."""
-
-    added: list[DataFile]
-    removed_paths: list[str]
-    sequence_number: int | None
+    try:
+        return storage.open_table()
+    except TableNotFoundError:
+        storage.create_log_folder()
+    timestamp = _now()
+    info = commit_info_action(CommitSummary("CREATE TABLE"), timestamp)
+    content = encode_actions([info, *create_actions(schema, timestamp)])
+    with storage.prepare_commit(content) as commit:
+        commit(_commit_file(0))  # fails if another process has created the table
+    return storage.open_table()
 
 
 class DeltaLog:
@@ -121,6 +82,9 @@ class DeltaLog:
 
     With an `application_id` commits record up to which number the table holds rows, as a Delta
     transaction identifier; `sequence_number` is the last one, 0 for none.
+
+    Raises `IncompatibleTable` when another program has changed the table such that it cannot be
+    read any more.
     """
 
     def __init__(
@@ -133,17 +97,35 @@ class DeltaLog:
         self._storage = storage
         self._time_column = time_column
         self._application_id = application_id
+        self._removed: dict[str, RemovedFile] | None = None  # None: not loaded
         self._load(table)
 
     def _load(self, table: DeltaTable) -> None:
         """Replace the known state by the table's current one."""
         self.version = int(table.version())
+        self._metadata = TableMetadata.of(table)
+        self._check_compatible(self._metadata.find_incompatibility(), self.version)
         self.sequence_number = 0
         if self._application_id is not None:
             self.sequence_number = table.transaction_version(self._application_id) or 0
+        self._last_timestamp = 0
+        with suppress(FileNotFoundError):
+            self._last_timestamp = self._read_commit(self.version).timestamp or 0
+        self._removed = None
+        # Chunks of files that other programs wrote, by path.
+        self._other_chunks: dict[str, int] = {}
         self.files_by_chunk: dict[int, ChunkFiles] = {}
         for file in self._files_of(table):
             self._add_file(file)
+
+    def _check_compatible(self, reason: str | None, version: int, author: str = "") -> None:
+        if reason is None:
+            return
+        commit = f"version {version}" + (f" ({author})" if author else "")
+        raise IncompatibleTable(
+            f"{self._storage}: {commit} {reason}, which Moirae does not support: restore an earlier "
+            f"version (RESTORE TABLE delta.`…` TO VERSION AS OF …) and start Moirae again"
+        )
 
     def _files_of(self, table: DeltaTable) -> Iterator[DataFile]:
         actions = pa.table(table.get_add_actions(flatten=True))
@@ -152,38 +134,155 @@ class DeltaLog:
         names = (
             "path",
             "partition.chunk",
-            "num_records",
             "size_bytes",
+            "num_records",
             f"min.{self._time_column}",
             f"max.{self._time_column}",
         )
-        columns = [actions[name].to_pylist() for name in names]
-        for path, chunk, rows, size, oldest, newest in zip(*columns, strict=True):
-            upper_bound = _upper_bound(path, to_micros(newest))
-            yield DataFile(path, chunk, rows, size, to_micros(oldest), upper_bound)
+        columns: list[list[Any]] = []
+        for name in names:
+            is_present = name in actions.column_names
+            columns.append(actions[name].to_pylist() if is_present else [None] * len(actions))
+        unknown_paths = set()
+        for path in columns[0]:
+            if not is_written_by_moirae(path) and not is_adopted(path):
+                unknown_paths.add(path)
+        foreign_paths = self._find_foreign(unknown_paths)
+        for path, chunk, size, rows, oldest, newest in zip(*columns, strict=True):
+            bounds = None
+            if rows is not None and oldest is not None and newest is not None:
+                bounds = rows, to_micros(oldest), upper_bound(path, to_micros(newest))
+            is_foreign = path in foreign_paths or is_adopted(path)
+            chunk = NO_CHUNK if chunk is None else chunk
+            yield self._complete(FoundFile(path, chunk, size, bounds), is_foreign)
+
+    def _find_foreign(self, paths: Collection[str]) -> set[str]:
+        """Of files of other programs, those with rows that others appended, by latest commits."""
+        unknown_paths = set(paths)
+        found_files: list[FoundFile] = []  # newest first
+        oldest = max(self.version - _MAX_SEARCHED_COMMITS, 0)
+        for version in range(self.version, oldest - 1, -1):
+            if not unknown_paths:
+                break
+            try:
+                commit = self._read_commit(version)
+            except FileNotFoundError:
+                break
+            for file in commit.added:
+                if file.path in unknown_paths:
+                    unknown_paths.remove(file.path)
+                    found_files.append(file)
+                    for path in file.replaced_paths:
+                        if not is_written_by_moirae(path) and not is_adopted(path):
+                            unknown_paths.add(path)
+        foreign_paths: set[str] = set()
+        for file in reversed(found_files):
+            if file.is_foreign(lambda path: path in foreign_paths or is_adopted(path)):
+                foreign_paths.add(file.path)
+        return foreign_paths
+
+    def _complete(self, file: FoundFile, is_foreign: bool) -> DataFile:
+        return replace(self._with_bounds(file), is_foreign=is_foreign)
+
+    def _with_bounds(self, file: FoundFile) -> DataFile:
+        """Read the bounds of a file from it if its commit has no statistics."""
+        if file.bounds is not None:
+            return file.with_bounds(*file.bounds)
+        try:
+            parquet = pq.ParquetFile(self._storage.open_data_file(file.path))
+            times = parquet.read(columns=[self._time_column]).drop_null()
+            has_times = bool(times.num_columns and len(times))
+        except (OSError, pa.ArrowException):
+            # Removed since, by a later commit; `moirae doctor` lists files that are missing.
+            return file.with_bounds(0, 0, 0)
+        rows = parquet.metadata.num_rows
+        if not has_times:
+            return file.with_bounds(rows, 0, 0)  # without any time, in no range
+        limits = pc.min_max(times[self._time_column].cast(pa.timestamp("us", tz="UTC")))
+        oldest, newest = (to_micros(limits[name].as_py()) for name in ("min", "max"))
+        return file.with_bounds(rows, oldest, newest)
 
     def _add_file(self, file: DataFile) -> None:
+        if not is_written_by_moirae(file.path):
+            self._other_chunks[file.path] = file.chunk
         self.files_by_chunk.setdefault(file.chunk, ChunkFiles()).add(file)
 
     def _remove_file(self, path: str) -> None:
-        chunk = _chunk_of(path)
+        chunk = self._chunk_of(path)
         chunk_files = self.files_by_chunk.get(chunk)
         if chunk_files is not None:
             chunk_files.remove(path)
             if not chunk_files.files_by_path:
                 del self.files_by_chunk[chunk]
+        self._other_chunks.pop(path, None)
+
+    def _chunk_of(self, path: str) -> int:
+        if is_written_by_moirae(path):
+            return int(path.split("/", 1)[0].removeprefix("chunk="))
+        return self._other_chunks.get(path, NO_CHUNK)
 
     def contains(self, path: str) -> bool:
         """Whether a file belongs to the newest known version."""
-        chunk_files = self.files_by_chunk.get(_chunk_of(path))
+        chunk_files = self.files_by_chunk.get(self._chunk_of(path))
         return chunk_files is not None and path in chunk_files.files_by_path
 
-    def unreferenced_files(self) -> list[str]:
-        """List files that are no part of the newest version: replaced, or never committed."""
+    def is_foreign(self, path: str) -> bool:
+        """Whether another program appended the rows of a file of the newest known version."""
+        if path not in self._other_chunks:
+            return False
+        chunk_files = self.files_by_chunk[self._other_chunks[path]]
+        return chunk_files.files_by_path[path].is_foreign
+
+    def unreferenced_files(self, history: float = 0.0) -> list[str]:
+        """List files that are no part of a version of the last `history` seconds.
+
+        These are files replaced before, and files never committed.
+        """
         # Listed before the log is read: a file committed in between belongs to the table.
         names = self._storage.list_files()
         self.refresh()
-        return [name for name in names if name.startswith("_") or not self.contains(name)]
+        removed = self.removed_files()
+        self._removed = {name: removed[name] for name in names if name in removed}
+        readable_since = _now() - history * 1000
+        unreferenced: list[str] = []
+        for name in names:
+            if not name.startswith("_"):
+                removed_file = self._removed.get(name)
+                is_readable = removed_file is not None and removed_file.removed_at > readable_since
+                if is_readable or self.contains(name):
+                    continue
+            unreferenced.append(name)
+        return unreferenced
+
+    def removed_files(self) -> Mapping[str, RemovedFile]:
+        """Superseded files by path, as far as the log names them. They may be deleted already."""
+        if self._removed is None:
+            self._removed = self._load_removed()
+        return self._removed
+
+    def history_bytes(self, history: float) -> int:
+        """The size of the files that only versions of the last `history` seconds need."""
+        readable_since = _now() - history * 1000
+        files = self.removed_files().values()
+        return sum(file.bytes for file in files if file.removed_at > readable_since)
+
+    def _load_removed(self) -> dict[str, RemovedFile]:
+        """The removed files that the last checkpoint and the commits after it name."""
+        removed: dict[str, RemovedFile] = {}
+        checkpoint = self._last_checkpoint()
+        if checkpoint:
+            name = f"{LOG_FOLDER}/{checkpoint:020d}.checkpoint.parquet"
+            with suppress(FileNotFoundError):  # one of another program, in several parts
+                content = pa.BufferReader(self._storage.read_log_file(name))
+                rows = pq.read_table(content, columns=["remove"])
+                for remove in rows["remove"].drop_null().to_pylist():
+                    removed[remove["path"]] = RemovedFile(
+                        remove["deletionTimestamp"] or 0, remove["size"] or 0
+                    )
+        for version in range(checkpoint, self.version + 1):
+            with suppress(FileNotFoundError):
+                removed.update(self._read_commit(version).removed)
+        return {path: file for path, file in removed.items() if not self.contains(path)}
 
     def missing_files(self) -> list[str]:
         """List data files of the newest known version that do not exist."""
@@ -197,60 +296,46 @@ class DeltaLog:
         """Apply the commits since the known version. Raises `LogDamaged` for an invalid commit."""
         while True:
             try:
-                content = self._storage.read_log_file(_commit_file(self.version + 1))
+                commit = self._read_commit(self.version + 1)
             except FileNotFoundError:
                 if not self._storage.exists(_commit_file(self.version)):
                     # The known version is so old that later commits may have been cleaned up.
                     self._load(self._storage.open_table())
                 return
-            self._apply_commit(content)
+            self._apply_commit(commit)
 
-    def _apply_commit(self, content: bytes) -> None:
-        version = self.version + 1
+    def _read_commit(self, version: int) -> ParsedCommit:
+        """Read a commit. Raises `FileNotFoundError` and `LogDamaged`."""
+        name = _commit_file(version)
+        content = self._storage.read_log_file(name)
         try:
-            commit = self._parse_commit(content)
-        except (KeyError, TypeError, ValueError) as error:
-            raise LogDamaged(
-                f"{self._storage}/{_commit_file(version)}: corrupt commit: {error}"
-            ) from error
-        for file in commit.added:
-            self._add_file(file)
-        for path in commit.removed_paths:
+            return parse_commit(content, self._time_column, self._application_id)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise LogDamaged(f"{self._storage}/{name}: corrupt commit: {error}") from error
+
+    def _apply_commit(self, commit: ParsedCommit) -> None:
+        version = self.version + 1
+        if commit.has_deletion_vectors:
+            self._check_compatible("adds deletion vectors", version, commit.author)
+        if commit.metadata is not None or commit.protocol is not None:
+            metadata = self._metadata.updated(commit.protocol, commit.metadata)
+            reason = metadata.find_incompatibility(self._metadata)
+            self._check_compatible(reason, version, commit.author)
+            self._metadata = metadata
+        added = [self._complete(file, file.is_foreign(self.is_foreign)) for file in commit.added]
+        for path in commit.removed:
             self._remove_file(path)
+        for data_file in added:
+            self._add_file(data_file)
+        if self._removed is not None:
+            self._removed.update(commit.removed)
+            for file in commit.added:
+                self._removed.pop(file.path, None)
         if commit.sequence_number is not None:
             self.sequence_number = commit.sequence_number
+        if commit.timestamp is not None:
+            self._last_timestamp = max(commit.timestamp, self._last_timestamp)
         self.version = version
-
-    def _parse_commit(self, content: bytes) -> _ParsedCommit:
-        """Parse the lines of a commit file, one JSON action each."""
-        lines = filter(bytes.strip, content.splitlines())
-        actions = [orjson.loads(line) for line in lines]
-        if not actions:
-            raise ValueError("file is empty")
-        added: list[DataFile] = []
-        removed_paths: list[str] = []
-        sequence_number = None
-        for action in actions:
-            if "add" in action:
-                added.append(self._parse_add_action(action["add"]))
-            if "remove" in action:
-                removed_paths.append(unquote(action["remove"]["path"]))
-            if "txn" in action and action["txn"]["appId"] == self._application_id:
-                sequence_number = int(action["txn"]["version"])
-        return _ParsedCommit(added, removed_paths, sequence_number)
-
-    def _parse_add_action(self, add: Mapping[str, Any]) -> DataFile:
-        stats = orjson.loads(add["stats"])
-        path = unquote(add["path"])
-        newest = _parse_time(stats["maxValues"][self._time_column])
-        return DataFile(
-            path=path,
-            chunk=int(add["partitionValues"]["chunk"]),
-            rows=stats["numRecords"],
-            bytes=add["size"],
-            oldest=_parse_time(stats["minValues"][self._time_column]),
-            newest=_upper_bound(path, newest),
-        )
 
     def commit(
         self,
@@ -258,51 +343,105 @@ class DeltaLog:
         *,
         add: Sequence[DataFile] = (),
         remove: Sequence[DataFile] = (),
-        commit_info: Mapping[str, str] | None = None,
+        user_metadata: Mapping[str, Any] | None = None,
         replaced_chunk: int | None = None,
         sequence_range: tuple[int, int] | None = None,
         started_at: float | None = None,
     ) -> None:
         """Add files to the table and remove others in one commit.
 
-        `commit_info`: more entries of the commit's `commitInfo`. `replaced_chunk`: a chunk of which
+        `user_metadata`: values for the history of the table. `replaced_chunk`: a chunk of which
         the removed files must be all. `sequence_range`: the table's sequence number must be the
         first and becomes the second. `started_at`: seconds of `archiver.clock` at which the first
         of the added files was started.
 
         Raises `CommitConflict` when a removed file is gone already, the replaced chunk has other
         files, or the sequence number differs. Raises `StorageFailed` when so much time has passed
-        since `started_at` that a vacuum may have removed the added files. A commit that both adds
-        and removes files only rewrites rows: it is marked as no change of data.
+        since `started_at` that a vacuum may have removed the added files. A commit that adds and
+        removes files, other than of a replaced chunk, only rewrites rows: it is marked as no change
+        of data.
         """
-        timestamp = int(time.time() * 1000)
-        data_change = not (add and remove)
-        actions: list[dict[str, Any]] = [
-            {"commitInfo": {"timestamp": timestamp, "operation": operation, **(commit_info or {})}}
-        ]
-        for file in remove:
-            actions.append({"remove": self._remove_action(file, timestamp, data_change)})
-        for file in add:
-            actions.append({"add": self._add_action(file, timestamp, data_change)})
-        if sequence_range is not None:
-            transaction = {
-                "appId": self._application_id,
-                "version": sequence_range[1],
-                "lastUpdated": timestamp,
-            }
-            actions.append({"txn": transaction})
-        content = b"\n".join(map(orjson.dumps, actions)) + b"\n"
-        with self._storage.prepare_commit(content) as commit:
-            while True:
-                self.refresh()
-                self._check_conflicts(remove, replaced_chunk)
-                if sequence_range is not None and sequence_range[0] != self.sequence_number:
-                    raise CommitConflict
-                if started_at is not None:
-                    self._check_duration(seconds_since_boot() - started_at)
-                if commit(_commit_file(self.version + 1)):
-                    break
-        self._apply_commit(content)
+        data_change = replaced_chunk is not None or not (add and remove)
+        summary = CommitSummary(operation, _parameters(operation, add, remove), user_metadata)
+
+        def check() -> None:
+            self._check_conflicts(remove, replaced_chunk)
+            if sequence_range is not None and sequence_range[0] != self.sequence_number:
+                raise CommitConflict
+            if started_at is not None:
+                self._check_duration(seconds_since_boot() - started_at)
+
+        def build(timestamp: int) -> list[Mapping[str, Any]]:
+            actions: list[Mapping[str, Any]] = []
+            for file in remove:
+                actions.append(remove_action(file, timestamp, data_change))
+            for file in add:
+                actions.append(add_action(file, self._time_column, timestamp, data_change))
+            if sequence_range is not None:
+                transaction = {
+                    "appId": self._application_id,
+                    "version": sequence_range[1],
+                    "lastUpdated": timestamp,
+                }
+                actions.append({"txn": transaction})
+            return [self._commit_info(summary, timestamp, add, remove), *actions]
+
+        self._write_commit(build, check)
+
+    def _commit_info(
+        self,
+        summary: CommitSummary,
+        timestamp: int,
+        add: Sequence[DataFile] = (),
+        remove: Sequence[DataFile] = (),
+    ) -> dict[str, Any]:
+        return commit_info_action(
+            summary,
+            timestamp,
+            add=add,
+            remove=remove,
+            in_commit_timestamp=self._metadata.has_in_commit_timestamps,
+        )
+
+    def _write_commit(self, build: _BuildActions, check: Callable[[], None]) -> None:
+        """Write a commit as the next version, and apply it; nothing if `build` returns no action.
+
+        `check` raises if the newest version does not allow the commit.
+        """
+        while True:
+            self.refresh()
+            check()
+            actions = build(max(_now(), self._last_timestamp + 1))
+            if not actions:
+                return
+            content = encode_actions(actions)
+            with self._storage.prepare_commit(content) as commit:
+                is_committed = commit(_commit_file(self.version + 1))
+            if is_committed:
+                self._apply_commit(self._parse_own(content))
+                return
+
+    def _parse_own(self, content: bytes) -> ParsedCommit:
+        return parse_commit(content, self._time_column, self._application_id)
+
+    def set_history(self, history: float) -> None:
+        """Set how many seconds superseded versions stay readable, and upgrade an older table."""
+        self._change_metadata("SET TBLPROPERTIES", lambda: self._metadata.upgrade_actions(history))
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        """Add those of the columns that the table lacks."""
+        self._change_metadata("ADD COLUMNS", lambda: self._metadata.add_columns_actions(columns))
+
+    def _change_metadata(
+        self, operation: str, build: Callable[[], Sequence[Mapping[str, Any]]]
+    ) -> None:
+        def build_commit(timestamp: int) -> list[Mapping[str, Any]]:
+            actions = build()
+            if not actions:
+                return []
+            return [self._commit_info(CommitSummary(operation), timestamp), *actions]
+
+        self._write_commit(build_commit, lambda: None)
 
     def _check_conflicts(self, remove: Sequence[DataFile], replaced_chunk: int | None) -> None:
         if not all(self.contains(file.path) for file in remove):
@@ -320,65 +459,39 @@ class DeltaLog:
                 "been removed as unreferenced, so nothing was committed: check the upload speed"
             )
 
-    def _add_action(self, file: DataFile, timestamp: int, data_change: bool) -> dict[str, Any]:
-        stats = {
-            "numRecords": file.rows,
-            "minValues": {self._time_column: _format_time(file.oldest)},
-            "maxValues": {self._time_column: _format_time(file.newest)},
-            "nullCount": {self._time_column: 0},
-        }
-        return {
-            "path": file.path,
-            "partitionValues": {"chunk": str(file.chunk)},
-            "size": file.bytes,
-            "modificationTime": timestamp,
-            "dataChange": data_change,
-            "stats": orjson.dumps(stats).decode(),
-        }
-
-    def _remove_action(self, file: DataFile, timestamp: int, data_change: bool) -> dict[str, Any]:
-        return {
-            "path": file.path,
-            "deletionTimestamp": timestamp,
-            "dataChange": data_change,
-            "extendedFileMetadata": True,
-            "partitionValues": {"chunk": str(file.chunk)},
-            "size": file.bytes,
-        }
-
     def checkpoint(self) -> None:
         """Write a checkpoint and clean up old commits if many were made since the last one."""
-        try:
-            content = self._storage.read_log_file(f"{LOG_FOLDER}/_last_checkpoint")
-            last_checkpoint = orjson.loads(content)["version"]
-        except FileNotFoundError:
-            last_checkpoint = 0
-        if self.version - last_checkpoint >= _CHECKPOINT_INTERVAL:
+        if self.version - self._last_checkpoint() >= _CHECKPOINT_INTERVAL:
             table = self._storage.open_table()
             with self._storage.translate_errors():
                 table.create_checkpoint()
                 table.cleanup_metadata()
+
+    def _last_checkpoint(self) -> int:
+        """The version of the last checkpoint; 0 without any."""
+        try:
+            content = self._storage.read_log_file(f"{LOG_FOLDER}/_last_checkpoint")
+        except FileNotFoundError:
+            return 0
+        return int(orjson.loads(content)["version"])
+
+
+def _parameters(
+    operation: str, add: Sequence[DataFile], remove: Sequence[DataFile]
+) -> dict[str, str]:
+    """The parameters of an operation, as Spark shows them."""
+    if operation == "WRITE":
+        mode = "Overwrite" if remove else "Append"
+        return {"mode": mode, "partitionBy": '["chunk"]'}
+    chunks = sorted({file.chunk for file in (*add, *remove)})
+    listed = ", ".join(map(str, chunks))
+    return {"predicate": orjson.dumps([f"chunk IN ({listed})"]).decode()}
 
 
 def _commit_file(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
-def _chunk_of(path: str) -> int:
-    return int(path.split("/", 1)[0].removeprefix("chunk="))
-
-
-def _upper_bound(path: str, newest: Micros) -> Micros:
-    return newest if _is_written_by_moirae(path) else newest + _MAX_TRUNCATION
-
-
-def _is_written_by_moirae(path: str) -> bool:
-    return path.split("/", 1)[1].startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX))
-
-
-def _parse_time(text: str) -> Micros:
-    return to_micros(datetime.fromisoformat(text))
-
-
-def _format_time(micros: Micros) -> str:
-    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -95,7 +95,13 @@ class SequencedTable:
         files: list[DataFile] = []
         for chunk, part in parts:
             files.append(self._write_file(chunk, part, sort=len(part) >= _FULL_FILE_ROWS))
-        self._log.commit("WRITE", add=files, sequence_range=(after, last), started_at=started_at)
+        self._log.commit(
+            "WRITE",
+            add=files,
+            user_metadata={"last_number": last},
+            sequence_range=(after, last),
+            started_at=started_at,
+        )
 
     def data_files(self) -> list[DataFile]:
         """List the files of the known version. They remain for a while after being replaced."""
@@ -178,9 +184,13 @@ class SequencedTable:
         """Write a checkpoint of the log if many commits were made since the last."""
         self._log.checkpoint()
 
-    def unreferenced_files(self) -> list[str]:
-        """List files that are no part of the newest version: replaced, or never committed."""
-        return self._log.unreferenced_files()
+    def unreferenced_files(self, history: float = 0.0) -> list[str]:
+        """List files that are no part of a version of the last `history` seconds."""
+        return self._log.unreferenced_files(history)
+
+    def set_history(self, history: float) -> None:
+        """Set how many seconds superseded versions stay readable, and upgrade an older table."""
+        self._log.set_history(history)
 
 
 def should_commit(pending_rows: int, chunk_closed: bool, seconds_since_commit: float) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import Field
 
 from archiver.clock import seconds_since_boot
 from archiver.delta.data_files import (
@@ -29,6 +28,12 @@ from archiver.delta.log import (
     DataFile,
     DeltaLog,
     open_or_create_delta_table,
+)
+from archiver.delta.protocol import (
+    ADOPTED_PREFIX,
+    NO_CHUNK,
+    is_adopted,
+    is_written_by_moirae,
 )
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.storage import StorageRoot, as_storage
@@ -57,10 +62,8 @@ class StreamTable:
         self._stored_columns = [name for name in self._arrow_schema.names if name != "chunk"]
         table = open_or_create_delta_table(self.storage, self._arrow_schema)
         existing = {field.name for field in table.schema().fields}
-        # Columns declared after the table was created. They are null in older rows.
-        self._missing_columns = [
-            Field.from_arrow(field) for field in self._arrow_schema if field.name not in existing
-        ]
+        # Columns may be declared after the table was created. They are null in older rows.
+        self._has_all_columns = existing.issuperset(self._arrow_schema.names)
         self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
 
     @staticmethod
@@ -78,10 +81,9 @@ class StreamTable:
 
         `batch` is only recorded in the commit, as information.
         """
-        if self._missing_columns:
-            with self.storage.translate_errors():
-                self.storage.open_table().alter.add_columns(self._missing_columns)
-            self._missing_columns = []
+        if not self._has_all_columns:
+            self._log.add_columns(self._arrow_schema)
+            self._has_all_columns = True
         self._log.refresh()
         number = self.append_count + 1
         started_at = seconds_since_boot()
@@ -92,7 +94,7 @@ class StreamTable:
         self._log.commit(
             "WRITE",
             add=files,
-            commit_info={"batch": str(batch)},
+            user_metadata={"append": number, "batch": batch},
             sequence_range=(number - 1, number),
             started_at=started_at,
         )
@@ -203,12 +205,34 @@ class StreamTable:
         """Download files in parallel before they are read one by one."""
         self.storage.fetch([file.path for file in files])
 
+    def read_accounted(self, columns: Sequence[str], chunk: int) -> pa.Table:
+        """Read columns of the rows of a chunk that the ledger counts: not those of other programs.
+
+        Rows of another program without a source unit may be in one file with archived rows, when
+        another program has rewritten both.
+        """
+        files = self.accounted_files(chunk)
+        self.fetch(files)
+        all_columns = list(dict.fromkeys([*columns, "_unit"]))
+        parts = [pa.schema(self._fields(columns)).empty_table()]
+        for file in files:
+            rows = self.read_file(file.path, all_columns)
+            parts.append(rows.filter(pc.is_valid(rows["_unit"])).select(list(columns)))
+        return pa.concat_tables(parts)
+
+    def accounted_files(self, chunk: int | None = None) -> list[DataFile]:
+        """List the files of a chunk, or of all, without those appended by other programs."""
+        return [file for file in self.data_files(chunk=chunk) if not file.is_foreign]
+
+    def foreign_files(self) -> list[DataFile]:
+        """List the files of rows that other programs appended."""
+        return [file for file in self.data_files() if file.is_foreign]
+
     def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of one file. Columns that it lacks are null; identities are computed."""
         file = pq.ParquetFile(self.storage.open_data_file(path))
         stored = set(file.schema_arrow.names)
-        needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
-        if needs_identities and not stored.issuperset(IDENTITY_COLUMNS):
+        if set(IDENTITY_COLUMNS).intersection(columns) and not _stores_identities(file, path):
             return self._read_with_identities(path).select(list(columns))
         rows = file.read(columns=[name for name in columns if name in stored])
         if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
@@ -217,7 +241,7 @@ class StreamTable:
         return cast_to_fields(rows, self._fields(columns))
 
     def _read_with_identities(self, path: str) -> pa.Table:
-        """Read all columns of a file that was written without identities, and compute these."""
+        """Read all columns of a file without identities, or without some, and compute these."""
         stored = [name for name in self._stored_columns if name not in IDENTITY_COLUMNS]
         rows = self.read_file(path, stored)
         ids, hashes = fingerprint(self.schema, rows)
@@ -226,13 +250,15 @@ class StreamTable:
         return rows.select(self._stored_columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
-        """Read columns of the rows of one file that were not late."""
+        """Read columns of the rows of one file that were not late: none of other programs."""
+        if self._log.is_foreign(path):
+            return pa.schema(self._fields(columns)).empty_table()
         rows = self.read_file(path, [*dict.fromkeys([*columns, "_late"])])
         return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
     def read_identities(self, chunk: int) -> np.ndarray[Any, Any]:
         """Read the identity index entries of a chunk (`archiver.delta.identity.ENTRY_DTYPE`)."""
-        rows = self.read(["_id", "_hash", "_unit", "_line"], chunk)
+        rows = self.read_accounted(["_id", "_hash", "_unit", "_line"], chunk)
         if not len(rows):
             return np.empty(0, dtype=ENTRY_DTYPE)
         return build_entries(
@@ -244,7 +270,7 @@ class StreamTable:
 
     def count_unclustered(self, chunk: int) -> int:
         """Count the files of a chunk that have not been clustered."""
-        return sum(_is_unclustered(file.path) for file in self._files_of_chunk(chunk))
+        return sum(_is_unclustered(file.path) for file in self.accounted_files(chunk))
 
     def cluster(self, chunk: int) -> None:
         """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
@@ -254,7 +280,7 @@ class StreamTable:
         `CommitConflict`.
         """
         self._log.refresh()
-        files = select_for_clustering(self._files_of_chunk(chunk))
+        files = select_for_clustering(self.accounted_files(chunk))
         if not files:
             return
         self.fetch(files)
@@ -262,6 +288,63 @@ class StreamTable:
         started_at = seconds_since_boot()
         clustered_file = self._write_file(chunk, with_chunk_column(rows, chunk), clustered=True)
         self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
+
+    def adopt_foreign_files(self) -> None:
+        """Rewrite files that other programs appended, with the columns of the archive null.
+
+        Their name then says whose rows they are, whatever their columns said, and they have
+        statistics. Columns that were not declared stay. Raises `CommitConflict`.
+        """
+        self._log.refresh()
+        files_by_chunk: dict[int, list[DataFile]] = {}
+        for file in self.foreign_files():
+            if not is_adopted(file.path) and file.chunk != NO_CHUNK:
+                files_by_chunk.setdefault(file.chunk, []).append(file)
+        for chunk, files in files_by_chunk.items():
+            self._adopt(chunk, files)
+
+    def _adopt(self, chunk: int, files: Sequence[DataFile]) -> None:
+        self.fetch(files)
+        parts = []
+        for file in files:
+            parts.append(pq.ParquetFile(self.storage.open_data_file(file.path)).read())
+        rows = pa.concat_tables(parts, promote_options="default")
+        adopted_rows = cast_to_fields(
+            rows.select([name for name in rows.column_names if name in self.schema.columns]),
+            self._fields(self._stored_columns),
+        )
+        for name in rows.column_names:
+            if name not in self._arrow_schema.names:
+                adopted_rows = adopted_rows.append_column(name, rows[name])
+        started_at = seconds_since_boot()
+        path = f"chunk={chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
+        with self.storage.write_data_file(path) as local_path:
+            write_rows(self.schema, adopted_rows, local_path, clustered=True)
+            size = local_path.stat().st_size
+        adopted = DataFile(
+            path=path,
+            chunk=chunk,
+            rows=len(rows),
+            bytes=size,
+            oldest=min(file.oldest for file in files),
+            newest=max(file.newest for file in files),
+            is_foreign=True,
+        )
+        self._log.commit(
+            "OPTIMIZE",
+            add=[adopted],
+            remove=files,
+            user_metadata={"adopted": "rows appended by another program"},
+            started_at=started_at,
+        )
+
+    def set_history(self, history: float) -> None:
+        """Set how many seconds superseded versions stay readable, and upgrade an older table."""
+        self._log.set_history(history)
+
+    def history_bytes(self, history: float) -> int:
+        """The size of the files that only versions of the last `history` seconds need."""
+        return self._log.history_bytes(history)
 
     def delete_chunk(self, chunk: int) -> None:
         """Remove the files of a chunk from the table. `Vacuum` deletes them later."""
@@ -274,9 +357,9 @@ class StreamTable:
         """Write a checkpoint of the log if many commits were made since the last."""
         self._log.checkpoint()
 
-    def unreferenced_files(self) -> list[str]:
-        """List files that are no part of the newest version: replaced, or never committed."""
-        return self._log.unreferenced_files()
+    def unreferenced_files(self, history: float = 0.0) -> list[str]:
+        """List files that are no part of a version of the last `history` seconds."""
+        return self._log.unreferenced_files(history)
 
     def missing_files(self) -> list[str]:
         """List files of the known version that do not exist."""
@@ -322,7 +405,20 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _is_unclustered(path: str) -> bool:
-    return not path.split("/", 1)[1].startswith(CLUSTERED_PREFIX)
+    return not path.rpartition("/")[2].startswith(CLUSTERED_PREFIX)
+
+
+def _stores_identities(file: pq.ParquetFile, path: str) -> bool:
+    """Whether all rows of a file have identities.
+
+    Rows that another program has rewritten have none if they had not been clustered.
+    """
+    if not set(file.schema_arrow.names).issuperset(IDENTITY_COLUMNS):
+        return False
+    if is_written_by_moirae(path):
+        return True
+    identities = file.read(columns=list(IDENTITY_COLUMNS))
+    return not any(column.null_count for column in identities.columns)
 
 
 def _append_number(path: str) -> int | None:
@@ -330,7 +426,7 @@ def _append_number(path: str) -> int | None:
 
     0: written before appends were counted. None: written by another program.
     """
-    name = path.split("/", 1)[1]
+    name = path.rpartition("/")[2]
     if not name.startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX)):
         return None
     _, *numbers, _ = name.split("-")

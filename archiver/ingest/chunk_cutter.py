@@ -57,10 +57,9 @@ class ChunkCutter:
 
 
 def _count_archived(tables: Iterable[StreamTable], chunk: Chunk) -> NewestChunkStats:
-    """The rows that the tables have of a chunk."""
+    """The rows that the tables have of a chunk, without those of other programs."""
     stats = NewestChunkStats()
     for table in tables:
-        files = table.files_by_chunk().get(chunk.id)
-        if files is not None:
-            stats = stats.add(files.rows, files.oldest, files.newest)
+        for file in table.accounted_files(chunk.id):
+            stats = stats.add(file.rows, file.oldest, file.newest)
     return stats

@@ -394,7 +394,7 @@ class ArchiveWriter:
 
 
 def _create_recent_rows(table: StreamTable) -> RecentRows:
-    newest = max((files.newest for files in table.files_by_chunk().values()), default=None)
+    newest = max((file.newest for file in table.accounted_files()), default=None)
     return RecentRows(table.schema, newest, _MAX_RECENT_BYTES)
 
 

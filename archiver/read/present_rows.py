@@ -120,10 +120,10 @@ class PresentRows:
 
 
 def _chunk_files(table: StreamTable, chunks: Collection[int]) -> dict[str, DataFile]:
-    """The files of the chunks by path."""
+    """The files of the chunks by path. Files of other programs stay on disk: they may be odd."""
     files_by_path: dict[str, DataFile] = {}
     for chunk in chunks:
-        for file in table.data_files(chunk=chunk):
+        for file in table.accounted_files(chunk):
             files_by_path[file.path] = file
     return files_by_path
 

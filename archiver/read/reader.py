@@ -32,8 +32,14 @@ def read_table(
     Declared columns only; None without any file. Rows of other event times may be among them: Spark
     would compile a new query for each literal of a time filter.
     """
-    paths = table.lease_paths(table.data_files(time_range))
+    files = _select_files(table.data_files(time_range), include_late)
+    paths = table.lease_paths(files)
     return _read_files(spark, table.schema, paths, include_late, column_filter)
+
+
+def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFile]:
+    """Files without those of other programs, whose rows are history: read like late rows."""
+    return [file for file in files if include_late or not file.is_foreign]
 
 
 def _read_files(
@@ -162,7 +168,9 @@ class Reader:
         """As `read_table`, with rows in memory included; an empty frame without any row."""
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, time_range)
-        paths = snapshot.lease_paths()
+        paths = []
+        if snapshot.table is not None:
+            paths = snapshot.table.lease_paths(_select_files(snapshot.files, include_late))
         frame = _read_files(spark, schema, paths, include_late, column_filter)
         parts = [
             _filter_rows(rows, schema, time_range, include_late, column_filter)

@@ -40,8 +40,8 @@ class ReaderAt(Reader):
                 appends = table.read_file(file.path, [APPEND_COLUMN])[APPEND_COLUMN]
                 if appends.null_count:
                     raise HistoryUnavailable(
-                        f"{table.storage}/{file.path}: rewritten by another program, "
-                        "so the time at which its rows were archived is unknown"
+                        f"{table.storage}/{file.path}: appended or rewritten by another "
+                        "program, so the time at which its rows were archived is unknown"
                     )
                 is_included = pc.less_equal(appends, append_count)
                 if pc.all(is_included).as_py():

@@ -1,8 +1,10 @@
 """Spark sessions from locally installed jars, started without network access."""
 
 from archiver.spark.session import jvm_process, start_session
+from archiver.spark.vacuum import vacuum_table
 
 __all__ = [
     "jvm_process",
     "start_session",
+    "vacuum_table",
 ]

@@ -1,12 +1,13 @@
 """Storage of an archive: a local folder, or S3-compatible object storage with a local cache."""
 
-from archiver.storage.base import LOG_FOLDER, Storage, StorageRoot, as_storage
+from archiver.storage.base import LOG_FOLDER, LocalStorage, Storage, StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 
 __all__ = [
     "FileCache",
     "LOG_FOLDER",
+    "LocalStorage",
     "S3Storage",
     "Storage",
     "StorageRoot",

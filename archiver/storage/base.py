@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 LOG_FOLDER = "_delta_log"
 # Creates the prepared log file under a name. Returns False if a file of that name exists.
@@ -55,20 +54,13 @@ class Storage(ABC):
     def has_table(self) -> bool:
         """Whether this folder is a Delta table."""
 
-    def open_or_create_table(self, **table_options: Any) -> DeltaTable:
-        """Open the table; create it with the options of `DeltaTable.create` if it is absent."""
-        try:
-            return self.open_table()
-        except TableNotFoundError:
-            return self.create_table(**table_options)
-
     @abstractmethod
     def open_table(self) -> DeltaTable:
         """Open the table with the deltalake library. Raises `TableNotFoundError`."""
 
     @abstractmethod
-    def create_table(self, **table_options: Any) -> DeltaTable:
-        """Create the table, or open it if another process created it first."""
+    def create_log_folder(self) -> None:
+        """Prepare the folder for the first commit of a table."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn exceptions of the deltalake library into those that this class documents."""
@@ -141,6 +133,16 @@ def as_storage(root: StorageRoot) -> Storage:
     return LocalStorage(root) if isinstance(root, Path) else root
 
 
+def _list_names(folder: Path, *, prefix: str = "", suffix: str) -> list[str]:
+    """Files of a folder with its name before theirs; empty if it is gone."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    matching = [name for name in names if name.startswith(prefix) and name.endswith(suffix)]
+    return [f"{folder.name}/{name}" for name in matching]
+
+
 class LocalStorage(Storage):
     """A folder of a local file system. Commits are hard links, which never replace a file."""
 
@@ -167,9 +169,8 @@ class LocalStorage(Storage):
     def open_table(self) -> DeltaTable:
         return DeltaTable(self._folder)
 
-    def create_table(self, **table_options: Any) -> DeltaTable:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(self._folder, **table_options)
+    def create_log_folder(self) -> None:
+        (self._folder / LOG_FOLDER).mkdir(parents=True, exist_ok=True)
 
     def read_log_file(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
@@ -214,10 +215,12 @@ class LocalStorage(Storage):
         return [f"{self._folder}/{name}" for name in names]
 
     def list_files(self) -> list[str]:
-        data_files = self._folder.glob("chunk=*/*.parquet")
-        unfinished_commits = self._folder.glob(f"{LOG_FOLDER}/.*.tmp")
-        paths = [*data_files, *unfinished_commits]
-        return [f"{path.parent.name}/{path.name}" for path in paths]
+        # By names: with a day of history there may be hundreds of thousands.
+        names: list[str] = []
+        for folder in self._folder.glob("chunk=*"):
+            names += _list_names(folder, suffix=".parquet")
+        unfinished_commits = _list_names(self._folder / LOG_FOLDER, prefix=".", suffix=".tmp")
+        return names + unfinished_commits
 
     def remove(self, name: str) -> None:
         path = self._folder / name

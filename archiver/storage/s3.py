@@ -129,16 +129,8 @@ class S3Storage(Storage):
         with self.translate_errors():
             return DeltaTable(str(self), storage_options=self._storage_options())
 
-    def create_table(self, **table_options: Any) -> DeltaTable:
-        with self.translate_errors():
-            try:
-                return DeltaTable.create(
-                    str(self), storage_options=self._storage_options(), **table_options
-                )
-            except DeltaError:
-                with suppress(TableNotFoundError):
-                    return self.open_table()  # another process created it first
-                raise
+    def create_log_folder(self) -> None:
+        pass
 
     def _storage_options(self) -> dict[str, str]:
         """Options for the deltalake library, as `_CLIENT_OPTIONS` are for obstore."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -15,13 +17,23 @@ from moirae.cli.options import (
     print_table,
     print_warnings,
 )
+from moirae.config import Settings
 from moirae.runtime import check_storage
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 
 
 def doctor(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark",
+            help="Start Spark, and also verify with it: rows, earlier versions, and commits of "
+            "other programs.",
+        ),
+    ] = False,
 ) -> None:
     """Verify that ledger and archive agree, record by record. Exit code 1 if a check fails."""
     from moirae.inspect import run_checks
@@ -32,6 +44,8 @@ def doctor(
         print_warnings([*settings.warnings, *find_unused_keys(rules)])
         check_storage(settings)
         findings = run_checks(settings, connection)
+    if spark:
+        findings += _run_delta_checks(settings)
     if output is OutputFormat.JSON:
         print_json(list(map(vars, findings)))
     else:
@@ -43,6 +57,18 @@ def doctor(
             )
         print_table(["result", "check", "details"], rows, "")
     raise typer.Exit(any(map(attrgetter("problems"), findings)))
+
+
+def _run_delta_checks(settings: Settings) -> list[Any]:
+    from archiver.spark import start_session
+    from moirae.inspect import run_delta_checks
+
+    warehouse = Path(settings.home) / "warehouse"
+    session = start_session("moirae doctor", "local[2]", warehouse, {}, "short")
+    try:
+        return run_delta_checks(settings, session)
+    finally:
+        session.stop()
 
 
 def format_problems(problems: Sequence[str]) -> str:

@@ -117,10 +117,10 @@ def _batch_suffix(name: str, input_format: InputFormat | None) -> str:
 def _copy_to_workspace(
     workspace: Path, stream: str, files: Sequence[str], suffixes: Sequence[str]
 ) -> list[dict[str, Any]]:
+    from moirae.services.operations.archive import check_declared
+
     settings = load_settings_from_environment(workspace)
-    if stream not in settings.streams:
-        streams = ", ".join(settings.streams) or "none"
-        raise UsageError(f"no stream {stream!r}: declared are {streams}")
+    check_declared(settings, stream)
     return _copy_to_landing(LandingFolder(settings.home, stream), files, suffixes)
 
 

@@ -35,4 +35,5 @@ def list_(
 
 def _format_row(row: dict[str, Any]) -> Iterable[Any]:
     lag = None if row["lag"] is None else f"{row['lag']:,.0f} s"
-    return {**row, "bytes": format_size(row["bytes"]), "lag": lag}.values()
+    sizes = {name: format_size(row[name]) for name in ("bytes", "history_bytes")}
+    return {**row, **sizes, "lag": lag}.values()

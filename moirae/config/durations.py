@@ -9,16 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
 import archiver.times
-from archiver.times import MAX_DURATION
+from archiver.times import DURATION_UNITS, MAX_DURATION
 
-_UNITS = {
-    "w": timedelta(weeks=1),
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-    "ms": timedelta(milliseconds=1),
-}
+# Weeks are read, never written.
+_UNITS = {"w": timedelta(weeks=1), **DURATION_UNITS}
 # Each unit at most once, in descending order; `(?!s)` keeps `5ms` from matching as minutes.
 _PATTERN_TEXT = (
     r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?"

@@ -333,6 +333,11 @@ class Settings(ConfigModel):
         "storage; exceeded "
         "while more files are in use.",
     )
+    archive_history: PositiveDuration = Field(
+        default=timedelta(days=1),
+        description="Wall-clock time for which commits and superseded files of the archive stay, "
+        "for time travel and change feeds of other programs.",
+    )
     spark: Spark = Field(default=Spark(), description="Spark settings.")
     server: Server = Field(default=Server(), description="The HTTP server.")
     streams: Mapping[TableName, Stream] = Field(

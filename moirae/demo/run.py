@@ -20,6 +20,7 @@ from rich.console import Console
 import sql
 from moirae.config import Settings, load_settings_from_environment
 from moirae.demo.history_files import write_history, write_rows
+from moirae.demo.login import create_login_url
 from moirae.demo.report import AlertNarrator, DemoReport, compute_summary
 from moirae.demo.resolutions import record_resolutions
 from moirae.demo.testbed import STREAMS, Testbed
@@ -208,6 +209,9 @@ class _Demo:
             f"History is evaluated; {resolution_count} past alerts have a note on how they were "
             "fixed. The live phase starts.\n"
         )
+        login_url = create_login_url(connection)
+        if login_url is not None:
+            self._console.print(f"Log in once: {login_url}\n", soft_wrap=True, highlight=False)
         live_from = datetime.now(UTC)
         shift = live_from - self._start
         narrator = AlertNarrator(connection, self._console, live_from)

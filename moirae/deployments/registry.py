@@ -154,7 +154,7 @@ class RuleRegistry:
     def reload_problems(self, request: int) -> list[str] | None:
         """The problems of the rule files after a request, or None if it was not served yet."""
         state = sql.RuleFileGateway(self._connection).get_state()
-        if state.answered < request:
+        if state.last_served < request:
             return None
         return state.problems or []
 

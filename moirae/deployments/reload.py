@@ -73,7 +73,7 @@ class RuleFileLoader:
         Raises `MoiraeError` if any is invalid: then no rule changes, and the reason is stored.
         Files whose check itself fails are rejected too: another check would fail again.
         """
-        request = self._rule_files.get_state().asked
+        request = self._rule_files.get_state().last_request
         digest = compute_digest(self._settings.find_rule_files())
         crashes = self._rule_files.begin_check(digest)
         try:
@@ -112,7 +112,7 @@ class RuleFileLoader:
     def is_check_due(self, files_changed: bool) -> bool:
         """Whether a reload was requested, or the files differ from those checked last."""
         state = self._rule_files.get_state()
-        if state.asked > state.answered:
+        if state.last_request > state.last_served:
             return True
         if not files_changed:
             return False

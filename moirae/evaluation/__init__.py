@@ -13,6 +13,8 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
+    input_view,
+    relation_view,
 )
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
@@ -34,4 +36,6 @@ __all__ = [
     "build_cohorts",
     "due_slices",
     "find_archived_event_rows",
+    "input_view",
+    "relation_view",
 ]

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-from cachetools import LRUCache
 from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
 from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
-from recall.engines import Statement
+from recall.engines import LruCache, Statement
 from recall.errors import SparkRequired
 from recall.query import sources_of, sql_names
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
@@ -81,15 +80,14 @@ class RuleBatcher:
         """`columns`: the declared columns of streams; `relations`: of relations."""
         self._columns = {input_view(stream): types for stream, types in columns.items()}
         self._relations: dict[str, Mapping[str, str]] = {}
-        validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
         for relation, types in (relations or {}).items():
-            self._relations[relation_view(relation)] = {**types, **validity}
+            self._relations[relation_view(relation)] = {**types, **sql_names.VALIDITY_TYPES}
         self._plain_queries: dict[RuleVersion, _PlainQueries | None] = {}
         self._event_queries: dict[RuleVersion, exp.Query] = {}
-        self._batches_by_rules: LRUCache[tuple[ActiveRule, ...], RuleBatches]
-        self._batches_by_rules = LRUCache(_MAX_RULE_SETS)
-        self._statements_by_rules: LRUCache[tuple[ActiveRule, ...], Statement]
-        self._statements_by_rules = LRUCache(_MAX_RULE_SETS)
+        self._batches_by_rules: LruCache[tuple[ActiveRule, ...], RuleBatches]
+        self._batches_by_rules = LruCache(_MAX_RULE_SETS)
+        self._statements_by_rules: LruCache[tuple[ActiveRule, ...], Statement]
+        self._statements_by_rules = LruCache(_MAX_RULE_SETS)
         # Derived streams that many rules read, by their SQL: one syntax tree for all of them.
         self._sources: dict[str, exp.Subquery] = {}
         self._last_number = 0
@@ -97,11 +95,7 @@ class RuleBatcher:
     def batch(self, rules: Sequence[ActiveRule]) -> RuleBatches:
         """The batches of these rules."""
         key = tuple(rules)
-        batches = self._batches_by_rules.get(key)
-        if batches is None:
-            batches = self._build_batches(key)
-            self._batches_by_rules[key] = batches
-        return batches
+        return self._batches_by_rules.get_or_create(key, lambda: self._build_batches(key))
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop cached queries of rules that are no longer active, and all that of rule sets."""
@@ -154,11 +148,7 @@ class RuleBatcher:
         The only rule of a batch is evaluated by its query as written.
         """
         key = tuple(rules)
-        statement = self._statements_by_rules.get(key)
-        if statement is None:
-            statement = self._write_statement(key)
-            self._statements_by_rules[key] = statement
-        return statement
+        return self._statements_by_rules.get_or_create(key, lambda: self._write_statement(key))
 
     def _write_statement(self, rules: Sequence[ActiveRule]) -> Statement:
         batches = self.batch(rules)

@@ -16,7 +16,13 @@ from sqlglot import exp
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import EventRow
-from moirae.rules import AlertSpec, Definition, build_event_sql
+from moirae.rules import (
+    AlertSpec,
+    Definition,
+    build_event_sql,
+    build_rule_tables,
+    infer_event_shape,
+)
 from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 
@@ -37,6 +43,17 @@ class ActiveRule:
     definition: Definition
     tables: Tables
     shape: Shape
+
+    @classmethod
+    def create(
+        cls, definition: Definition, time_columns: Mapping[str, str], relations: frozenset[str]
+    ) -> "ActiveRule":
+        """A rule over the streams and relations of a workspace.
+
+        `time_columns`: by declared stream. Raises `recall.query.Unsupported`.
+        """
+        tables = build_rule_tables(definition.rule, time_columns, relations)
+        return cls(definition, tables, infer_event_shape(definition.rule, tables))
 
     @cached_property
     def name(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from recall.query import clauses_of
+
 
 class SharedSources:
     """First all queries of a statement are added, then each is rewritten.
@@ -94,11 +96,11 @@ def _closed_subqueries(query: exp.Expr) -> Iterator[exp.Subquery]:
 
 
 def _cte_names(node: exp.Expr) -> Counter[str]:
+    """The names of the CTEs of a query and of the queries inside it, how often each is defined."""
     return Counter(cte.alias.lower() for cte in node.find_all(exp.CTE))
 
 
 def _is_source(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Subquery) or not isinstance(node.parent, exp.From | exp.Join):
         return False
-    clauses = {name for name, value in node.args.items() if value}
-    return clauses <= {"this", "alias"}
+    return clauses_of(node) <= {"this", "alias"}

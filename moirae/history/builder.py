@@ -65,7 +65,9 @@ class HistoryBuilder:
         root: StorageRoot,
         schemas: Iterable[StreamSchema],
         relations: RelationVersions,
+        history: float = 0.0,
     ) -> None:
+        """`history`: seconds that superseded versions of archived derived streams stay readable."""
         self._planning = ViewStore(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
@@ -80,7 +82,13 @@ class HistoryBuilder:
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()
         self._stream_builder = DerivedStreamBuilder(
-            planning_connection, execution_connection, root, self._reader, relations, self._attempts
+            planning_connection,
+            execution_connection,
+            root,
+            self._reader,
+            relations,
+            self._attempts,
+            history,
         )
         self._index_builder = IndexBuilder(planning_connection, execution_connection, root)
         times = {schema.name: schema.time for schema in declared_streams}

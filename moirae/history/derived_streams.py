@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import structlog
@@ -21,11 +22,13 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
+from archiver.periodic import Timer
 from archiver.read import Reader
-from archiver.storage import StorageRoot, as_storage
+from archiver.spark import vacuum_table
+from archiver.storage import LocalStorage, StorageRoot, as_storage
 from archiver.time_range import TimeRange
 from archiver.times import Micros, micros_column
-from moirae.evaluation import ArchivedStreamRows
+from moirae.evaluation import ArchivedStreamRows, input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
@@ -45,6 +48,8 @@ _LOG = structlog.get_logger()
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
+# Seconds between two vacuums of a local table.
+_VACUUM_INTERVAL = 3600.0
 _MAX_ERROR_LENGTH = 2000  # characters
 
 
@@ -126,14 +131,20 @@ class DerivedStreamBuilder:
         reader: Reader,
         relations: RelationVersions,
         attempts: Attempts | None = None,
+        history: float = 0.0,
     ) -> None:
+        """`history`: seconds that superseded versions of the tables stay readable."""
         self._planning = sql.DerivedChunkGateway(planning_connection)
         self._execution = sql.DerivedChunkGateway(execution_connection)
         self._root = root
         self._reader = reader
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
-        self._vacuum = Vacuum(_DELETION_GRACE)
+        self._history = history
+        # Of tables in object storage, to which Spark has no access.
+        self._vacuum = Vacuum(_DELETION_GRACE, history)
+        # Of local tables, by their folder.
+        self._vacuum_timers: dict[Path, Timer] = {}
 
     def next_task(
         self,
@@ -181,7 +192,10 @@ class DerivedStreamBuilder:
                     as_storage(derived_tables.version_root(self._root, version)).remove_all()
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
+        """Remove expired chunks, write checkpoints. `now`: monotonic time.
+
+        Replaced files are deleted in object storage; on local disk by `vacuum_local_table`.
+        """
         retained = self._planning.list_retained_chunks(_DELETION_GRACE)
         self._planning.delete_except(retained)
         tables: list[StreamTable] = []
@@ -194,10 +208,27 @@ class DerivedStreamBuilder:
                         derived_tables.open_table(self._root, stream.name, stream.version)
                     )
             for table in tables:
+                if self._history:
+                    table.set_history(self._history)
                 for chunk in table.files_by_chunk().keys() - set(retained):
                     table.delete_chunk(chunk)
-            self._vacuum.run(tables, now)
+            if _is_local(self._root):
+                for table in tables:
+                    table.checkpoint()
+            else:
+                self._vacuum.run(tables, now)
         except (ArchiverError, DeltaError, OSError) as error:
+            _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
+
+    def vacuum_local_table(self, table: StreamTable, spark: SparkSession) -> None:
+        """Delete replaced files of a local table after the history. At most once an hour."""
+        timer = self._vacuum_timers.setdefault(table.data_folder, Timer(_VACUUM_INTERVAL))
+        if not _is_local(self._root) or not timer.is_due():
+            return
+        timer.restart()
+        try:
+            vacuum_table(spark, table.data_folder, max(self._history, _DELETION_GRACE))
+        except (PySparkException, Py4JJavaError) as error:
             _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
 
     def execute(self, task: DerivedStreamTask, spark: SparkSession) -> None:
@@ -225,6 +256,7 @@ class DerivedStreamBuilder:
                 self._root, stream.name, stream.version, rows.schema
             )
             derived_tables.replace_chunk(table, rows, task.chunk)
+            self.vacuum_local_table(table, spark)
         except CommitConflict:
             return  # another process archived the chunk, or will
         except (
@@ -262,16 +294,20 @@ class DerivedStreamBuilder:
         input_range = task.range.shift(start=-stream.shape.reach, end=max(stream.shape.lag, 0) + 1)
         views: dict[str, str] = {}
         for name in stream.shape.streams:
-            views[name] = f"in_{name}"
+            views[name] = input_view(name)
             stream_rows.read_range(name, input_range).createOrReplaceTempView(views[name])
         for name in stream.shape.relations:
-            views[name] = f"relation_{name}"
+            views[name] = relation_view(name)
             versions = spark.createDataFrame(self._relations.read(name))
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
         rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
         is_inside = task.range.mask(micros_column(rows, derived_tables.TIME_COLUMN))
         return rows.filter(pa.array(is_inside))
+
+
+def _is_local(root: StorageRoot) -> bool:
+    return isinstance(as_storage(root), LocalStorage)
 
 
 @contextmanager

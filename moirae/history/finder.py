@@ -16,6 +16,7 @@ from moirae.evaluation import (
     ContextEvaluator,
     EventContexts,
     find_archived_event_rows,
+    relation_view,
 )
 from recall.requests import RecallEvent
 
@@ -39,7 +40,8 @@ class PastFinder:
         self._context_evaluator = ContextEvaluator(spark, self._rows)
         reader.refresh()
         for name in relations.names:
-            spark.createDataFrame(relations.read(name)).createOrReplaceTempView(f"relation_{name}")
+            versions = spark.createDataFrame(relations.read(name))
+            versions.createOrReplaceTempView(relation_view(name))
 
     def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
         """All events with ts in a range. Their input must be archived."""

@@ -23,7 +23,7 @@ def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
         rule = progress.setdefault(row.rule, empty)
         rule["chunks"][row.state] = {
             "chunks": row.chunks,
-            "found": row.found,
+            "found": row.with_view,
             "failed": row.failed,
         }
         rule["events"] += row.events

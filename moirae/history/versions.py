@@ -13,7 +13,7 @@ from moirae.evaluation import ActiveRule, ContextQueries, RuleVersion
 from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap
-from moirae.rules import Definition, build_rule_tables, infer_event_shape
+from moirae.rules import Definition
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 
@@ -117,6 +117,5 @@ class DeployedVersions:
     def _make_version(
         self, definition: Definition, live_from: Micros, corpus_from: Micros
     ) -> VersionWithPast:
-        tables = build_rule_tables(definition.rule, self._times, self._relations)
-        rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+        rule = ActiveRule.create(definition, self._times, self._relations)
         return VersionWithPast(rule, ContextQueries.lift(rule), live_from, corpus_from)

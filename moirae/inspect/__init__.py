@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
+    from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
     from moirae.inspect.health import (
@@ -50,6 +51,7 @@ __all__ = [
     "print_summary",
     "repeat_last_answers",
     "run_checks",
+    "run_delta_checks",
     "sum_accounting",
 ]
 
@@ -62,6 +64,7 @@ _MODULES = {
         "load_answers",
         "make_hits",
     ),
+    "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
     "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),

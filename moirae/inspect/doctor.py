@@ -46,7 +46,8 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         table = StreamTable(storage, stream_schema(name, stream))
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
-        findings.append(_check_files(name, table, chunks))
+        findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))
+        findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
         findings.append(_check_archived(settings, connection, table_spec, list_settled))
@@ -86,16 +87,34 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
     return Finding("chunk states are in order of time", problems, summary)
 
 
-def _check_files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
-    """The files that the table lists exist, and lie in chunks of the catalog."""
+def _check_files(
+    stream: str, table: StreamTable, chunks: Sequence[Chunk], history: float
+) -> Finding:
+    """The files that the table lists exist, and lie in chunks of the catalog.
+
+    `history`: seconds that superseded files stay.
+    """
     problems = list(map("{} is missing".format, table.missing_files()))
-    unknown_chunks = table.files_by_chunk().keys() - set(map(attrgetter("id"), chunks))
+    stored_chunks = {file.chunk for file in table.accounted_files()}
+    unknown_chunks = stored_chunks - set(map(attrgetter("id"), chunks))
     problems += map("chunk {} is not in the catalog".format, unknown_chunks)
     summary = f"{len(table.data_files()):,} files"
-    unreferenced = len(table.unreferenced_files())
+    unreferenced = len(table.unreferenced_files(history))
     if unreferenced:
         summary += f", {unreferenced:,} more to be deleted"
     return Finding(f"{stream}: all data files exist", problems, summary)
+
+
+def _list_foreign_rows(stream: str, table: StreamTable) -> Finding:
+    """Rows that other programs appended. They are history without events: no problem."""
+    files = table.foreign_files()
+    summary = "none"
+    if files:
+        rows = sum(map(attrgetter("rows"), files))
+        chunks = sorted({file.chunk for file in files})
+        numbers = ", ".join(map(str, chunks))
+        summary = f"{rows:,} rows in {len(files):,} files of chunks {numbers}"
+    return Finding(f"{stream}: rows appended by other programs, not accounted", (), summary)
 
 
 def _check_accounting(stream: str, ledger: Sequence[sql.LedgerRow]) -> Finding:
@@ -121,7 +140,7 @@ def _check_rows(
     duplicates: list[str] = []
     misplaced: list[str] = []
     for chunk in chunks:
-        rows = table.read(["_id", "_unit", table.schema.time], chunk.id)
+        rows = table.read_accounted(["_id", "_unit", table.schema.time], chunk.id)
         row_counts.update(rows["_unit"].to_pylist())
         for row_id, count in Counter(rows["_id"].to_pylist()).items():
             if count > 1:

@@ -7,13 +7,7 @@ from typing import Any
 from moirae.config import Settings
 from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
 from moirae.history import event_overlap, select_archived_streams
-from moirae.rules import (
-    Definition,
-    build_context_queries,
-    build_questions,
-    build_rule_tables,
-    infer_event_shape,
-)
+from moirae.rules import Definition, build_context_queries, build_questions
 from recall.engines import Template, explain_engine
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
@@ -61,8 +55,7 @@ def explain_rule(
 
 def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
-    tables = build_rule_tables(definition.rule, time_columns, frozenset(settings.relations))
-    return ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+    return ActiveRule.create(definition, time_columns, frozenset(settings.relations))
 
 
 def _explain_evaluation(

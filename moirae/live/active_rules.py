@@ -28,7 +28,7 @@ from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
-from moirae.rules import Definition, RuleAdmission, build_rule_tables, infer_event_shape
+from moirae.rules import Definition, RuleAdmission
 
 _LOG = structlog.get_logger()
 
@@ -207,8 +207,7 @@ class ActiveRules:
             or rule.definition is not definition
             or rule.tables.relations != self._relation_names
         ):
-            tables = build_rule_tables(definition.rule, self._time_columns, self._relation_names)
-            rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+            rule = ActiveRule.create(definition, self._time_columns, self._relation_names)
             self._rules_by_name[definition.name] = rule
         return rule
 

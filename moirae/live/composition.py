@@ -91,7 +91,13 @@ def build_live_process(
     keep = settings.chunks.keep
     chunk_states = ChunkStates(
         archive,
-        ChunkMaintenance(root, schemas, grace, (EVENTS, CONTEXTS)),
+        ChunkMaintenance(
+            root,
+            schemas,
+            grace,
+            (EVENTS, CONTEXTS),
+            history=settings.archive_history.total_seconds(),
+        ),
         policy=LifecyclePolicy(
             settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
         ),

@@ -26,6 +26,9 @@ _MIN_ROW_AGE = timedelta(days=1)
 # Wall-clock time for which a stopped version of a rule can be resumed, and for which a command with
 # an idempotency key is executed once.
 _MIN_VERSION_AGE = timedelta(days=7)
+# Wall-clock time for which live clients can resume, and for which the audit log is kept.
+_CHANGES_AGE = timedelta(days=1)
+_AUDIT_AGE = timedelta(days=400)
 _BATCH_ROWS = 1_000  # rows of each kind in one step
 
 
@@ -111,14 +114,18 @@ class Retention:
         return is_gone
 
     def _delete_by_age(self) -> bool:
-        """Delete dead letters and commands, which have no event time, by wall-clock time."""
+        """Delete rows that have no event time by wall-clock time."""
+        gateway = self._gateway
+        has_changes = _delete_batch(lambda: gateway.delete_changes(_CHANGES_AGE, _BATCH_ROWS))
+        if has_changes or _delete_batch(lambda: gateway.delete_audit(_AUDIT_AGE, _BATCH_ROWS)):
+            return True
         keep = self._settings.chunks.keep
         if keep is None:
             return False
         if self._compaction.drop_dead_letters(max(keep, self._min_age), _BATCH_ROWS):
             return True
         min_age = max(keep, _MIN_VERSION_AGE)
-        return _delete_batch(lambda: self._gateway.delete_commands(min_age, _BATCH_ROWS))
+        return _delete_batch(lambda: gateway.delete_commands(min_age, _BATCH_ROWS))
 
     def _delete_event_rows(self, before: Micros) -> bool:
         """Delete rows about events before a time; return whether there are more."""

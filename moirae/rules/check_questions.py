@@ -77,9 +77,8 @@ class _QuestionChecker:
         """Views of streams and relations. Created on first use: most rules have no queries."""
         views = dict(zip(self._tables.streams, self._tables.streams, strict=True))
         for name, relation in self._relations.items():
-            validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
             views[name] = _TABLE_VIEW.format(name)
-            self._create_empty_view(views[name], {**relation.columns, **validity})
+            self._create_empty_view(views[name], {**relation.columns, **sql_names.VALIDITY_TYPES})
         pending = {
             sql_names.EID: "string",
             sql_names.EVENT_TS: "timestamp",

@@ -61,8 +61,9 @@ def find_variables(text: str) -> frozenset[str]:
         raise TemplateFault("template nested too deep or number too long") from error
     _check_node(tree, in_loop=False)
     names = list(tree.find_all(nodes.Name))
-    stored = {name.name for name in names if name.ctx == "store"}
-    return frozenset(name.name for name in names if name.ctx == "load") - stored - {"loop"}
+    variables = frozenset(name.name for name in names if name.ctx == "load")
+    loop_variables = {name.name for name in names if name.ctx == "store"}
+    return variables - loop_variables - {"loop"}
 
 
 def find_event_attributes(text: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from moirae.server.live.event_stream import add_live_route
 from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
-from moirae.server.responses import error_response, json_response
+from moirae.server.responses import error_response, json_response, read_identity
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
@@ -105,8 +105,11 @@ def _add_service_routes(
         return json_response(await ingest_handler.accept_batch(stream, request), 202)
 
     @app.post("/-/reload", tags=["service"], openapi_extra={"x-required-role": "admin"})
-    def reload_rules() -> Response:
+    def reload_rules(request: Request) -> Response:
         """Have the live process reload the rule files, and wait for the result."""
+        with pool.connection() as connection:
+            author = read_identity(request.scope).name
+            sql.AuditGateway(connection).insert(author, "api", "service.reload", {})
         problems = request_reload(pool)
         if problems:
             details = {

@@ -30,7 +30,6 @@ _MAX_CONNECTIONS = 400
 # Milliseconds in which a client must acknowledge what was sent: a client that never reads is
 # disconnected by the kernel.
 _TCP_USER_TIMEOUT = 60_000
-_CHANGES_RETENTION = 86_400.0  # seconds for which live clients can resume
 _KEEP_ALIVE_TIMEOUT = 5  # seconds
 
 
@@ -45,6 +44,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
                 "there is no token: create one with `moirae tokens create NAME`, or listen on "
                 "127.0.0.1"
             )
+        sql.ChangeGateway(role.connection).delete_restored()
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
     ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
@@ -85,13 +85,12 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
 
 
 def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None:
-    """Delete expired idempotency keys, sessions, login codes and changes."""
+    """Delete expired idempotency keys, sessions and login codes."""
     with suppress(Unreachable, RequestRejected):  # the next interval will do
         ingest_handler.delete_expired_keys()
         with pool.connection() as connection:
             sql.AuditGateway(connection).delete_expired_requests()
             sql.SessionGateway(connection).delete_expired()
-            sql.ChangeGateway(connection).delete_old(_CHANGES_RETENTION)
 
 
 def _http_streams(settings: Settings) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -68,7 +69,7 @@ def main() -> None:
     request = orjson.loads(sys.stdin.buffer.read())
     # Libraries may print; only the last line is the response.
     try:
-        settings = load_settings_from_environment(request["workspace"])
+        settings = load_settings_from_environment(Path(request["workspace"]))
         operation = load_operations()[request["operation"]]
         arguments = {
             name: TypeAdapter(operation.parameter_types[name]).validate_python(value)

@@ -1,17 +1,17 @@
-"""Loads the modules of all operations."""
+"""Finds the operations of all modules."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
-from moirae.services.operation import REGISTRY, Operation
+from moirae.services.operation import Operation
 
 _MODULES = (
     "alerts",
     "archive",
     "dashboards",
     "events",
-    "exports",
     "overview",
     "recalls",
     "rules",
@@ -20,8 +20,13 @@ _MODULES = (
 )
 
 
-def load_operations() -> "Mapping[str, Operation[..., Any]]":
+@cache
+def load_operations() -> Mapping[str, Operation[..., Any]]:
     """All operations by name."""
-    for module in _MODULES:
-        import_module(f"moirae.services.operations.{module}")
-    return REGISTRY
+    operations: dict[str, Operation[..., Any]] = {}
+    for name in _MODULES:
+        module = import_module(f"moirae.services.operations.{name}")
+        for value in vars(module).values():
+            if isinstance(value, Operation):
+                operations[value.name] = value
+    return operations

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import (
-    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -22,8 +21,7 @@ from typing import (
     get_type_hints,
 )
 
-if TYPE_CHECKING:
-    from moirae.services.workspace import LocalWorkspace, Workspace
+from moirae.services.workspace import LocalWorkspace, Workspace
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -44,7 +42,7 @@ class Operation(Generic[Parameters, Result]):
     request body, all others are in the path.
     """
 
-    function: "Callable[Concatenate[LocalWorkspace, Parameters], Result]"
+    function: Callable[Concatenate[LocalWorkspace, Parameters], Result]
     method: Method
     path: str
     role: Role
@@ -54,7 +52,7 @@ class Operation(Generic[Parameters, Result]):
     """Whether a server runs it in a child process, as it needs much memory or time."""
     has_secret_result: bool
     """Whether the result must not be stored under an idempotency key."""
-    prepare: "Callable[Concatenate[LocalWorkspace, Parameters], Any] | None"
+    prepare: Callable[Concatenate[LocalWorkspace, Parameters], Any] | None
     """What a change needs and takes long, done before its transaction. Its result is the keyword
     argument `prepared` of the function."""
 
@@ -85,10 +83,8 @@ class Operation(Generic[Parameters, Result]):
 
     @cached_property
     def _hints(self) -> Mapping[str, Any]:
-        # Evaluated when they are needed: workspaces are named for type checks only.
-        from moirae.services.workspace import LocalWorkspace, Workspace
-
-        names = {"LocalWorkspace": LocalWorkspace, "Workspace": Workspace}
+        # Modules of operations name the workspace for type checks only.
+        names = {"LocalWorkspace": LocalWorkspace}
         return get_type_hints(self.function, localns=names, include_extras=True)
 
     def placement(self, parameter: str) -> Placement:
@@ -98,15 +94,11 @@ class Operation(Generic[Parameters, Result]):
         return "path"
 
     def __call__(
-        self, workspace: "Workspace", *args: Parameters.args, **kwargs: Parameters.kwargs
+        self, workspace: Workspace, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
         """Run the operation. Raises `MoiraeError`."""
         arguments = dict(zip(self._parameter_names, args, strict=False)) | kwargs
         return cast(Result, workspace.run(self, arguments))
-
-
-REGISTRY: "dict[str, Operation[..., Any]]" = {}
-"""All operations by name, once their modules are loaded."""
 
 
 def operation(
@@ -118,13 +110,15 @@ def operation(
     in_child: bool = False,
     has_secret_result: bool = False,
     prepare: Any = None,
-) -> "Callable[[Callable[Concatenate[LocalWorkspace, Parameters], Result]], Operation[Parameters, Result]]":
+) -> Callable[
+    [Callable[Concatenate[LocalWorkspace, Parameters], Result]], Operation[Parameters, Result]
+]:
     """Declare a function as an operation. `changes` None: every method but GET does."""
 
     def declare(
-        function: "Callable[Concatenate[LocalWorkspace, Parameters], Result]",
-    ) -> "Operation[Parameters, Result]":
-        declared = Operation(
+        function: Callable[Concatenate[LocalWorkspace, Parameters], Result],
+    ) -> Operation[Parameters, Result]:
+        return Operation(
             function=function,
             method=method,
             path=path,
@@ -134,8 +128,6 @@ def operation(
             has_secret_result=has_secret_result,
             prepare=prepare,
         )
-        REGISTRY[declared.name] = declared
-        return declared
 
     return declare
 

@@ -14,9 +14,9 @@ import orjson
 from pydantic import BaseModel, TypeAdapter
 
 from moirae.errors import MoiraeError, Unreachable, UsageError
-from moirae.services.operation import Operation, path_parameters
+from moirae.services.operation import path_parameters
 from moirae.services.problems import parse_problem
-from moirae.services.workspace import to_json
+from moirae.services.workspace import AnyOperation, to_json
 
 API_PREFIX = "/api/v1"
 _CONNECT_TIMEOUT = 10.0  # seconds
@@ -52,7 +52,7 @@ class RemoteWorkspace:
             )
         return self
 
-    def run(self, operation: Operation[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""
         path = operation.path
         for name in path_parameters(operation.path):

@@ -5,7 +5,7 @@ idempotency key.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -15,13 +15,35 @@ from pydantic import BaseModel, TypeAdapter
 import sql
 from moirae.config import Settings
 from moirae.errors import Conflict
-from moirae.services.operation import Operation
+
+
+class AnyOperation(Protocol):
+    """What a workspace needs to know about an operation; see `moirae.services.operation`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def changes(self) -> bool: ...
+    @property
+    def has_secret_result(self) -> bool: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def prepare(self) -> Callable[..., Any] | None: ...
+    @property
+    def parameter_types(self) -> Mapping[str, Any]: ...
+    @property
+    def result_type(self) -> Any: ...
 
 
 class Workspace(Protocol):
     """Where operations run: here, or at a server."""
 
-    def run(self, operation: Operation[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """The result of an operation. Raises `MoiraeError`."""
         ...
 
@@ -44,7 +66,7 @@ class LocalWorkspace:
         """See `Workspace.with_author`."""
         return self if author is None else replace(self, author=author)
 
-    def run(self, operation: Operation[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""
         if not operation.changes:
             return operation.function(self, **arguments)
@@ -62,7 +84,7 @@ class LocalWorkspace:
 
     def _change(
         self,
-        operation: Operation[..., Any],
+        operation: AnyOperation,
         arguments: Mapping[str, Any],
         prepared: Mapping[str, Any],
         digest: bytes,
@@ -77,7 +99,7 @@ class LocalWorkspace:
             audit.record_response(self.author, key, orjson.loads(to_json(result)))
         return result
 
-    def _find_response(self, operation: Operation[..., Any], digest: bytes) -> Any:
+    def _find_response(self, operation: AnyOperation, digest: bytes) -> Any:
         """The response of an earlier change under the key; None: the key is new.
 
         Raises `Conflict` if the key belongs to another change.

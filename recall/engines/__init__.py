@@ -8,6 +8,7 @@ join, `recall.engines.isolation` repeats for parts what fails for many.
 
 from recall.engines.answers import AnswerRows, MergedPartials
 from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
+from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
     EngineChoice,
     EngineCosts,
@@ -29,6 +30,7 @@ __all__ = [
     "EngineSetting",
     "EventTables",
     "LocalEngine",
+    "LruCache",
     "MergedPartials",
     "PartialCache",
     "PartialQuery",

@@ -1,4 +1,4 @@
-"""A bounded cache for values that are derived from questions: processes live long, rules change."""
+"""A bounded cache for what follows from rules: processes live long, rules change."""
 
 import threading
 from collections.abc import Callable
@@ -29,6 +29,11 @@ class LruCache(Generic[Key, Value]):
         with self._lock:
             # If another thread was faster, all get its object.
             return self._values.setdefault(key, value)
+
+    def clear(self) -> None:
+        """Drop all values."""
+        with self._lock:
+            self._values.clear()
 
     def __contains__(self, key: Key) -> bool:
         with self._lock:

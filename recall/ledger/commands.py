@@ -105,7 +105,6 @@ class CommandExecutor:
         self._connection = connection
         self._commands = sql.CommandGateway(connection)
         self._tasks = sql.TaskGateway(connection)
-        self._revisions = sql.RevisionGateway(connection)
         self._concurrency = concurrency
 
     def execute_pending(self) -> bool:
@@ -190,7 +189,7 @@ class CommandExecutor:
                 estimates=task.estimates or (),
                 comparable=comparable,
             )
-            put_revision(self._revisions, task.id, task.number + 1, revision)
+            put_revision(self._tasks, task.id, task.number + 1, revision)
         return unanswered
 
     def _forecast(

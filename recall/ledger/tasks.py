@@ -246,7 +246,7 @@ class Ledger:
                 self._connection, task.rule, task.version, task.recall, revision.answer
             )
             revision = replace(revision, comparable=comparable)
-        put_revision(self._revisions, task.id, number, revision)
+        put_revision(self._tasks, task.id, number, revision)
 
     def latest_answers(self, eid: UUID) -> dict[str, sql.LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
@@ -286,11 +286,9 @@ def _describe_reads(
     return []
 
 
-def put_revision(
-    revisions: sql.RevisionGateway, task: UUID, number: int, revision: Revision
-) -> None:
+def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    revisions.add(
+    tasks.add_revision(
         task,
         number,
         final=revision.coverage.final,

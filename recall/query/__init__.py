@@ -10,7 +10,7 @@ from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
-from recall.query.parts import sources_of
+from recall.query.parts import clauses_of, sources_of
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, infer_shape
 from recall.query.windows import window_specs
@@ -26,6 +26,7 @@ __all__ = [
     "Unsupported",
     "bind_query",
     "check_table_count",
+    "clauses_of",
     "infer_shape",
     "lift_query",
     "order_columns",

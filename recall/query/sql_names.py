@@ -14,6 +14,7 @@ HIGH = "_high"
 # in which a row is valid.
 VALID_FROM = "_valid_from"
 VALID_TO = "_valid_to"
+VALIDITY_TYPES = {VALID_FROM: "timestamp", VALID_TO: "timestamp"}  # types by column
 
 # The table of merged partial answers that `merge` of a split query reads.
 MERGED_TABLE = "_merged"

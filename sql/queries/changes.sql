@@ -16,10 +16,9 @@ SELECT coalesce(max(c.xid::text::bigint), 0) AS xid, coalesce(max(c.id), 0) AS i
 SELECT coalesce(min(c.xid::text::bigint), 0) AS xid, coalesce(min(c.id), 0) AS id FROM (
     SELECT xid, id FROM changes ORDER BY xid, id LIMIT 1) c
 
--- delete_old --
--- Delete changes older than some seconds, and those of another database cluster, from which this one was restored.
-DELETE FROM changes WHERE at < clock_timestamp() - make_interval(secs => %(seconds)s)
-   OR xid >= pg_snapshot_xmax(pg_current_snapshot())
+-- delete_restored --
+-- Delete changes of another database cluster, from which this one was restored: their transactions are in the future.
+DELETE FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
 
 -- list_alerts --
 -- The present state of alerts.

@@ -96,6 +96,17 @@ DELETE FROM commands WHERE id IN (
     SELECT id FROM commands WHERE done_at < clock_timestamp() - %(min_age)s::interval
     ORDER BY id LIMIT %(limit)s)
 
+-- delete_changes --
+-- Delete old changes: live clients cannot resume after them any more.
+DELETE FROM changes WHERE (xid, id) IN (
+    SELECT xid, id FROM changes WHERE at < clock_timestamp() - %(min_age)s::interval
+    ORDER BY xid, id LIMIT %(limit)s)
+
+-- delete_audit --
+-- Delete old lines of the audit log.
+DELETE FROM audit WHERE id IN (
+    SELECT id FROM audit WHERE at < clock_timestamp() - %(min_age)s::interval ORDER BY id LIMIT %(limit)s)
+
 -- find_oldest_derived_chunk --
 -- The oldest chunk with an archived derived stream.
 SELECT min(chunk) FROM derived_chunks

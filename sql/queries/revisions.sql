@@ -1,8 +1,3 @@
--- add --
--- Store a numbered answer.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
-
 -- list_last_of_event --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,

@@ -111,6 +111,11 @@ FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (req
 WHERE tasks.id = d.id AND fence = %(fence)s AND state = 'running' AND next = %(expected_next)s
 RETURNING state, tickets
 
+-- add_revision --
+-- Store an answer of a task under its number.
+INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
+
 -- lock --
 -- Lock tasks that are changed together, in the order that all transactions use.
 SELECT id FROM tasks WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE

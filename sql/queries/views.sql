@@ -74,7 +74,7 @@ WHERE NOT contexts.settled
 -- list_progress --
 -- Progress of the views of running versions, by rule and chunk state.
 SELECT d.rule, d.version, c.state, count(*) AS chunks,
-    count(*) FILTER (WHERE v.upto IS NOT NULL) AS found,
+    count(*) FILTER (WHERE v.upto IS NOT NULL) AS with_view,
     count(*) FILTER (WHERE v.error IS NOT NULL OR v.tries > 2) AS failed,
     coalesce(sum(v.events), 0)::bigint AS events, coalesce(sum(v.corpus), 0)::bigint AS corpus,
     coalesce(sum(v.seconds), 0)::float8 AS seconds, max(v.error) AS error

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 
 from archiver.spark.paths import INSTALL_FOLDER
+from tests.parent import end_with_parent
 
 JARS = INSTALL_FOLDER / "broker"
 
@@ -61,7 +62,11 @@ class Broker:
     def _start_java(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "broker.log").open("ab") as log:
             return subprocess.Popen(
-                [*_JAVA, main_class, *arguments], stdout=log, stderr=log, start_new_session=True
+                [*_JAVA, main_class, *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
             )
 
     def start(self) -> None:

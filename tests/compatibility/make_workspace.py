@@ -29,6 +29,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.commands import Commands
 from tests.compatibility.workspace import (
     EXPORTS,
     MORE,
@@ -413,7 +414,9 @@ class Maker:
                 ["alerts", "resolve", alert["id"], KINDS[kind][3], "--tag", KINDS[kind][4], *author]
             )
         assert commands
-        for code, output in run_all(self.root, commands):
+        with Commands(self.root) as process:
+            results = run_all(process, commands)
+        for code, output in results:
             assert code == 0, output
 
     def prepare(self) -> None:
@@ -471,7 +474,8 @@ def _hosts() -> str:
 def notes(root: Path) -> dict[str, list[list[str]]]:
     """What people have written about alerts, by their ids."""
     alerts = [alert["id"] for alert in printed(root, "alerts", "list", "--all", "--limit", "1000")]
-    shown = run_all(root, [["alerts", "show", alert, "-o", "json"] for alert in alerts])
+    with Commands(root) as process:
+        shown = run_all(process, [["alerts", "show", alert, "-o", "json"] for alert in alerts])
     notes_by_kind = {
         alert: json.loads(output)["notes"] for alert, (_, output) in zip(alerts, shown, strict=True)
     }
@@ -506,7 +510,8 @@ def make(folder: Path) -> None:
             maker.prepare()
             maker.more()
             moirae(root, "doctor")
-            before = answers(root) | {"notes": notes(root)}
+            with Commands(root) as process:
+                before = answers(process) | {"notes": notes(root)}
             sql = dump(server)
         pack(root, package, sql)
     with public_folder() as root:
@@ -516,7 +521,8 @@ def make(folder: Path) -> None:
             bring_more(root)
             moirae(root, "up", "--drain")
             moirae(root, "doctor")
-            after = new_rows(before, answers(root))
+            with Commands(root) as process:
+                after = new_rows(before, answers(process))
     described = {"version": version("moirae"), "before": before, "after": after}
     (folder / "answers.json").write_text(_written(described))
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Commands
 from tests.compatibility.workspace import (
     EXPORTS,
     answers,
     bring_more,
-    moirae,
     public_folder,
     restore,
     run_all,
@@ -43,6 +43,7 @@ class Opened:
     """
 
     root: Path
+    process: Commands
     before: dict[str, Any]
     after: dict[str, Any]
 
@@ -67,7 +68,8 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
         dump = unpack(folder / "workspace.tar.xz", root)
         with running_database(root) as server:
             restore(server, dump)
-            yield Opened(root, described["before"], described["after"])
+            with Commands(root) as process:
+                yield Opened(root, process, described["before"], described["after"])
 
 
 @pytest.fixture(scope="module")
@@ -81,24 +83,25 @@ def now(opened: Opened) -> Results:
         **{f"similar {eid}": ["similar", eid] for eid in sorted(compared)},
         **{f"repeat {eid}": ["recalls", "repeat", eid] for eid in opened.asked_about()},
     }
-    return Results(answers(opened.root), _run(opened.root, commands))
+    return Results(answers(opened.process), _run(opened.process, commands))
 
 
 @pytest.fixture(scope="module")
 def later(opened: Opened, now: Results) -> Results:
     """After more rows came."""
     bring_more(opened.root)
-    moirae(opened.root, "up", "--drain")
+    drained = opened.process.run("up", "--drain")
+    assert drained.returncode == 0, drained.stderr
     eids = [row["eid"] for row in (opened.before["recalls"][0], opened.after["recalls"][-1])]
     commands = {
         "doctor": ["doctor"],
         **{f"repeat {eid}": ["recalls", "repeat", eid] for eid in eids},
     }
-    return Results(answers(opened.root), _run(opened.root, commands))
+    return Results(answers(opened.process), _run(opened.process, commands))
 
 
-def _run(root: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, str]]:
-    return dict(zip(commands, run_all(root, list(commands.values())), strict=True))
+def _run(process: Commands, commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, str]]:
+    return dict(zip(commands, run_all(process, list(commands.values())), strict=True))
 
 
 def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mapping[str, Any]]]:

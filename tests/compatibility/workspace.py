@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.commands import Commands
+
 HOME = ".moirae"
 DUMP = "database.sql"
 # Rows that arrive after the workspace was packed: one folder for each stream, as under `landing`.
@@ -43,8 +45,6 @@ _NOT_PACKED = {"postgresql", "warehouse", "warehouse-recall"}
 # table, for information. The database holds none.
 _ROOT = "@WORKSPACE@"
 _WITH_PATHS = ("checkpoints/**/*", "archive/**/_delta_log/*.json")
-# Seconds; a command takes far less.
-_TIMEOUT = 900.0
 
 
 # Commands
@@ -52,37 +52,21 @@ _TIMEOUT = 900.0
 
 def moirae(root: Path, *arguments: str, code: int = 0) -> str:
     """The standard output of one command, which must end with this exit code."""
-    ((exit_code, output),) = run_all(root, [arguments])
+    with Commands(root) as process:
+        ((exit_code, output),) = run_all(process, [arguments])
     assert exit_code == code, f"moirae {' '.join(arguments)}: exit code {exit_code}\n{output}"
     return output
 
 
-def run_all(root: Path, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
-    """Exit code and standard output of each command. One process runs all of them: it starts in a
-    second or two.
-    """
-    request = json.dumps(
-        [[*arguments, "--workspace", str(root / "moirae.yaml")] for arguments in commands]
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.compatibility.run_commands"],
-        input=request,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-        env={**os.environ, "PYTHONPATH": _python_path()},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = [(code, output) for code, output in json.loads(done.stdout)]
-    if any(code for code, _ in results):
-        print(done.stderr, file=sys.stderr)  # pytest shows it with a failure
+def run_all(process: Commands, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+    """Exit code and standard output of each command."""
+    results = []
+    for arguments in commands:
+        done = process.run(*arguments)
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)  # pytest shows it with a failure
+        results.append((done.returncode, done.stdout))
     return results
-
-
-def _python_path() -> str:
-    repository = str(Path(__file__).parents[2])
-    return os.pathsep.join([repository, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def printed(root: Path, *arguments: str) -> Any:
@@ -90,7 +74,7 @@ def printed(root: Path, *arguments: str) -> Any:
     return json.loads(moirae(root, *arguments, "-o", "json"))
 
 
-def answers(root: Path) -> dict[str, Any]:
+def answers(process: Commands) -> dict[str, Any]:
     """What the command line says of a workspace: its exports by kind, and some of what is printed
     with `-o json`.
     """
@@ -98,7 +82,7 @@ def answers(root: Path) -> dict[str, Any]:
     commands = [["export", kind] for kind in EXPORTS] + [
         [name, "list", "-o", "json"] for name in listed
     ]
-    results = run_all(root, commands)
+    results = run_all(process, commands)
     assert all(code == 0 for code, _ in results), results
     outputs = [output for _, output in results]
     exports = [

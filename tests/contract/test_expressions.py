@@ -16,17 +16,10 @@ from recall.engines.spark.statements import SparkStatements
 from recall.engines.statement import Statement
 from recall.query.parsing import parse
 from recall.query.plain import DuckDBDialect, SparkDialect, create_recall_writer, to_plain
+from tests.plain_columns import PLAIN_COLUMNS
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = {
-    "ts": "timestamp",
-    "host": "string",
-    "v": "double",
-    "n": "bigint",
-    "i": "int",
-    "ok": "boolean",
-}
 VALUES = {
     "ts": [datetime(2026, 1, 1, tzinfo=UTC)] * 8,
     "host": ["a", "b'", "é", "", None, "it's \\ here", "abc", "a"],
@@ -35,7 +28,9 @@ VALUES = {
     "i": [1, 2, 3, -3, 0, None, 7, 2],
     "ok": [True, False, None, True, False, None, True, False],
 }
-ROWS = pa.table({name: pa.array(VALUES[name], ARROW_TYPES[COLUMNS[name]]) for name in COLUMNS})
+ROWS = pa.table(
+    {name: pa.array(VALUES[name], ARROW_TYPES[PLAIN_COLUMNS[name]]) for name in PLAIN_COLUMNS}
+)
 EXPRESSIONS = [
     "v > 0.1",
     "v >= 0",
@@ -61,7 +56,7 @@ def rule_text(expression: str, engine: str) -> tuple[str, dict[str, pa.Table]]:
     """A rule, and the table of its constants."""
     dialect = DuckDBDialect() if engine == "duckdb" else SparkDialect()
     query = parse(f"SELECT ts FROM t WHERE {expression}")
-    plain = to_plain(query, {"t": COLUMNS}, {}, dialect)
+    plain = to_plain(query, {"t": PLAIN_COLUMNS}, {}, dialect)
     constants = {"rule": pa.array([0], pa.int32())}
     for number, value in enumerate(plain.constants):
         arrow_type = ARROW_TYPES[plain.constant_types[number]]
@@ -72,7 +67,7 @@ def rule_text(expression: str, engine: str) -> tuple[str, dict[str, pa.Table]]:
 def recall_text(expression: str, engine: str) -> tuple[str, dict[str, pa.Table]]:
     """A recall's query, once its expression is accepted."""
     query = parse(f"SELECT ts FROM t WHERE {expression}")
-    writer = create_recall_writer({"t": COLUMNS}, qualified_tables=())
+    writer = create_recall_writer({"t": PLAIN_COLUMNS}, qualified_tables=())
     assert writer.write(query.args["where"].this).type == "boolean"
     return query.sql(dialect=engine), {}
 

@@ -31,21 +31,14 @@ from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.engines.spark.statements import SparkStatements
 from recall.query.shape import Shape, Tables
+from tests.plain_columns import PLAIN_COLUMNS
 from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 END = to_micros(START + timedelta(days=1))
-COLUMNS = {
-    "ts": "timestamp",
-    "host": "string",
-    "v": "double",
-    "n": "bigint",
-    "i": "int",
-    "ok": "boolean",
-    "f": "float",
-}
+COLUMNS = {**PLAIN_COLUMNS, "f": "float"}
 DERIVED = {
     "load": "SELECT host, window.end AS ts, avg(n) AS v, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')"
 }

@@ -16,7 +16,7 @@ from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.context_queries import ContextEvaluator
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
+from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.engines.routing.choice import EngineChoice
@@ -103,8 +103,7 @@ def _rule(name: str, expr: str, **contexts: str) -> ActiveRule:
     columns = {context: {"v": "double"} for context in contexts}
     types = {"host": "string", "v": "double"}
     definition = Definition(rule, types, ("host",), ("host",), columns)
-    tables = build_rule_tables(rule, {"s": "ts"}, frozenset({"sites"}))
-    return ActiveRule(definition, tables, infer_event_shape(rule, tables))
+    return ActiveRule.create(definition, {"s": "ts"}, frozenset({"sites"}))
 
 
 def _evaluate(

@@ -98,12 +98,19 @@ def test_the_demo_of_make_demo_once(run: Run) -> None:
     assert figures["latency_ms"]["event_to_alert"]["alerts"] > 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param([sys.executable, "-c", SHORT], id="short"),
+        pytest.param(ONCE, id="once", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.timeout(900)
-def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
+def test_ctrl_c_ends_the_demo_with_one_line(run: Run, command: list[str]) -> None:
     """Ctrl-C twice, half a second apart, while history is archived and all processes run."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*ONCE, str(run.directory)],
+        [*command, str(run.directory)],
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=theirs,

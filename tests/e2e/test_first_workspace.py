@@ -1,6 +1,5 @@
 """The workspace of `moirae init`: alerts come with context, recalls and similar alerts."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -13,57 +12,38 @@ from typing import Any
 import pytest
 
 from moirae.examples.sample_data import INCIDENTS
+from tests.commands import Commands
 
 NEWEST = max(INCIDENTS, key=lambda incident: incident.start)
 BACKUPS = [incident for incident in INCIDENTS if incident.processes[0][0] == "pg_dump"]
 
 
 @pytest.fixture(scope="module")
-def workspace() -> Iterator[Path]:
+def workspace() -> Iterator[Commands]:
     """A new workspace, its input read to the end."""
     root = Path(tempfile.mkdtemp(prefix="moirae-first-"))
     root.chmod(0o755)
     directory = root / "mine"
-    created = _run("init", str(directory))
-    for command in (
+    command = [sys.executable, "-m", "moirae", "init", str(directory)]
+    created = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    for example in (
         "up --drain",
         "alerts list",
         "similar ID",
         "recalls show ID",
         "alerts resolve ID",
     ):
-        assert f"moirae {command}" in created
-    _moirae(directory, "up", "--drain")
-    yield directory
+        assert f"moirae {example}" in created.stdout
+    with Commands(directory) as commands:
+        commands.output("up", "--drain")
+        yield commands
     shutil.rmtree(root, ignore_errors=True)
 
 
-def _run(*arguments: str) -> str:
-    command = [sys.executable, "-m", "moirae", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout
-
-
-def _moirae(directory: Path, *arguments: str) -> str:
-    return _run(*arguments, "--workspace", str(directory / "moirae.yaml"))
-
-
-def _json(directory: Path, *arguments: str) -> Any:
-    return json.loads(_moirae(directory, *arguments, "-o", "json"))
-
-
-def _exported(directory: Path, what: str) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for line in _moirae(directory, "export", what, "--format", "jsonl").splitlines()
-    ]
-
-
 @pytest.fixture(scope="module")
-def alerts(workspace: Path) -> list[dict[str, Any]]:
+def alerts(workspace: Commands) -> list[dict[str, Any]]:
     """All alerts, oldest first."""
-    return _exported(workspace, "alerts")
+    return workspace.exported("alerts")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +62,7 @@ def test_each_incident_is_one_alert(alerts: list[dict[str, Any]]) -> None:
 
 
 def test_history_withdraws_what_is_normal_for_the_host(
-    workspace: Path, alerts: list[dict[str, Any]]
+    workspace: Commands, alerts: list[dict[str, Any]]
 ) -> None:
     """The first backup is unusual; the others are not."""
     high = [alert for alert in alerts if alert["rule"] == "example/CpuHigh"]
@@ -92,13 +72,13 @@ def test_history_withdraws_what_is_normal_for_the_host(
     ]
     assert withdrawn == BACKUPS[1:]
     assert set(states) == {"resolved", "withdrawn"}
-    listed = _moirae(workspace, "alerts", "list")
+    listed = workspace.output("alerts", "list")
     assert listed.count("(cork): CPU at") == 1
     assert listed.count("CpuHigh") == len(INCIDENTS) - len(withdrawn)
 
 
-def test_recall_shows_what_is_normal_for_the_host(workspace: Path, newest: str) -> None:
-    norm, similar = _json(workspace, "recalls", "show", newest)
+def test_recall_shows_what_is_normal_for_the_host(workspace: Commands, newest: str) -> None:
+    norm, similar = workspace.json("recalls", "show", newest)
     assert (norm["recall"], similar["recall"]) == ("norm", "similar")
     (row,) = norm["rows"]
     assert row["samples"] > 800
@@ -107,9 +87,9 @@ def test_recall_shows_what_is_normal_for_the_host(workspace: Path, newest: str) 
 
 
 def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
-    workspace: Path, newest: str
+    workspace: Commands, newest: str
 ) -> None:
-    (answer,) = _json(workspace, "similar", newest)
+    (answer,) = workspace.json("similar", newest)
     hits = answer["hits"]
     causes = [_is_of_the_same_cause(hit) for hit in hits]
     assert causes == [True, True, True, False, False], "its own cause first, others below"
@@ -120,12 +100,11 @@ def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
     )
 
     # As the user sees it: the ID of a past alert, which `alerts resolve` takes, then what fixed it.
-    before = _moirae(workspace, "similar", newest)
+    before = workspace.output("similar", newest)
     best = before.splitlines()[1].split()[2]
     assert hits[0]["past"]["alert"].startswith(best)
     assert "Limited the crawler" not in before
-    _moirae(
-        workspace,
+    workspace.output(
         "alerts",
         "resolve",
         best,
@@ -133,7 +112,7 @@ def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
         "--tag",
         "limit-crawler",
     )
-    after = _moirae(workspace, "similar", newest)
+    after = workspace.output("similar", newest)
     assert "Limited the crawler to 20 threads. [limit-crawler]" in after
 
 
@@ -143,18 +122,19 @@ def _is_of_the_same_cause(hit: dict[str, Any]) -> bool:
 
 
 def test_surroundings_are_archived_with_the_context(
-    workspace: Path, alerts: list[dict[str, Any]]
+    workspace: Commands, alerts: list[dict[str, Any]]
 ) -> None:
-    contexts = {row["eid"]: row for row in _exported(workspace, "contexts")}
+    contexts = {row["eid"]: row for row in workspace.exported("contexts")}
     assert len(contexts[alerts[-1]["eid"]]["surroundings"]["before"]) >= 3
 
 
-def test_doctor_reports_no_problem(workspace: Path) -> None:
-    _moirae(workspace, "doctor")
-    accounting = _json(workspace, "status")["accounting"]
+def test_doctor_reports_no_problem(workspace: Commands) -> None:
+    workspace.output("doctor")
+    accounting = workspace.json("status")["accounting"]
     assert accounting["read"] == accounting["archived"] > 1000
 
 
-def test_example_has_no_key_without_effect(workspace: Path) -> None:
-    for file in (workspace / "moirae.yaml", workspace / "rules" / "example.yaml"):
-        assert not re.findall(r"(?m)^[ #-]*(receivers|routes|interval|then):", file.read_text())
+def test_example_has_no_key_without_effect(workspace: Commands) -> None:
+    for name in ("moirae.yaml", "rules/example.yaml"):
+        text = (workspace.root / name).read_text()
+        assert not re.findall(r"(?m)^[ #-]*(receivers|routes|interval|then):", text)

@@ -7,22 +7,20 @@ skipped.
 
 import csv
 import io
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import duckdb
 import pytest
 
 from tests import cpu_scenario
+from tests.commands import Commands
 from tests.cpu_scenario import ExpectedAlert, Sample, Times
 from tests.similarity_scenario import ScenarioEvent, expected_answers
 
@@ -176,31 +174,15 @@ generated_only = pytest.mark.parametrize("day", ["generated"], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def drained(day: Day) -> Iterator[Path]:
+def drained(day: Day) -> Iterator[Commands]:
     root = Path(tempfile.mkdtemp(prefix="moirae-planetlab-"))
     root.chmod(0o755)
     (root / "moirae.yaml").write_text(WORKSPACE.format(file=day.file, chunk_rows=day.chunk_rows))
     (root / "rules.yaml").write_text(day.rules)
-    _moirae(root, "up", "--drain")
-    yield root
+    with Commands(root) as commands:
+        commands.output("up", "--drain")
+        yield commands
     shutil.rmtree(root, ignore_errors=True)
-
-
-def _moirae(root: Path, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == code, done.stderr[-3000:]
-    return done.stdout
-
-
-def _told(root: Path, *arguments: str, code: int = 0) -> Any:
-    return json.loads(_moirae(root, *arguments, "-o", "json", code=code))
-
-
-def _exported(root: Path, what: str) -> list[dict[str, Any]]:
-    return [
-        json.loads(line) for line in _moirae(root, "export", what, "--format", "jsonl").splitlines()
-    ]
 
 
 SLICE_BUSY = (
@@ -234,8 +216,8 @@ def _time(text: str) -> str:
     return text.replace("T", " ").removesuffix("Z").removesuffix("+00:00")
 
 
-def test_events_equal_an_independent_computation(day: Day, drained: Path) -> None:
-    events = _exported(drained, "events")
+def test_events_equal_an_independent_computation(day: Day, drained: Commands) -> None:
+    events = drained.exported("events")
     assert len({event["eid"] for event in events}) == len(events)
     busy = {
         (e["key"]["host"], e["key"]["slice"], _time(e["ts"]))
@@ -250,8 +232,8 @@ def test_events_equal_an_independent_computation(day: Day, drained: Path) -> Non
     assert len(nodes) > day.least[1]
 
 
-def test_alerts_equal_an_independent_computation(day: Day, drained: Path) -> None:
-    alerts = [alert for alert in _exported(drained, "alerts") if alert["state"] == "resolved"]
+def test_alerts_equal_an_independent_computation(day: Day, drained: Commands) -> None:
+    alerts = [alert for alert in drained.exported("alerts") if alert["state"] == "resolved"]
     slices = {
         (a["key"]["host"], a["key"]["slice"], _time(a["starts_at"]), _time(a["ends_at"]))
         for a in alerts
@@ -270,14 +252,14 @@ def test_alerts_equal_an_independent_computation(day: Day, drained: Path) -> Non
 
 @generated_only
 def test_contexts_and_similar_events_equal_an_independent_computation(
-    day: GeneratedDay, drained: Path
+    day: GeneratedDay, drained: Commands
 ) -> None:
     """E and C_k count the first events of alerts that have fired, up to and including the query's,
     in (ts, eid) order; equal scores go to the newer event.
     """
     eids = {
         (event["key"]["host"], event["key"]["slice"], _time(event["ts"])): event["eid"]
-        for event in _exported(drained, "events")
+        for event in drained.exported("events")
         if event["rule"].endswith("SliceBusy")
     }
     corpus = [
@@ -288,15 +270,13 @@ def test_contexts_and_similar_events_equal_an_independent_computation(
     ]
     corpus.sort(key=lambda event: (event.ts, event.event_id))
 
-    contexts = {row["eid"]: row["contexts"]["beside"] for row in _exported(drained, "contexts")}
+    contexts = {row["eid"]: row["contexts"]["beside"] for row in drained.exported("contexts")}
     terms = {eid: sorted(f"slice={row['slice']}" for row in rows) for eid, rows in contexts.items()}
     assert terms == {event.event_id: sorted(_repeated(event.facts)) for event in corpus}
 
     expected, _ = expected_answers(corpus, GAP, 10)
     hits_by_event: dict[str, list[tuple[str, float]]] = {event.event_id: [] for event in corpus}
-    for row in csv.DictReader(
-        io.StringIO(_moirae(drained, "export", "similar", "--format", "csv"))
-    ):
+    for row in csv.DictReader(io.StringIO(drained.output("export", "similar", "--format", "csv"))):
         hits_by_event[row["query"]].append((row["event"], float(row["score"])))
         assert len(hits_by_event[row["query"]]) == int(row["rank"])
     assert sum(len(hits) == 10 for hits in expected.values()) > 30
@@ -313,53 +293,57 @@ def _repeated(facts: dict[str, int]) -> list[str]:
     return [term for term, count in facts.items() for _ in range(count)]
 
 
-def test_read_records_equal_archived_duplicates_and_dead_letters(day: Day, drained: Path) -> None:
-    status = json.loads(_moirae(drained, "status", "-o", "json"))
+def test_read_records_equal_archived_duplicates_and_dead_letters(
+    day: Day, drained: Commands
+) -> None:
+    status = drained.json("status")
     account = status["accounting"]
     assert account["read"] == day.rows()
     assert account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
-    _moirae(drained, "doctor")
+    drained.output("doctor")
 
 
-def test_chunks_are_listed_with_their_rows(drained: Path) -> None:
-    archived = _told(drained, "status")["accounting"]["archived"]
-    chunks = _told(drained, "chunks", "list")
+def test_chunks_are_listed_with_their_rows(drained: Commands) -> None:
+    archived = drained.json("status")["accounting"]["archived"]
+    chunks = drained.json("chunks", "list")
     assert sum(chunk["rows"] for chunk in chunks) == archived
     assert [chunk["id"] for chunk in chunks] == sorted(chunk["id"] for chunk in chunks)
     assert {"present", "recent"} <= {chunk["state"] for chunk in chunks}
     fullest = max(chunks, key=lambda chunk: chunk["rows"])
-    shown = _told(drained, "chunks", "show", str(fullest["id"]))
+    shown = drained.json("chunks", "show", str(fullest["id"]))
     assert (shown["id"], shown["rows"], shown["bytes"]) == (
         fullest["id"],
         fullest["rows"],
         fullest["bytes"],
     )
-    (stream,) = _told(drained, "streams", "list")
+    (stream,) = drained.json("streams", "list")
     assert (stream["stream"], stream["archived"]) == ("cpu", archived)
     assert stream["bytes"] == sum(chunk["bytes"] for chunk in chunks) > 0
-    explained = _told(drained, "rules", "explain", "planetlab/NodeBusy")
+    explained = drained.json("rules", "explain", "planetlab/NodeBusy")
     assert explained["reads"]["streams"] == ["cpu"]
 
 
 @generated_only
-def test_rules_diff_shows_changes_before_apply(day: Day, drained: Path) -> None:
+def test_rules_diff_shows_changes_before_apply(day: Day, drained: Commands) -> None:
     """With `diff` and `apply --dry-run`; an invalid file changes nothing."""
-    before = _told(drained, "rules", "list")
-    assert {step["action"] for step in _told(drained, "rules", "diff")} <= {"stay"}
-    (drained / "rules.yaml").write_text(day.rules.replace(">= 80", ">= 90"))
+    before = drained.json("rules", "list")
+    assert {step["action"] for step in drained.json("rules", "diff")} <= {"stay"}
+    (drained.root / "rules.yaml").write_text(day.rules.replace(">= 80", ">= 90"))
     try:
         for command, code in ((("diff",), 3), (("apply", "--dry-run"), 0)):
             changed = [
                 step
-                for step in _told(drained, "rules", *command, code=code)
+                for step in drained.json("rules", *command, code=code)
                 if step["action"] != "stay"
             ]
             assert [(step["action"], step["rule"]) for step in changed] == [
                 ("change", "planetlab/SliceBusy")
             ]
-        (drained / "rules.yaml").write_text(day.rules.replace("cpu_pct >= 80", "nothing >= 80"))
-        _moirae(drained, "rules", "diff", code=1)
-        _moirae(drained, "rules", "apply", code=1)
+        (drained.root / "rules.yaml").write_text(
+            day.rules.replace("cpu_pct >= 80", "nothing >= 80")
+        )
+        drained.output("rules", "diff", code=1)
+        drained.output("rules", "apply", code=1)
     finally:
-        (drained / "rules.yaml").write_text(day.rules)
-    assert _told(drained, "rules", "list") == before
+        (drained.root / "rules.yaml").write_text(day.rules)
+    assert drained.json("rules", "list") == before

@@ -6,14 +6,14 @@ import csv
 import io
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.commands import Commands
 
 WORKSPACE = """
 home: .moirae
@@ -58,15 +58,8 @@ EVENTS = {
 }
 
 
-def _moirae(root: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def drained() -> Iterator[Path]:
+def drained() -> Iterator[Commands]:
     root = Path(tempfile.mkdtemp(prefix="moirae-paper-"))
     root.chmod(0o755)
     (root / "moirae.yaml").write_text(WORKSPACE)
@@ -75,8 +68,9 @@ def drained() -> Iterator[Path]:
         folder = root / "landing" / name
         folder.mkdir(parents=True)
         (folder / "day.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _moirae(root, "up", "--drain")
-    yield root
+    with Commands(root) as commands:
+        commands.output("up", "--drain")
+        yield commands
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -101,19 +95,17 @@ def _streams() -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def eids(drained: Path) -> dict[str, str]:
-    events = [json.loads(line) for line in _moirae(drained, "export", "events").splitlines()]
+def eids(drained: Commands) -> dict[str, str]:
+    events = drained.exported("events")
     by_host = {event["key"]["host"]: event["eid"] for event in events}
     return {by_host[host]: name for name, (_, host, _, _) in EVENTS.items()}
 
 
-def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) -> None:
+def test_scores_are_those_of_the_formula(drained: Commands, eids: dict[str, str]) -> None:
     """0 is not returned. The paper's 0.203 and 0.287 come of logarithms to two digits; exact are
     0.1999 and 0.2827.
     """
-    rows = list(
-        csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv")))
-    )
+    rows = list(csv.DictReader(io.StringIO(drained.output("export", "similar", "--format", "csv"))))
     scores = {
         (eids[row["query"]], eids[row["event"]]): (int(row["rank"]), float(row["score"]))
         for row in rows
@@ -123,8 +115,8 @@ def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) ->
     assert scores["e3", "e1"] == (2, pytest.approx(0.199903, abs=1e-6))
 
 
-def test_contexts_hold_rows_valid_at_the_event(drained: Path, eids: dict[str, str]) -> None:
-    rows = [json.loads(line) for line in _moirae(drained, "export", "contexts").splitlines()]
+def test_contexts_hold_rows_valid_at_the_event(drained: Commands, eids: dict[str, str]) -> None:
+    rows = drained.exported("contexts")
     assert len(rows) == 3
     for row in rows:
         _, _, users, processes = EVENTS[eids[row["eid"]]]
@@ -135,10 +127,10 @@ def test_contexts_hold_rows_valid_at_the_event(drained: Path, eids: dict[str, st
 
 
 def test_similar_answer_shows_shared_and_distinct_terms(
-    drained: Path, eids: dict[str, str]
+    drained: Commands, eids: dict[str, str]
 ) -> None:
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
-    (answer,) = json.loads(_moirae(drained, "similar", third, "-o", "json"))
+    (answer,) = drained.json("similar", third)
     best = answer["hits"][0]
     shared: dict[str, float] = dict(best["shared"])
     assert shared.keys() == {"user=u2", "proc=p3"}
@@ -147,28 +139,26 @@ def test_similar_answer_shows_shared_and_distinct_terms(
     assert set(best["only_past"]) == {"user=u3", "proc=p2"}
 
 
-def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
+def test_condition_is_evaluated_on_the_answer(drained: Commands) -> None:
     """Only the second host had more than one user."""
-    alerts: list[dict[str, Any]] = json.loads(
-        _moirae(drained, "alerts", "list", "--all", "-o", "json")
-    )
+    alerts: list[dict[str, Any]] = drained.json("alerts", "list", "--all")
     verdicts = {alert["key"]["host"]: alert["verdict"] for alert in alerts}
     assert verdicts == {"h1": "held back", "h2": "kept", "h3": "held back"}
-    shown = json.loads(_moirae(drained, "alerts", "list", "-o", "json"))
+    shown = drained.json("alerts", "list")
     assert [alert["key"]["host"] for alert in shown] == ["h2"]
-    exported = [json.loads(line) for line in _moirae(drained, "export", "alerts").splitlines()]
+    exported = drained.exported("alerts")
     assert {alert["key"]["host"]: alert["state"] for alert in exported}["h1"] == "withdrawn"
 
 
-def test_answers_are_replayed_equal(drained: Path, eids: dict[str, str]) -> None:
-    """In a new process."""
+def test_answers_are_replayed_equal(drained: Commands, eids: dict[str, str]) -> None:
+    """In another process."""
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
-    replayed_answers = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
+    replayed_answers = drained.json("recalls", "repeat", third)
     assert [(one["recall"], one["equal"], len(one["answer"])) for one in replayed_answers] == [
         ("count", True, 1),
         ("similar", True, 2),
     ]
 
 
-def test_doctor_reports_no_problem(drained: Path) -> None:
-    _moirae(drained, "doctor")
+def test_doctor_reports_no_problem(drained: Commands) -> None:
+    drained.output("doctor")

@@ -5,6 +5,7 @@ Everything is started here and stopped by process ID. Randomness comes from a se
 """
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -138,6 +139,8 @@ class Stage:
                 "-m",
                 "moirae",
                 "up",
+                "--parent",
+                str(os.getpid()),
                 "--workspace",
                 str(self.root / "moirae.yaml"),
             ]

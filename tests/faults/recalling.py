@@ -1,8 +1,5 @@
-"""Recall processes to be killed. They are forked from a process with all imports, so that a restart
-is cheap.
-"""
+"""Recall processes to be killed."""
 
-import multiprocessing
 import os
 import signal
 from contextlib import suppress
@@ -14,9 +11,7 @@ from moirae.recall_process import run_recall
 from moirae.runtime import logs
 from moirae.runtime.signals import Signals
 from recall.worker import run as serving
-
-_COPIES = multiprocessing.get_context("forkserver")
-_COPIES.set_forkserver_preload(["tests.faults.recalling"])
+from tests.faults.copies import start_copy
 
 
 def main(workspace: Path, log: Path) -> None:
@@ -42,10 +37,7 @@ class Recaller:
         self._process = self._start()
 
     def _start(self) -> ForkServerProcess:
-        log = self._workspace.with_name("recall.log")
-        process = _COPIES.Process(target=main, args=(self._workspace, log), daemon=True)
-        process.start()
-        return process
+        return start_copy(main, self._workspace, self._workspace.with_name("recall.log"))
 
     def look(self) -> None:
         """Start it where it has fallen."""

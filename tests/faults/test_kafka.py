@@ -101,9 +101,9 @@ def _units(system: Stage) -> list[tuple[str, int, int]]:
 
 
 def test_drain_reads_each_record_up_to_its_start_offsets_once() -> None:
-    with _stage(200) as (system, sender, _):
+    with _stage(600) as (system, sender, _):
         sender.start()
-        time.sleep(3)
+        time.sleep(1)
         sender.client.produce("cpu", b"no row", key="h0")
         sender.client.produce("cpu", None, key="h1")
         sender.stop()

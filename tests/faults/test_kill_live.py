@@ -1,5 +1,5 @@
 """kill -9 of the live process and of its JVM at random moments under load: no row is lost or
-archived twice.
+archived twice. `tests/e2e/test_up.py` has a shorter case.
 """
 
 import os
@@ -23,7 +23,8 @@ def _kill_often(system: Stage, times: int, rng: random.Random) -> None:
         print(f"kill {number + 1}: {before} units archived before", flush=True)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("kills", [20])
 @pytest.mark.timeout(2400)
 def test_accepted_rows_are_archived_and_evaluated_once(kills: int) -> None:
     print(f"seed {SEED}")

@@ -2,7 +2,6 @@
 removed, and the process that does it is killed at any moment.
 """
 
-import multiprocessing
 import os
 import random
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
+from tests.faults.copies import start_copy
 from tests.faults.numbering import RETENTION, main
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
@@ -42,12 +42,9 @@ def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
     """In the end there are few files, all of them referenced."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.faults.rolling", "tests.faults.numbering"])
     table, seen = SequencedTable(tmp_path, EVENTS), 0
     for number in range(kills + 1):
-        process = processes.Process(target=main, args=(tmp_path,))
-        process.start()
+        process = start_copy(main, tmp_path)
         try:
             goal = table.last_number() + rng.randrange(20, 800)
             while table.last_number() < goal or (number == kills and not _few(table)):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,13 @@ groups:
       busy: {sql: "SELECT h.slice AS slice, count(*) AS n FROM cpu h GROUP BY h.slice HAVING count(*) > 1"}
       similar: {similar: {k: 5}}
 """
+ROWS_PER_EVENT = 700
+RECALLS = 3  # of each event
 
 
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    """Two days of rows, archived and judged; the recalls wait."""
+@contextmanager
+def _workspace(events: int) -> Iterator[Path]:
+    """Rows of six hours for each event, archived and evaluated; the recalls wait."""
     with harness.workspace(WORKSPACE, RULES) as root:
         (root / "landing" / "cpu").mkdir(parents=True)
         rng = random.Random(SEED)
@@ -62,9 +65,9 @@ def workspace() -> Iterator[Path]:
                 "ts": (START + timedelta(seconds=30 * n)).isoformat(),
                 "host": f"h{n % 4}",
                 "slice": f"s{rng.randrange(n // 600 + 2)}",
-                "cpu": 99.0 if n % 700 == 650 else round(rng.uniform(5, 90), 3),
+                "cpu": 99.0 if n % ROWS_PER_EVENT == 650 else round(rng.uniform(5, 90), 3),
             }
-            for n in range(6000)
+            for n in range(ROWS_PER_EVENT * events)
         ]
         (root / "landing" / "cpu" / "all.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows)
@@ -114,16 +117,21 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
     return _answers(connection)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    ("kills", "events"), [(2, 3), pytest.param(10, 8, marks=pytest.mark.faults)]
+)
 @pytest.mark.timeout(3000)
-def test_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
+def test_killed_recall_process_changes_no_answer(kills: int, events: int) -> None:
     rng = random.Random(SEED)
-    with database.connect_database(
-        load_settings(workspace / "moirae.yaml", {}), "test"
-    ) as connection:
+    with (
+        _workspace(events) as workspace,
+        database.connect_database(
+            load_settings(workspace / "moirae.yaml", {}), "test"
+        ) as connection,
+    ):
         connection.execute("UPDATE tasks SET level = 0")
         undisturbed = _finish(workspace, connection)
-        assert len(undisturbed) == 24
+        assert len(undisturbed) == RECALLS * events
         connection.execute("DELETE FROM revisions")
         connection.execute(
             "UPDATE tasks SET state = 'waiting', level = 0, pieces = NULL, corpus = NULL, next = "

@@ -4,7 +4,6 @@ Every record stays accounted for, `moirae doctor` reports no problem, and the da
 grow.
 """
 
-import multiprocessing
 import os
 import random
 import time
@@ -18,6 +17,7 @@ from archiver.ingest.catalog import Catalog
 from moirae.config.settings import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database
+from tests.faults.copies import start_copy
 from tests.faults.harness import workspace
 from tests.faults.retaining import ROWS, main
 from tests.workspaces import one_stream
@@ -32,18 +32,13 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
     """In any state that a killed process leaves."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(
-        ["tests.faults.rolling", "tests.faults.numbering", "tests.faults.retaining"]
-    )
     with workspace(WORKSPACE, "groups: []\n") as root:
         (root / "landing").mkdir()
         (root / "landing" / ".keep").touch()
         settings = load_settings_from_environment(root / "moirae.yaml")
         connection = database.connect_database(settings, "reader")
         for number in range(kills + 1):
-            process = processes.Process(target=main, args=(root / "moirae.yaml",))
-            process.start()
+            process = start_copy(main, root / "moirae.yaml")
             try:
                 began, goal = time.monotonic(), _units(connection) + rng.randrange(20, 80)
                 while _units(connection) < goal or (number == kills and not _forgets(connection)):

@@ -2,7 +2,6 @@
 process that maintains them is killed at any moment.
 """
 
-import multiprocessing
 import os
 import random
 import time
@@ -19,6 +18,7 @@ from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database
+from tests.faults.copies import start_copy
 from tests.faults.harness import workspace
 from tests.faults.rolling import RETENTION, START, main, rows
 from tests.workspaces import one_stream
@@ -77,15 +77,10 @@ def test_reader_sees_each_row_once(kills: int) -> None:
     """The short run passes all states; in the end `moirae doctor` reports no problem."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    # Each of them is a copy of a process that has imported all it needs: a kill costs as little as
-    # it can.
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.faults.rolling"])
     with workspace(WORKSPACE, "groups: []\n") as root:
         look, seen = Look(root), 0
         for number in range(kills + 1):
-            process = processes.Process(target=main, args=(root / "moirae.yaml",))
-            process.start()
+            process = start_copy(main, root / "moirae.yaml")
             try:
                 before = len(look.units.finished_names("s"))
                 goal = before + (rng.randrange(5, 60) if number < kills else 30)

@@ -186,6 +186,14 @@ def test_report_has_all_that_a_page_shows(served: Served) -> None:
     assert report["url"].endswith(f"/alerts/{alert_id(COUNT - 1)}")
 
 
+def test_overview_has_norm_and_best_match_of_firing_alerts(served: Served) -> None:
+    rows = served.ask("GET", "/api/v1/overview", "viewer", params={"limit": 2}).json()
+    assert [row["alert"]["id"] for row in rows] == [str(alert_id(4)), str(alert_id(3))]
+    assert rows[0]["best"]["eid"] == str(event_id(0))
+    assert (rows[1]["norms"], rows[1]["best"]) == ({"norm": [{"mean": 2.5}]}, None)
+    assert rows[0]["is_final"]
+
+
 def test_revisions_are_listed_after_a_number(served: Served) -> None:
     path = f"/api/v1/recalls/{RECALL}/revisions"
     numbers = [row["number"] for row in served.ask("GET", path, "viewer").json()]

@@ -20,6 +20,7 @@ from archiver.time_range import TimeRange
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
+from moirae.history import derived_streams
 from moirae.history.builder import HistoryBuilder, _lock_name
 from moirae.history.derived_streams import DerivedStreamBuilder, DerivedStreamTask
 from moirae.history.finder import RelationVersions
@@ -253,8 +254,17 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
     assert connection.execute(rows, (chunk,)).fetchone() == (0,) and all(
         folder.exists() for folder in folders
     )
-    streams.vacuum(stream_versions, 300_000.0)
-    assert not any(folder.exists() for folder in folders)
+    tables = [open_table(world.root, stream.name, stream.version) for stream in stream_versions]
+    for table in tables:
+        streams.vacuum_local_table(table, world.spark)
+    assert all(list(folder.glob("*.parquet")) for folder in folders), "the history is not over"
+    with patch.object(derived_streams, "_DELETION_GRACE", 0.0):
+        restarted = DerivedStreamBuilder(
+            connection, connection, world.root, Reader(world.root, []), related
+        )
+        for table in tables:
+            restarted.vacuum_local_table(table, world.spark)
+    assert not any(list(folder.glob("*.parquet")) for folder in folders)
 
 
 def _forgotten(

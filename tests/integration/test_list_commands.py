@@ -27,7 +27,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.history.plan import ViewTask
 from moirae.history.store import ViewStore
 from moirae.live.alert_contexts import AlertContexts
-from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
+from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
@@ -285,8 +285,7 @@ def test_live_process_stores_the_row_count_of_a_truncated_context(
 ) -> None:
     spec = AlertSpec.model_validate({"alert": "r", "expr": "SELECT host, ts FROM cpu"})
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
-    tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
-    running = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+    running = ActiveRule.create(definition, {"cpu": "ts"}, frozenset())
     context_evaluator = Mock(spec=ContextEvaluator)
     context_evaluator.context_horizon.return_value = None
     context_evaluator.compute.return_value = {

@@ -45,32 +45,42 @@ def api_schema(served: Served) -> schemathesis.BaseSchema:
     return schema
 
 
-@pytest.fixture(scope="module")
-def child_schema(api_schema: schemathesis.BaseSchema) -> schemathesis.BaseSchema:
-    return api_schema.include(path_regex=IN_CHILD)
-
-
-@pytest.fixture(scope="module")
-def direct_schema(api_schema: schemathesis.BaseSchema) -> schemathesis.BaseSchema:
-    return api_schema.exclude(path_regex=IN_CHILD)
-
-
-direct = schemathesis.pytest.from_fixture("direct_schema")
-in_child = schemathesis.pytest.from_fixture("child_schema")
-
-
-def _call(case: schemathesis.Case, served: Served) -> None:
+def _failures(
+    schema: schemathesis.BaseSchema, served: Served, *, max_examples: int, min_routes: int
+) -> dict[str, BaseException]:
+    """What was wrong with the answers of each route. `max_examples`: requests to a route."""
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) >= min_routes
     headers = {"Authorization": f"Bearer {served.tokens['admin']}"}
-    case.call_and_validate(base_url=served.url, headers=headers, checks=CHECKS, timeout=180)
+    failures: dict[str, BaseException] = {}
+    for operation in operations:
+
+        @hypothesis.given(case=operation.as_strategy())
+        @hypothesis.settings(
+            max_examples=max_examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        def answers_as_described(case: schemathesis.Case) -> None:
+            case.call_and_validate(base_url=served.url, headers=headers, checks=CHECKS, timeout=180)
+
+        try:
+            answers_as_described()
+        except BaseExceptionGroup as group:
+            failures[operation.label] = group.exceptions[0]
+        except Exception as error:
+            failures[operation.label] = error
+    return failures
 
 
-@direct.parametrize()
-@hypothesis.settings(max_examples=60, deadline=None)
-def test_route_answers_as_described(case: schemathesis.Case, served: Served) -> None:
-    _call(case, served)
+def test_routes_answer_as_described(api_schema: schemathesis.BaseSchema, served: Served) -> None:
+    schema = api_schema.exclude(path_regex=IN_CHILD)
+    assert _failures(schema, served, max_examples=60, min_routes=45) == {}
 
 
-@in_child.parametrize()
-@hypothesis.settings(max_examples=5, deadline=None)
-def test_slow_route_answers_as_described(case: schemathesis.Case, served: Served) -> None:
-    _call(case, served)
+def test_slow_routes_answer_as_described(
+    api_schema: schemathesis.BaseSchema, served: Served
+) -> None:
+    schema = api_schema.include(path_regex=IN_CHILD)
+    assert _failures(schema, served, max_examples=4, min_routes=5) == {}

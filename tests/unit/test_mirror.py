@@ -14,6 +14,7 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.spark.engine""",
+    "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
@@ -63,7 +64,7 @@ MODULES_BY_TEST = {
         sql.pool moirae.server.readiness moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run""",
     "integration/test_api.py": """
-        moirae.server.routes.files moirae.server.routes.metrics moirae.server.routes.openapi
+        moirae.inspect.report moirae.server.routes.files moirae.server.routes.metrics moirae.server.routes.openapi
         moirae.server.routes.operations moirae.server.routes.sessions moirae.services.load
         moirae.services.operations.alerts moirae.services.operations.dashboards
         moirae.services.operations.events moirae.services.operations.recalls
@@ -71,7 +72,7 @@ MODULES_BY_TEST = {
     "integration/test_live_events.py": """
         moirae.server.live.event_stream moirae.server.live.status""",
     "integration/test_remote_commands.py": """
-        moirae.cli.audit moirae.cli.pages moirae.cli.remote moirae.cli.tokens
+        moirae.cli.audit moirae.cli.dead_letters moirae.cli.pages moirae.cli.remote moirae.cli.tokens
         moirae.services.child moirae.services.operations.exports
         moirae.services.operations.similarity""",
     "integration/test_signals.py": "sql.signals",

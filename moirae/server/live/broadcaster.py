@@ -14,7 +14,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 
 import sql
-from moirae.errors import MoiraeError, RequestRejected
+from moirae.errors import RequestRejected
 from moirae.server.live.changes import LiveEvent, read_changes
 from moirae.server.live.status import read_live_status
 from moirae.server.pool import ConnectionPool
@@ -164,7 +164,8 @@ class Broadcaster:
                     for client in await run_in_threadpool(self._find_unauthorized, clients):
                         client.close()
                 is_reachable = True
-            except (MoiraeError, sql.DatabaseError) as error:
+            except Exception as error:
+                # The clients stay: they get what they have missed once the database can be read.
                 if is_reachable:
                     _LOG.warning(
                         "live changes cannot be read, retrying",

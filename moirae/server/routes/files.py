@@ -21,6 +21,7 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.responses import json_response
 from moirae.server.route_table import RouteAccess
 from moirae.services import API_PREFIX, to_json
+from moirae.services.operations.archive import check_declared
 from moirae.services.operations.exports import ExportKind, export_rows
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
@@ -106,8 +107,7 @@ def add_file_routes(
         ] = "file",
     ) -> Response:
         """Copy a file into a stream. It is durable when the answer comes."""
-        if stream not in settings.streams:
-            raise RequestRejected(404, "no stream of this name is declared")
+        check_declared(settings, stream)
         landing = LandingFolder(settings.home, stream)
         if _SUFFIX.fullmatch(suffix) is None or _STEM.fullmatch(name) is None:
             raise RequestRejected(400, "invalid name or suffix")

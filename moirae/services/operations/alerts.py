@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import NoteKind, add_note
 from moirae.errors import NotFound, UsageError
-from moirae.inspect import RecallAnswer
+from moirae.inspect import RecallAnswer, SimilarEvent
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -24,13 +24,16 @@ from moirae.services.models import (
     next_cursor,
 )
 from moirae.services.operation import operation
-from moirae.services.operations.events import EventDetails, describe_event
+from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
 AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
 _MAX_LABELS = 20
+_MAX_OVERVIEW = 100  # alerts
+_MAX_NORM_ROWS = 5  # of an SQL recall in an overview
+_OPEN_RECALL_STATES = ("waiting", "running", "suspended")
 
 
 class AlertQuery(PageQuery):
@@ -140,6 +143,50 @@ class AlertReport:
     url: str
 
 
+class OverviewQuery(Arguments):
+    """How many alerts to show."""
+
+    limit: int = Field(20, ge=1, le=_MAX_OVERVIEW, description="Maximum number of alerts.")
+
+
+@dataclass(frozen=True)
+class AlertOverview:
+    """A firing alert at a glance.
+
+    `norms`: the last answer of each SQL recall, by its name. `best`: the most similar past event;
+    None: none so far. `comparable`: the probability that it is of the same kind, None if unknown.
+    `is_final`: whether all recalls have ended.
+    """
+
+    alert: sql.AlertRow
+    norms: Mapping[str, Sequence[Mapping[str, Any]]]
+    best: SimilarEvent | None
+    comparable: float | None
+    is_final: bool
+
+
+@operation("GET", "/overview", role="viewer")
+def show_overview(workspace: "LocalWorkspace", query: OverviewQuery) -> list[AlertOverview]:
+    """Show the newest firing alerts, each with its norms and its most similar past event."""
+    selection = sql.AlertFilter(states=["firing"])
+    alerts = sql.AlertGateway(workspace.connection).list_newest(selection, limit=query.limit)
+    return [_summarize_alert(alert, load_event_answers(workspace, alert.eid)) for alert in alerts]
+
+
+def _summarize_alert(alert: sql.AlertRow, answers: Sequence[RecallAnswer]) -> AlertOverview:
+    norms: dict[str, Sequence[Mapping[str, Any]]] = {}
+    best: SimilarEvent | None = None
+    comparable = None
+    for answer in answers:
+        if answer.rows is not None:
+            norms[answer.recall] = answer.rows[:_MAX_NORM_ROWS]
+        if answer.hits and (best is None or answer.hits[0].score > best.score):
+            best = answer.hits[0]
+            comparable = answer.comparable
+    is_final = not any(answer.state in _OPEN_RECALL_STATES for answer in answers)
+    return AlertOverview(alert, norms, best, comparable, is_final)
+
+
 @operation("GET", "/alerts", role="viewer")
 def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
     """List or search alerts, newest first."""
@@ -172,13 +219,11 @@ def show_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertDetails:
 @operation("GET", "/alerts/{alert}/report", role="viewer")
 def show_report(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertReport:
     """Show an alert with notes, context, surroundings, recall answers and similar past events."""
-    from moirae.inspect import load_answers
-
     row = find_alert(workspace.connection, alert)
     return AlertReport(
         alert=_describe(workspace, row),
         event=describe_event(workspace.connection, row.eid),
-        recalls=load_answers(workspace.connection, row.eid),
+        recalls=load_event_answers(workspace, row.eid),
         url=f"{workspace.settings.server.public_url}/alerts/{row.id}",
     )
 

@@ -78,7 +78,11 @@ class BatchProgress:
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """Counters and files of a declared stream. `lag`: behind the newest stream, in seconds."""
+    """Counters and files of a declared stream.
+
+    `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
+    stream, in seconds.
+    """
 
     stream: str
     read: int
@@ -94,6 +98,7 @@ class StreamSummary:
     files: int
     bytes: int
     newest: datetime | None
+    history_bytes: int
     lag: float | None
 
 
@@ -187,12 +192,14 @@ def list_streams(workspace: "LocalWorkspace") -> list[StreamSummary]:
     """List declared streams: records read, rows archived, and lag behind the newest stream."""
     from moirae.inspect import collect_status
 
-    storage = open_storage(workspace.settings)
+    settings = workspace.settings
+    storage = open_storage(settings)
     progress = collect_status(workspace.connection, storage)["streams"]
     newest = max(filter(None, map(itemgetter("newest"), progress.values())), default=None)
     rows = []
-    for table in _open_stream_tables(workspace.settings):
-        rows.append(_count_stream(table, progress.get(table.schema.name), newest))
+    for table in _open_stream_tables(settings):
+        history_bytes = table.history_bytes(settings.archive_history.total_seconds())
+        rows.append(_count_stream(table, progress.get(table.schema.name), newest, history_bytes))
     return rows
 
 
@@ -291,6 +298,13 @@ def show_retry_progress(workspace: "LocalWorkspace", body: RetryIds) -> RetryPro
     )
 
 
+def check_declared(settings: Settings, stream: str) -> None:
+    """Raise `NotFound` for a stream that the workspace does not declare."""
+    if stream not in settings.streams:
+        streams = ", ".join(settings.streams) or "none"
+        raise NotFound(f"no stream {stream!r}: declared are {streams}")
+
+
 def parse_dead_letter_id(text: str) -> tuple[int, int]:
     """`17:3` -> source unit 17, line 3. Raises `UsageError`."""
     unit, _, line = text.partition(":")
@@ -338,7 +352,10 @@ def _open_stream_tables(settings: Settings) -> "list[StreamTable]":
 
 
 def _count_stream(
-    table: "StreamTable", progress: Mapping[str, Any] | None, newest: datetime | None
+    table: "StreamTable",
+    progress: Mapping[str, Any] | None,
+    newest: datetime | None,
+    history_bytes: int,
 ) -> StreamSummary:
     """Counts of a stream. `progress`: its entry in the status, None where nothing was read yet."""
     from moirae.inspect import DEAD_LETTER_COUNTERS, sum_accounting
@@ -362,6 +379,7 @@ def _count_stream(
         files=sum(map(attrgetter("file_count"), files)),
         bytes=sum(map(attrgetter("bytes"), files)),
         newest=progress["newest"],
+        history_bytes=history_bytes,
         lag=lag,
     )
 

@@ -114,18 +114,14 @@ def show_event(workspace: "LocalWorkspace", event: IdPrefix) -> EventDetails:
 @operation("GET", "/events/{event}/recalls", role="viewer")
 def show_answers(workspace: "LocalWorkspace", event: IdPrefix) -> list[RecallAnswer]:
     """Show the last answers of all recalls of an event, with coverage and remaining time."""
-    from moirae.inspect import load_answers
-
-    return load_answers(workspace.connection, find_event(workspace.connection, event))
+    return load_event_answers(workspace, find_event(workspace.connection, event))
 
 
 @operation("GET", "/events/{event}/similar", role="viewer")
 def show_similar(workspace: "LocalWorkspace", event: IdPrefix) -> list[RecallAnswer]:
     """Show the past events most similar to an event, with shared context and resolutions."""
-    from moirae.inspect import load_answers
-
     eid = find_event(workspace.connection, event)
-    answers = load_answers(workspace.connection, eid)
+    answers = load_event_answers(workspace, eid)
     similar = [answer for answer in answers if answer.kind == "similar"]
     if not similar:
         raise NotFound(
@@ -148,6 +144,14 @@ def judge(workspace: "LocalWorkspace", event: IdPrefix, body: JudgementBody) -> 
     )
     record_judgement(workspace.connection, judgement)
     return StoredJudgement(judgement.eid, judgement.past_eid, body.helps, workspace.author)
+
+
+def load_event_answers(workspace: "LocalWorkspace", eid: UUID) -> list[RecallAnswer]:
+    """The last answers of all recalls of an event, with the forecast of their ends."""
+    from moirae.inspect import load_answers
+
+    recall = workspace.settings.recall
+    return load_answers(workspace.connection, eid, recall.history_queries * recall.processes)
 
 
 def describe_event(connection: sql.Connection, eid: UUID) -> EventDetails | None:

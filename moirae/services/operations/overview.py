@@ -15,6 +15,7 @@ from moirae.inspect import RecallAnswer, Timeline
 from moirae.runtime import open_storage
 from moirae.services.models import Arguments, IdPrefix, Name
 from moirae.services.operation import operation
+from moirae.services.operations.events import load_event_answers
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -60,14 +61,12 @@ class EventAnswers:
 @operation("GET", "/overview/answers", role="viewer")
 def list_answers(workspace: "LocalWorkspace", query: AnswersQuery) -> list[EventAnswers]:
     """Show what is normal and the most similar past event for several events."""
-    from moirae.inspect import load_answers
-
     events = sql.EventGateway(workspace.connection)
     entries = []
     for eid in dict.fromkeys(query.event):
         answers = []
         event = events.get(eid)
-        for answer in load_answers(workspace.connection, eid):
+        for answer in load_event_answers(workspace, eid):
             hits = None if answer.hits is None else answer.hits[:1]
             answers.append(replace(answer, hits=hits))
         attributes = {} if event is None else event.attributes

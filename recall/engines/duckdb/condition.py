@@ -11,7 +11,7 @@ from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
 from recall.engines.statement import Statement
 from recall.errors import SparkRequired
 from recall.query import parse, sql_names
-from recall.query.plain import create_recall_writer
+from recall.query.plain import create_recall_writer, select_columns
 from recall.requests import RecallEvent, SqlQuestion
 
 # By recall name: the rows of its answer, and the types of their columns.
@@ -24,17 +24,16 @@ def evaluate_condition(
     question: SqlQuestion, recall_event: RecallEvent, answers: RecallAnswers
 ) -> bool | None:
     """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
-    attributes = _plain_columns(question.attributes)
-    types_by_recall: dict[str, dict[str, str]] = {}
+    attributes = select_columns(question.attributes, PLAIN_TYPES)
+    types_by_recall: dict[str, Mapping[str, str]] = {}
     for name, (_, types) in answers.items():
-        types_by_recall[name] = _plain_columns(types)
+        types_by_recall[name] = select_columns(types, PLAIN_TYPES)
     condition = parse(f"SELECT {question.where}").expressions[0].unalias()
     tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **attributes}}
-    value = create_recall_writer(tables, qualified_tables=tables).write(condition)
-    if value.type not in ("boolean", "null"):
-        raise SparkRequired("condition that is not boolean")
+    writer = create_recall_writer(tables, qualified_tables=tables)
+    verdict_sql = writer.write_condition(condition, allow_null=True)
     joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
-    text = f'SELECT {value.sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
+    text = f'SELECT {verdict_sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
     try:
         event_columns = {
             "ts": pa.array([recall_event.ts], _MICROS),
@@ -54,10 +53,6 @@ def evaluate_condition(
     if not verdicts:
         return None
     return any(verdicts)
-
-
-def _plain_columns(types: Mapping[str, str]) -> dict[str, str]:
-    return {name: type_name for name, type_name in types.items() if type_name in PLAIN_TYPES}
 
 
 def _answer_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> pa.Table:

@@ -19,7 +19,6 @@ from recall.query import sql_names
 from recall.query.plain import ExpressionWriter, create_recall_writer
 from recall.query.split import LIST_KINDS
 
-_CONDITION_TYPES = ("boolean", "null")
 _NUMBER_TYPES = ("int", "bigint", "float", "double")
 # Types whose values are equal in both engines if and only if they are identical.
 _EXACT_TYPES = ("string", "int", "bigint", "boolean", "timestamp")
@@ -70,7 +69,7 @@ def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery
             raise SparkRequired("aggregate that keeps a list of values")
     where = split.partial.args.get("where")
     if where is not None:
-        _check_condition(where.this, writer)
+        writer.write_condition(where.this, allow_null=True)
     for key in split.partial.args["group"].expressions:
         value = writer.write(key)
         if value.literal is not None or value.type not in _EXACT_TYPES:
@@ -96,15 +95,10 @@ def _check_sources(template: Template) -> None:
         raise SparkRequired("joins or subqueries")
 
 
-def _check_condition(node: exp.Expr, writer: ExpressionWriter) -> None:
-    if writer.write(node).type not in _CONDITION_TYPES:
-        raise SparkRequired("condition that is not boolean")
-
-
 def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:
     """Accept an aggregate of a portable value, a product of such, or a grouping column."""
     if isinstance(node, exp.Filter):
-        _check_condition(node.expression.this, writer)
+        writer.write_condition(node.expression.this, allow_null=True)
         node = node.this
     if isinstance(node, exp.Mul):
         _check_output(node.left, writer)

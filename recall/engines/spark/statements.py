@@ -2,14 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 import psutil
 import pyarrow as pa
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import jvm_process
@@ -19,7 +18,8 @@ from recall.errors import StatementTimeout
 _POLL_INTERVAL = 0.1  # seconds between checks of the running statement
 _CANCEL_GRACE = 5.0  # seconds of processor time for a cancelled statement to end
 _WALL_CLOCK_FACTOR = 10  # a statement may hang without computing: its limit in wall-clock time
-_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_JOB_GROUP = "spark.jobGroup.id"
+_JOB_PROPERTIES = (_JOB_GROUP, "spark.job.description", "spark.job.interruptOnCancel")
 
 _TimeReading = tuple[float, float]  # processor time of the JVM and monotonic clock, in seconds
 
@@ -69,21 +69,24 @@ class SparkStatements:
         if time_limit is not None:
             with self.limit_time(time_limit):
                 return self._run(statement)
-        with self._set_job_group():
+        with self._attached_thread():
             return self._run(statement)
 
     @contextmanager
-    def _set_job_group(self) -> Iterator[None]:
-        """Let `interrupt` cancel the jobs of this thread, unless they have a group already."""
+    def _attached_thread(self) -> Iterator[None]:
+        """Let `interrupt` cancel the jobs of this thread until the context ends."""
         context = self._session.sparkContext
-        if context.getLocalProperty(_JOB_PROPERTIES[0]) is not None:
+        if context.getLocalProperty(_JOB_GROUP) == self._job_group:
             yield
             return
-        context.setJobGroup(self._job_group, "statements", interruptOnCancel=True)
+        earlier_properties = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
+        self.attach_thread()
         try:
             yield
         finally:
-            _restore_properties(context, dict.fromkeys(_JOB_PROPERTIES))
+            with suppress(Exception):  # the JVM may have exited
+                for name, value in earlier_properties.items():
+                    context.setLocalProperty(name, value)  # type: ignore[arg-type]
 
     def _run(self, statement: Statement) -> pa.Table:
         """The result. Each view is computed by the first part of the statement that reads it."""
@@ -110,23 +113,20 @@ class SparkStatements:
 
         Raises `StatementTimeout` then; by that time its tasks have ended.
         """
-        context = self._session.sparkContext
-        earlier_properties = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
-        context.setJobGroup(self._job_group, "statements", interruptOnCancel=True)
-        watch = _Watch(limit, self.interrupt, self._on_stuck)
-        watcher = threading.Thread(target=watch.run, daemon=True, name="spark time limit")
-        watcher.start()
-        try:
-            yield
-        except Exception as error:
-            if watch.cancelled_at is None:
-                raise
-            self._wait_for_tasks(watch)
-            raise StatementTimeout(limit) from error
-        finally:
-            watch.finished.set()
-            _restore_properties(context, earlier_properties)
-            watcher.join()
+        with self._attached_thread():
+            watch = _Watch(limit, self.interrupt, self._on_stuck)
+            watcher = threading.Thread(target=watch.run, daemon=True, name="spark time limit")
+            watcher.start()
+            try:
+                yield
+            except Exception as error:
+                if watch.cancelled_at is None:
+                    raise
+                self._wait_for_tasks(watch)
+                raise StatementTimeout(limit) from error
+            finally:
+                watch.finished.set()
+                watcher.join()
 
     def _wait_for_tasks(self, watch: "_Watch") -> None:
         """Wait until the tasks of a cancelled job have ended: until then they occupy cores."""
@@ -142,12 +142,6 @@ def _ignore_errors(action: Callable[..., object], *arguments: object) -> None:
     """Run an action whose error must not replace that of a statement: the JVM may have exited."""
     with suppress(Exception):
         action(*arguments)
-
-
-def _restore_properties(context: SparkContext, properties: Mapping[str, str | None]) -> None:
-    with suppress(Exception):  # the JVM may have exited
-        for name, value in properties.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]
 
 
 def is_over_limit(limit: float, cpu_seconds: float, wall_seconds: float) -> bool:

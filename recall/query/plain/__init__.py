@@ -40,6 +40,7 @@ __all__ = [
     "SparkDialect",
     "TypedExpression",
     "create_recall_writer",
+    "select_columns",
     "to_plain",
 ]
 
@@ -53,7 +54,7 @@ def create_recall_writer(
     """
     writer = ExpressionWriter(DuckDBDialect(), parameterized=False)
     for name, types in tables.items():
-        writer.tables[name] = select_columns(types, RECALL_TYPES)
+        writer.add_table(name, select_columns(types, RECALL_TYPES))
     writer.qualified_tables.update(qualified_tables)
     return writer
 

@@ -48,11 +48,11 @@ _MAX_QUOTED_SQL_LENGTH = 80  # characters of a query in a message
 class ExpressionWriter:
     """Writes the expressions of one SELECT over tables with typed columns.
 
-    `tables`: the columns of each table by its alias as written, in the order of FROM.
-    `qualified_tables`: those of them whose columns are only found under their alias.
-    `shared_columns`: names of columns that USING makes one, in lower case. `constants`: the types
-    and values found so far. If `parameterized`, they are written as columns of the table of
-    constants, which is named `constants_alias`. All methods raise `SparkRequired`.
+    `tables`: the columns of each table by its alias as written, in the order of FROM; names of
+    columns in lower case. `qualified_tables`: those of them whose columns are only found under
+    their alias. `shared_columns`: names of columns that USING makes one, in lower case.
+    `constants`: the types and values found so far. If `parameterized`, they are written as columns
+    of the table of constants, which is named `constants_alias`. All methods raise `SparkRequired`.
     """
 
     def __init__(self, dialect: SqlDialect, parameterized: bool) -> None:
@@ -65,6 +65,10 @@ class ExpressionWriter:
         self.constants_alias = "_c"
         self._group_values: dict[str, TypedExpression] | None = None
         self._window: Window | None = None
+
+    def add_table(self, alias: str, columns: ColumnTypes) -> None:
+        """Add the next table of FROM."""
+        self.tables[alias] = {name.lower(): column_type for name, column_type in columns.items()}
 
     def enter_groups(self, values_by_text: dict[str, TypedExpression], window: Window) -> None:
         """Write expressions over groups by a window from now on.
@@ -107,10 +111,10 @@ class ExpressionWriter:
             return self._write_arithmetic(node, _ARITHMETIC[type(node)])
         return TypedExpression(self._write_predicate(node), "boolean")
 
-    def write_condition(self, node: exp.Expr) -> str:
-        """An expression of type boolean."""
+    def write_condition(self, node: exp.Expr, allow_null: bool = False) -> str:
+        """An expression of type boolean; with `allow_null` also one whose type is that of NULL."""
         value = self.write(node)
-        if value.type != "boolean":
+        if value.type != "boolean" and not (allow_null and value.type == "null"):
             raise SparkRequired("condition that is not boolean")
         return value.sql
 

@@ -1,6 +1,6 @@
 """What a plain query is written as, and the dialects that it is written in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, Protocol
@@ -19,16 +19,16 @@ PLAIN_TYPES: frozenset[str] = frozenset(
 # Spark writes a float to JSON with fewer digits than Python does.
 RECALL_TYPES: frozenset[str] = PLAIN_TYPES | {"float"}
 
-# The types of columns, by name in lower case.
+# The types of columns, by name.
 ColumnTypes = Mapping[str, PlainType]
 
 
-def select_columns(types: Mapping[str, str], allowed_types: frozenset[str]) -> ColumnTypes:
-    """The columns of allowed types, by name in lower case."""
+def select_columns(types: Mapping[str, str], allowed_types: Collection[str]) -> ColumnTypes:
+    """The columns of allowed types."""
     columns: dict[str, PlainType] = {}
     for name, column_type in types.items():
         if column_type in allowed_types:
-            columns[name.lower()] = column_type  # type: ignore[assignment]
+            columns[name] = column_type  # type: ignore[assignment]
     return columns
 
 

@@ -118,7 +118,7 @@ class SelectWriter:
         table = select.args["from_"].this
         source = self._write_source(table)
         self._source_alias = table.alias_or_name
-        self._expressions.tables[self._source_alias] = source.columns
+        self._expressions.add_table(self._source_alias, source.columns)
         self._joins = "".join(map(self._write_join, joins_of(select)))
         if select.args.get("group") is not None:
             return self._write_aggregation(select, source)
@@ -176,7 +176,8 @@ class SelectWriter:
         if expressions.matching_aliases(alias):
             raise SparkRequired("tables with the same name")
         earlier_aliases = list(expressions.tables)
-        expressions.tables[alias] = select_columns(self._relations[join.this.name], PLAIN_TYPES)
+        columns = select_columns(self._relations[join.this.name], PLAIN_TYPES)
+        expressions.add_table(alias, columns)
         relation = f"{self._dialect.quote(join.this.name)} AS {self._dialect.quote(alias)}"
         conditions: list[str] = []
         for name in join.args.get("using") or ():

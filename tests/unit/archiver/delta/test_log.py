@@ -76,11 +76,11 @@ def test_only_rewrites_are_marked_as_no_change_of_data(
 ) -> None:
     log = open_log(storage)
     log.commit("WRITE", add=[FILE])
-    log.commit("OPTIMIZE", add=[OTHER_FILE], remove=removed, commit_info={"batch": "7"})
+    log.commit("OPTIMIZE", add=[OTHER_FILE], remove=removed, user_metadata={"batch": 7})
     lines = storage.read_log_file(f"_delta_log/{2:020d}.json").splitlines()
     commit_info, *actions = map(orjson.loads, lines)
     assert commit_info["commitInfo"]["operation"] == "OPTIMIZE"
-    assert commit_info["commitInfo"]["batch"] == "7"
+    assert commit_info["commitInfo"]["userMetadata"] == '{"batch":7}'
     for action in actions:
         (body,) = action.values()
         assert body["dataChange"] is data_change
@@ -88,7 +88,7 @@ def test_only_rewrites_are_marked_as_no_change_of_data(
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "file is empty"), (b"{", "unexpected end"), (b'{"add": {}}', "'stats'")],
+    [(b"", "file is empty"), (b"{", "unexpected end"), (b'{"add": {}}', "'path'")],
 )
 def test_invalid_commit_is_reported_with_its_file(
     storage: LocalStorage, content: bytes, reason: str

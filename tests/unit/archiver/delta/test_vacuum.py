@@ -26,7 +26,7 @@ class FakeTable:
         self.unreferenced = list(unreferenced)
         self.checkpoints = 0
 
-    def unreferenced_files(self) -> list[str]:
+    def unreferenced_files(self, history: float = 0.0) -> list[str]:
         return self.unreferenced
 
     def checkpoint(self) -> None:
@@ -35,22 +35,22 @@ class FakeTable:
 
 def test_file_is_removed_once_its_retention_has_passed() -> None:
     storage = FakeStorage(Path("a"))
-    table, vacuum = FakeTable(storage, "file"), Vacuum(10.0)
+    table, vacuum = FakeTable(storage, "chunk=0/a-file"), Vacuum(10.0)
     for now in (100.0, 109.0):
         vacuum.run([table], now)
         assert storage.removed == []
     vacuum.run([table], 110.0)
-    assert storage.removed == ["file"]
+    assert storage.removed == ["chunk=0/a-file"]
     assert table.checkpoints == 3
 
 
 def test_file_that_is_referenced_meanwhile_starts_again() -> None:
     storage = FakeStorage(Path("a"))
-    table, vacuum = FakeTable(storage, "file"), Vacuum(10.0)
+    table, vacuum = FakeTable(storage, "chunk=0/a-file"), Vacuum(10.0)
     vacuum.run([table], 0.0)
     table.unreferenced = []
     vacuum.run([table], 5.0)
-    table.unreferenced = ["file"]
+    table.unreferenced = ["chunk=0/a-file"]
     vacuum.run([table], 10.0)
     assert storage.removed == []
 
@@ -59,5 +59,15 @@ def test_storage_may_require_a_longer_retention() -> None:
     short, long = FakeStorage(Path("a")), FakeStorage(Path("b"), min_file_retention=20.0)
     vacuum = Vacuum(10.0)
     for now in (0.0, 10.0):
-        vacuum.run([FakeTable(short, "file"), FakeTable(long, "file")], now)
-    assert (short.removed, long.removed) == (["file"], [])
+        vacuum.run([FakeTable(short, "chunk=0/a-file"), FakeTable(long, "chunk=0/a-file")], now)
+    assert (short.removed, long.removed) == (["chunk=0/a-file"], [])
+
+
+def test_uncommitted_files_of_other_programs_stay_for_a_day() -> None:
+    storage = FakeStorage(Path("a"))
+    table, vacuum = FakeTable(storage, "chunk=0/part-1.parquet"), Vacuum(10.0)
+    for now in (0.0, 86_399.0):
+        vacuum.run([table], now)
+        assert storage.removed == []
+    vacuum.run([table], 86_400.0)
+    assert storage.removed == ["chunk=0/part-1.parquet"]

@@ -6,7 +6,7 @@ import moirae.demo
 from moirae.config.settings import load_settings
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
+from moirae.rules.definition import Definition
 from moirae.rules.parse import read_rule_files
 
 WORKSPACE = Path(moirae.demo.__file__).parent / "workspace"
@@ -28,8 +28,7 @@ def test_event_queries_of_the_demo_are_plain() -> None:
     for rule in rule_set.rules:
         name = rule.spec.alert
         if name in TYPES:
-            tables = build_rule_tables(rule, times, frozenset(settings.relations))
             definition = Definition(rule, TYPES[name], (), ())
-            active_rule = ActiveRule(definition, tables, infer_event_shape(rule, tables))
+            active_rule = ActiveRule.create(definition, times, frozenset(settings.relations))
             reasons[name] = batcher.explain_not_plain(active_rule)
     assert reasons == dict.fromkeys(TYPES)

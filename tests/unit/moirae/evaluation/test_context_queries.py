@@ -7,7 +7,7 @@ import pytest
 
 from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
+from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 
@@ -25,8 +25,7 @@ def rule() -> ActiveRule:
     spec = AlertSpec.model_validate({"alert": "A", "expr": "SELECT host, ts FROM cpu", **queries})
     columns = {"near": {"cpu": "double"}, "around": {"cpu": "double"}}
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",), columns)
-    tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
-    return ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+    return ActiveRule.create(definition, {"cpu": "ts"}, frozenset())
 
 
 def _texts(count: int) -> list[str]:

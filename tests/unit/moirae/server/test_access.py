@@ -1,7 +1,7 @@
 """Requests that are rejected before they reach a route."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from moirae.errors import Unreachable
 from moirae.server import access
 from moirae.server.access import AccessMiddleware
+from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.services.operation import Role
 from moirae.services.tokens import Identity
 
@@ -141,3 +142,106 @@ def test_responses_have_security_headers(pool: FakePool) -> None:
     for response in (request(pool), request(pool, Authorization="Bearer v")):
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+# Bodies, sessions and rates
+
+ROUTES = RouteTable([RouteAccess("POST", "/api/v1/notes", "operator", has_json_body=True)])
+JSON = "application/json"
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the body of the request."""
+    message = await receive()
+    assert not message["more_body"]
+    await PlainTextResponse(message["body"])(scope, receive, send)
+
+
+def post_parts(pool: FakePool, parts: list[bytes | float], **headers: str) -> httpx.Response:
+    """Post a body in parts; a number is a pause in seconds."""
+    middleware = AccessMiddleware(echo, pool, [], ROUTES)  # type: ignore[arg-type]
+
+    async def content() -> AsyncIterator[bytes]:
+        for part in parts:
+            if isinstance(part, float):
+                await asyncio.sleep(part)
+            else:
+                yield part
+
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(app=middleware)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return await client.post("/api/v1/notes", content=content(), headers=named)
+
+    return asyncio.run(post())
+
+
+def test_body_is_received_whole_before_the_route(pool: FakePool) -> None:
+    response = post_parts(pool, [b"{", b"}"], Authorization="Bearer o", Content_Type=JSON)
+    assert (response.status_code, response.content) == (200, b"{}")
+
+
+def test_slow_body_is_rejected(pool: FakePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "BODY_TIMEOUT", 0.05)
+    response = post_parts(pool, [b"{", 1.0, b"}"], Authorization="Bearer o", Content_Type=JSON)
+    assert (response.status_code, response.json()["title"]) == (408, "Request timeout")
+
+
+def test_body_is_rejected_where_it_exceeds_the_limit(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "MAX_BODY_BYTES", 10)
+    response = post_parts(pool, [b"x" * 6] * 2, Authorization="Bearer o", Content_Type=JSON)
+    assert response.status_code == 413
+
+
+def test_too_many_bodies_at_once_are_rejected(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "MAX_CONCURRENT_BODIES", 0)
+    response = post_parts(pool, [b"{}"], Authorization="Bearer o", Content_Type=JSON)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+
+
+def test_change_of_a_session_needs_its_csrf_token(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Identity("1", "ada", "operator", "c" * 64)
+    monkeypatch.setattr(access.tokens, "find_session", lambda _, cookie: session)
+    sent = {"Content_Type": JSON, "Cookie": "moirae_session=x"}
+    assert post_parts(pool, [b"{}"], **sent).status_code == 403
+    assert post_parts(pool, [b"{}"], **sent, X_CSRF_Token="d" * 64).status_code == 403
+    assert post_parts(pool, [b"{}"], **sent, X_CSRF_Token="c" * 64).status_code == 200
+    # A token is no session: scripts of other sites do not have it.
+    assert post_parts(pool, [b"{}"], **sent, Authorization="Bearer o").status_code == 200
+
+
+def test_requests_of_a_token_are_limited(pool: FakePool) -> None:
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [], rate=0.2)  # type: ignore[arg-type]
+
+    async def ask(token: str) -> int:
+        transport = httpx.ASGITransport(app=middleware)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await client.get("/api/v1/rules", headers=headers)).status_code
+
+    async def ask_all() -> list[int]:
+        return [await ask(token) for token in "vvvo"]
+
+    assert asyncio.run(ask_all()) == [200, 200, 429, 200]
+
+
+def test_invalid_tokens_of_an_address_are_limited(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_FAILURE_BURST", 2.0)
+    monkeypatch.setattr(access, "_FAILURES_PER_SECOND", 0.0)
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [])  # type: ignore[arg-type]
+
+    async def ask_all() -> list[int]:
+        transport = httpx.ASGITransport(app=middleware)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return [(await client.get("/api/v1/rules")).status_code for _ in range(3)]
+
+    assert asyncio.run(ask_all()) == [401, 401, 429]

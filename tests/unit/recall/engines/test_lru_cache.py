@@ -28,6 +28,14 @@ def test_exception_is_not_cached() -> None:
     assert cache.get_or_create("a", lambda: 1) == 1
 
 
+def test_cleared_cache_creates_its_values_again() -> None:
+    cache: LruCache[str, int] = LruCache(2)
+    cache.get_or_create("a", lambda: 1)
+    cache.clear()
+    assert len(cache) == 0
+    assert cache.get_or_create("a", lambda: 2) == 2
+
+
 def test_all_threads_get_the_same_value() -> None:
     cache: LruCache[int, list[int]] = LruCache(8)
     with ThreadPoolExecutor(8) as pool:

@@ -1,0 +1,114 @@
+"""Checks of the tables of streams with the delta-spark package: history, detail, versions."""
+
+from pathlib import Path
+from typing import Any
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from archiver.delta import StreamTable
+from moirae.config import Settings, stream_schema
+from moirae.inspect.doctor import Finding
+from moirae.runtime import open_storage
+
+# Operations that leave all rows as they are.
+_HARMLESS_OPERATIONS = (
+    "ADD COLUMN",
+    "ADD COLUMNS",
+    "ADD FEATURE",
+    "CREATE TABLE",
+    "OPTIMIZE",
+    "SET TBLPROPERTIES",
+    "UPGRADE PROTOCOL",
+    "VACUUM END",
+    "VACUUM START",
+)
+
+
+def run_delta_checks(settings: Settings, spark: SparkSession) -> list[Finding]:
+    """Compare what Spark and Moirae read, and report commits of other programs.
+
+    Tables in object storage are not checked: Spark's sessions have no access to it.
+    """
+    if settings.local_archive is None:
+        return [Finding("Delta tables, by Spark", (), "not checked: in object storage")]
+    storage = open_storage(settings)
+    findings: list[Finding] = []
+    for name, stream in settings.streams.items():
+        if StreamTable.exists(storage, name):
+            table = StreamTable(storage, stream_schema(name, stream))
+            findings += _check_table(name, table, spark)
+    return findings
+
+
+def _check_table(stream: str, table: StreamTable, spark: SparkSession) -> list[Finding]:
+    folder = table.data_folder
+    version = table.version
+    row_count = sum(file.rows for file in table.data_files())
+    delta_table = DeltaTable.forPath(spark, str(folder))
+    detail = delta_table.detail().collect()[0]
+    commits = delta_table.history().collect()
+    return [
+        _check_rows(stream, spark, folder, version, row_count, detail),
+        _check_earlier_version(stream, spark, folder, commits),
+        _check_commits(stream, commits),
+    ]
+
+
+def _count(spark: SparkSession, folder: Path, version: int) -> int:
+    return spark.read.format("delta").option("versionAsOf", version).load(str(folder)).count()
+
+
+def _check_rows(
+    stream: str, spark: SparkSession, folder: Path, version: int, row_count: int, detail: Any
+) -> Finding:
+    counted = _count(spark, folder, version)
+    problems = []
+    if counted != row_count:
+        problems.append(f"version {version}: {row_count} rows in the log, Spark reads {counted}")
+    summary = (
+        f"{counted:,} rows in version {version}, {detail.numFiles:,} files, protocol "
+        f"{detail.minReaderVersion}/{detail.minWriterVersion}"
+    )
+    return Finding(f"{stream}: Spark reads as many rows", problems, summary)
+
+
+def _check_earlier_version(
+    stream: str, spark: SparkSession, folder: Path, commits: list[Any]
+) -> Finding:
+    """A version from the middle of the history can be read: `archive_history` keeps its files.
+
+    Files of the oldest versions may be about to be deleted.
+    """
+    check = f"{stream}: earlier versions can be read"
+    retained = [commit for commit in commits if commit.version > 0]
+    if not retained:
+        return Finding(check, (), "none yet")
+    commit = retained[len(retained) // 2]
+    try:
+        rows = _count(spark, folder, commit.version)
+    except (PySparkException, Py4JJavaError) as error:
+        message = str(error).strip().splitlines()[0]
+        return Finding(check, [f"version {commit.version} of {commit.timestamp}: {message}"])
+    return Finding(check, (), f"version {commit.version} of {commit.timestamp}: {rows:,} rows")
+
+
+def _check_commits(stream: str, commits: list[Any]) -> Finding:
+    """Commits of other programs: appends are history, other changes lose rows or their order."""
+    problems = []
+    appends = 0
+    for commit in commits:
+        if (commit.engineInfo or "Moirae").startswith("Moirae"):
+            continue
+        mode = (commit.operationParameters or {}).get("mode")
+        if commit.operation in ("WRITE", "STREAMING UPDATE") and mode != "Overwrite":
+            appends += 1
+        elif commit.operation not in _HARMLESS_OPERATIONS:
+            problems.append(
+                f"version {commit.version}: {commit.operation} by {commit.engineInfo} changed "
+                f"rows; version {commit.version - 1} has them as they were"
+            )
+    summary = f"{len(commits):,} commits, {appends:,} appends of other programs"
+    return Finding(f"{stream}: no rows were changed by other programs", problems, summary)

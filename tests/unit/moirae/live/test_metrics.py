@@ -1,0 +1,26 @@
+"""Metrics of the live process."""
+
+from moirae.live.metrics import LiveMetrics
+
+
+def test_time_of_shared_evaluation_is_split_among_its_rules() -> None:
+    metrics = LiveMetrics()
+    metrics.record_evaluation(["g/a", "g/b"], 3.0)
+    metrics.record_evaluation(["g/a"], 1.0)
+
+    def seconds(rule: str) -> float | None:
+        name = "moirae_rule_evaluation_seconds_total"
+        return metrics.registry.get_sample_value(name, {"rule": rule})
+
+    assert (seconds("g/a"), seconds("g/b")) == (2.5, 1.5)
+
+
+def test_batches_are_counted_with_their_rows_and_latencies() -> None:
+    metrics = LiveMetrics()
+    metrics.record_batch(5, 0.2, [0.3, -0.1])
+    metrics.record_batch(0, 0.1)
+    value = metrics.registry.get_sample_value
+    assert value("moirae_live_batches_total") == 2
+    assert value("moirae_live_rows_total") == 5
+    assert value("moirae_live_batch_rows") == 0
+    assert value("moirae_live_latency_seconds_count") == 2
