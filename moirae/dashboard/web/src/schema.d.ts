@@ -384,6 +384,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the newest firing alerts, each with its norms and its most similar past event.
+         * @description Show the newest firing alerts, each with its norms and its most similar past event.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["alerts_show_overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview/answers": {
         parameters: {
             query?: never;
@@ -1334,6 +1356,28 @@ export interface components {
              * Format: date-time
              */
             at: string;
+        };
+        /**
+         * AlertOverview
+         * @description A firing alert at a glance.
+         *
+         *     `norms`: the last answer of each SQL recall, by its name. `best`: the most similar past event;
+         *     None: none so far. `comparable`: the probability that it is of the same kind, None if unknown.
+         *     `is_final`: whether all recalls have ended.
+         */
+        AlertOverview: {
+            alert: components["schemas"]["AlertRow"];
+            /** Norms */
+            norms: {
+                [key: string]: {
+                    [key: string]: unknown;
+                }[];
+            };
+            best: components["schemas"]["SimilarEvent"] | null;
+            /** Comparable */
+            comparable: number | null;
+            /** Is Final */
+            is_final: boolean;
         };
         /**
          * AlertPage
@@ -2633,7 +2677,10 @@ export interface components {
         };
         /**
          * StreamSummary
-         * @description Counters and files of a declared stream. `lag`: behind the newest stream, in seconds.
+         * @description Counters and files of a declared stream.
+         *
+         *     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
+         *     stream, in seconds.
          */
         StreamSummary: {
             /** Stream */
@@ -2664,6 +2711,8 @@ export interface components {
             bytes: number;
             /** Newest */
             newest: string | null;
+            /** History Bytes */
+            history_bytes: number;
             /** Lag */
             lag: number | null;
         };
@@ -3516,6 +3565,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    alerts_show_overview: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of alerts. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertOverview"][];
                 };
             };
             /** @description A problem */
