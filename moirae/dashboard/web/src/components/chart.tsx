@@ -28,6 +28,7 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
     }
     const style = getComputedStyle(element);
     const colors = ["--chart-now", "--chart-past"].map((name) => style.getPropertyValue(name).trim());
+    const bandColors = ["--chart-now-band", "--chart-past-band"].map((name) => style.getPropertyValue(name).trim());
     const axisColor = style.getPropertyValue("--chart-axis").trim();
     const gridColor = style.getPropertyValue("--chart-grid").trim();
     const [first] = lines;
@@ -67,7 +68,7 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
         ],
         bands: lines.map((_, index) => ({
           series: [index * 3 + 2, index * 3 + 1] as [number, number],
-          fill: `${colors[index]}26`,
+          fill: bandColors[index],
         })),
         hooks: { draw: [(plot) => drawEvent(plot, axisColor)] },
       },

@@ -136,9 +136,9 @@ function Report({ report, error, reload, update }: ReportProps) {
               ))}
             </CardBody>
           </Card>
+          <NotesCard alert={alert} />
           <TimelineCard alert={alert} />
           <ContextCard event={event} hits={hits} />
-          <NotesCard alert={alert} />
           <ConditionCard alert={alert} />
         </div>
       </PageSection>
@@ -361,7 +361,7 @@ function ContextCard({ event, hits }: { event: EventDetails | null; hits: readon
       <CardBody>
         <RowsTable rows={[event.attributes as Row]} label="Attributes of the event" />
         {event.contexts === null && <p className="note">The context is not computed yet.</p>}
-        {best.size > 0 && <p className="note">Marked: also in the most similar past alert.</p>}
+        {best.size > 0 && <p className="note">Marked: distinguishing terms of the most similar past alert.</p>}
         {[...listTerms(event.contexts)].map(([name, terms]) => (
           <div key={name}>
             <h3>{name}</h3>
