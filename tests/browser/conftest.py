@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from moirae.deployments import RuleRegistry
+from moirae.rules import Definition, read_rule_files
 from tests.api_data import RULES, WORKSPACE, fill
 from tests.browser.driver import Browser, open_browser
 from tests.served import Served, serve
@@ -20,10 +22,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
+def apply_rules(served: Served) -> None:
+    """Apply the rule of the data, without a check by Spark."""
+    rules, problems = read_rule_files(
+        served.settings.find_rule_files(), served.settings.table_names
+    )
+    assert not problems
+    key = ("host",)
+    RuleRegistry(served.connection).apply(
+        Definition(rule, {"host": "string", "cpu": "double"}, key, key) for rule in rules.rules
+    )
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     with serve(WORKSPACE, RULES) as running:
         fill(running.connection)
+        apply_rules(running)
         yield running
 
 
