@@ -29,9 +29,10 @@ def apply_rules(served: Served) -> None:
     )
     assert not problems
     key = ("host",)
-    RuleRegistry(served.connection).apply(
+    definitions = [
         Definition(rule, {"host": "string", "cpu": "double"}, key, key) for rule in rules.rules
-    )
+    ]
+    RuleRegistry(served.connection).apply(definitions)
 
 
 @pytest.fixture(scope="module")

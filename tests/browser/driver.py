@@ -17,7 +17,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from moirae.dashboard.build import WEB
 
-TIMEOUT = 60.0  # seconds for what should take well below one
+TIMEOUT = 30.0  # seconds for what should take well below one
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 _WIDTH = 1280

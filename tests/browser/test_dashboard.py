@@ -125,8 +125,9 @@ def test_command_is_submitted_and_waits_for_a_recall_process(
     browser.open(f"/alerts/{alert_id(number)}")
     browser.press_button("Accelerate", ".actions")
     browser.wait_for_text("waiting for a recall process", ".effect")
-    command = served.connection.execute("SELECT id, command FROM commands").fetchone()
-    assert command is not None and command[1] == "accelerate"
+    statement = "SELECT id, command FROM commands"
+    command = browser.wait_for(lambda: served.connection.execute(statement).fetchone())
+    assert command[1] == "accelerate"
     effect = {
         "recalls": 1,
         "chunks_left": 3,
@@ -181,9 +182,10 @@ def test_revisions_appear_live_and_in_order(browser: Browser, served: Served) ->
 
 def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served: Served) -> None:
     browser.open("/", ".alert-list .entry")
-    served.restart()
+    served.process.kill()
     browser.wait_for_text("Reconnecting", ".header-tools")
     alert = put_alert(served, 10, "missed")
+    served.restart()
     browser.wait_for_text("missed", ".alert-list")
     browser.wait_for_text("Live", ".header-tools")
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])

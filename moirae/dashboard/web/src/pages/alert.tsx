@@ -48,6 +48,7 @@ export function AlertPage() {
   if (report.data === null) {
     return (
       <PageSection>
+        <Title headingLevel="h1">Alert</Title>
         <Pending error={report.error} lines={8} />
       </PageSection>
     );

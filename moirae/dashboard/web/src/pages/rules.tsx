@@ -71,6 +71,7 @@ function RulePage({ rule }: { rule: string }) {
   if (details.data === null) {
     return (
       <PageSection>
+        <Title headingLevel="h1">{rule}</Title>
         <Pending error={details.error} lines={6} />
       </PageSection>
     );
