@@ -31,6 +31,8 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "S7": "benchmarks.decoding",
+    "S8": "benchmarks.idle",
     "Q": "benchmarks.quality",
 }
 

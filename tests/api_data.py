@@ -121,7 +121,11 @@ def put_revision(
         "read": revision,
         "left": 2 - revision,
         "failed": 0,
+        "by_summary": 0,
+        "hopeful": None,
+        "asked_from": None,
         "read_from": 1_767_225_600_000_000,
+        "read_to": 1_767_225_900_000_000,
         "final": revision == 2,
         "partial": False,
     }
@@ -152,7 +156,7 @@ def _put_similar(connection: Connection[Any]) -> None:
         "shared": [["cpu=91.5", 1.0]],
         "only_new": [],
         "only_past": ["cpu=1"],
-        "corpus": {"events": 5},
+        "corpus": {"events": 5, "seen": [[2, COUNT]]},
     }
     put_revision(connection, number, 1, [])
     put_revision(connection, number, 2, [hit])

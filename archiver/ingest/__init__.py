@@ -1,8 +1,7 @@
 """Ingest: decode, classify and append source units to the archive, each record once."""
 
-from archiver.ingest.catalog import Catalog
-from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction
-from archiver.ingest.line_decoder import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, LedgerCompaction
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.ingest.writer import ArchiveWriter, IngestResult

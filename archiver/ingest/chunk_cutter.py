@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import sql
 from archiver.chunks import Chunk, CutPolicy, NewestChunkStats, apply_cuts, plan_cuts
 from archiver.delta import StreamTable
-from archiver.ingest.catalog import Catalog
 from archiver.ingest.classify import Array
+from archiver.ingest.ledger import Catalog
 
 
 class ChunkCutter:

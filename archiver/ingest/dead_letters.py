@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import sql
-from archiver.ingest.catalog import Counters
-from archiver.ingest.line_decoder import LineFormat
+from archiver.ingest.decoding import LineFormat
+from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import COUNTER_BY_REASON
 from archiver.ingest.source_units import SourceUnit
 

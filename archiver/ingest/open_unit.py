@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.classify import (
     Array,
     Mask,
@@ -20,7 +19,8 @@ from archiver.ingest.classify import (
     flag_late_in_order,
     latest,
 )
-from archiver.ingest.line_decoder import DecodedRows, RefusalReason, RefusedLine
+from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine
+from archiver.ingest.ledger import Counters
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.times import Micros, duration_to_micros, format_duration, micros_column
@@ -89,7 +89,7 @@ class DecodedSlice:
     open_unit: OpenUnit
     table: pa.Table
     is_late: Mask
-    line_numbers: list[int]
+    line_numbers: Array
     raw: Sequence[bytes]
 
     def __len__(self) -> int:
@@ -159,15 +159,15 @@ def _refuse(
     """The lines of the rows in the mask, refused for one reason."""
     refused = []
     for index in np.flatnonzero(is_refused).tolist():
-        refused.append(RefusedLine(rows.line_numbers[index], reason, detail, rows.raw[index]))
+        line = int(rows.line_numbers[index])
+        refused.append(RefusedLine(line, reason, detail, rows.raw[index]))
     return refused
 
 
 def _select(rows: DecodedRows, is_selected: Mask) -> DecodedRows:
-    positions = np.flatnonzero(is_selected).tolist()
     return DecodedRows(
-        table=rows.table.take(pa.array(positions, pa.int64())),
-        line_numbers=list(map(rows.line_numbers.__getitem__, positions)),
-        raw=list(map(rows.raw.__getitem__, positions)),
+        table=rows.table.filter(pa.array(is_selected)),
+        line_numbers=rows.line_numbers[is_selected],
+        raw=[rows.raw[position] for position in np.flatnonzero(is_selected).tolist()],
         refused_lines=[],
     )

@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import compress, islice
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import IncompatibleColumn, SourceDamaged
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding import (
     DecodedRows,
     LineFormat,
     RefusedLine,
+    decode_blocks,
     decode_lines,
+    decode_table,
     parse_csv_header,
 )
-from archiver.ingest.table_decoder import decode_table
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
@@ -75,8 +79,9 @@ def _decode_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[UnitBatc
 
 def _last_line(rows: DecodedRows) -> int:
     """The highest line number of the rows and refused lines; 0 without any."""
-    refused = (line.line for line in rows.refused_lines[-1:])
-    return max([0, *rows.line_numbers[-1:], *refused])
+    last_lines = rows.line_numbers[-1:].tolist()
+    last_lines += [refused.line for refused in rows.refused_lines[-1:]]
+    return max(last_lines, default=0)
 
 
 def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[UnitBatch]:
@@ -90,63 +95,91 @@ def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[Unit
 def _read_line_batches(
     unit: SourceUnit, line_format: LineFormat, schema: StreamSchema
 ) -> Iterator[UnitBatch]:
-    numbered_lines = _numbered_lines(unit)
+    unread = _UnreadRecords(unit)
     fields = unit.fields
     if line_format == "csv" and fields is None:
-        header = next(numbered_lines, None)
-        fields = [] if header is None else _csv_fields(header[1])
+        header = unread.take(1).lines
+        fields = _csv_fields(header[0]) if header else []
     while True:
-        numbers, lines, damage = _take_lines(numbered_lines)
-        if lines:
-            rows = decode_lines(schema, line_format, lines, 0, fields or [])
+        records = unread.take(BATCH_RECORDS)
+        if records.lines:
+            rows = decode_blocks(schema, line_format, records.lines, 0, fields or [])
             yield UnitBatch(
-                records_read=len(lines),
-                rows=_renumber(rows, numbers),
+                records_read=len(records.lines),
+                rows=_renumber(rows, records.line_numbers),
                 fields=fields if line_format == "csv" else None,
             )
-        if damage is not None:
-            raise damage
-        if len(lines) < BATCH_RECORDS:
-            return
+        if len(records.lines) < BATCH_RECORDS:
+            break
+    if unread.damage is not None:
+        raise unread.damage
 
 
-def _take_lines(
-    numbered_lines: Iterator[tuple[int, bytes]],
-) -> tuple[list[int], list[bytes], SourceDamaged | None]:
-    """The numbers and bytes of the next lines of a batch, and the error that ended it early."""
-    numbers: list[int] = []
-    lines: list[bytes] = []
-    try:
-        for number, line in islice(numbered_lines, BATCH_RECORDS):
-            numbers.append(number)
-            lines.append(line)
-    except SourceDamaged as error:
-        return numbers, lines, error
-    return numbers, lines, None
+class _Records(NamedTuple):
+    """Lines that are records, and their numbers."""
+
+    line_numbers: npt.NDArray[np.int64]
+    lines: list[bytes]
 
 
-def _renumber(rows: DecodedRows, numbers: Sequence[int]) -> DecodedRows:
+class _UnreadRecords:
+    """The records of a unit of lines that are not yet read.
+
+    Lines counted here are without byte order mark, and blank ones are not records. `damage`: the
+    error that ended them early.
+    """
+
+    def __init__(self, unit: SourceUnit) -> None:
+        self._lines: Iterator[Any] = unit.read()
+        self._given_numbers = unit.line_numbers
+        self._lines_read = 0
+        self.damage: SourceDamaged | None = None
+
+    def take(self, limit: int) -> _Records:
+        """The next records; there are no more if these are fewer than `limit`."""
+        taken = _Records(np.empty(0, np.int64), [])
+        while len(taken.lines) < limit:
+            lines = self._read_lines(limit - len(taken.lines))
+            if not lines:
+                break
+            records = self._number(lines)
+            self._lines_read += len(lines)
+            line_numbers = np.concatenate([taken.line_numbers, records.line_numbers])
+            taken = _Records(line_numbers, taken.lines + records.lines)
+        return taken
+
+    def _read_lines(self, limit: int) -> list[bytes]:
+        lines: list[bytes] = []
+        if self.damage is not None:
+            return lines
+        try:
+            for line in islice(self._lines, limit):
+                lines.append(line)
+        except SourceDamaged as error:
+            self.damage = error
+        return lines
+
+    def _number(self, lines: list[bytes]) -> _Records:
+        """Number the lines that follow those read before, and leave out those without records."""
+        start = self._lines_read
+        if self._given_numbers is not None:
+            given_numbers = self._given_numbers[start : start + len(lines)]
+            return _Records(np.array(given_numbers, np.int64), lines)
+        if start == 0:
+            lines = [lines[0].removeprefix(_BYTE_ORDER_MARK), *lines[1:]]
+        line_numbers = np.arange(start + 1, start + 1 + len(lines))
+        if all(map(bytes.strip, lines)):
+            return _Records(line_numbers, lines)
+        is_record = list(map(bool, map(bytes.strip, lines)))
+        return _Records(line_numbers[is_record], list(compress(lines, is_record)))
+
+
+def _renumber(rows: DecodedRows, line_numbers: npt.NDArray[np.int64]) -> DecodedRows:
     """Replace positions within a batch by the line numbers in the unit."""
-    return replace(
-        rows,
-        line_numbers=list(map(numbers.__getitem__, rows.line_numbers)),
-        refused_lines=[replace(line, line=numbers[line.line]) for line in rows.refused_lines],
-    )
-
-
-def _numbered_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers. Lines counted here are without byte order mark and blank lines."""
-    lines = unit.read()
-    if unit.line_numbers is not None:
-        yield from zip(unit.line_numbers, lines, strict=True)
-        return
-    first = next(lines, None)
-    if first is None:
-        return
-    all_lines = chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)
-    for number, line in enumerate(all_lines, 1):
-        if line.strip():
-            yield number, line
+    refused = []
+    for line in rows.refused_lines:
+        refused.append(replace(line, line=int(line_numbers[line.line])))
+    return replace(rows, line_numbers=line_numbers[rows.line_numbers], refused_lines=refused)
 
 
 def _csv_fields(header: bytes) -> list[str]:

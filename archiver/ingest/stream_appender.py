@@ -121,4 +121,4 @@ def _unit_ids(slices: Sequence[DecodedSlice]) -> Array:
 
 def _line_numbers(slices: Sequence[DecodedSlice]) -> Array:
     """The line number of each row in its unit."""
-    return np.concatenate([np.array(s.line_numbers, dtype=np.int64) for s in slices])
+    return np.concatenate([decoded.line_numbers for decoded in slices])

@@ -30,11 +30,10 @@ from archiver.chunks import (
     plan_steps,
 )
 from archiver.delta import StreamSchema, StreamTable
-from archiver.ingest.catalog import Catalog
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import late_bound, latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
-from archiver.ingest.ledger_compaction import LedgerCompaction
+from archiver.ingest.ledger import Catalog, LedgerCompaction
 from archiver.ingest.open_unit import (
     DecodedSlice,
     OpenUnit,

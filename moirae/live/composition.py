@@ -51,6 +51,8 @@ _RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
 _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
+_RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
+_FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -143,11 +145,13 @@ def build_live_process(
         record_batch=record_batch,
     )
     lock = threading.Lock()
+    unread_files = UnreadFiles(sql.UnitGateway(connection).finished_names)
     queries = SourceQueries(
         spark=spark,
         settings=settings,
         archive=archive,
         ingest_units=ingest.ingest_units,
+        unread_files=unread_files,
         lock=lock,
         drain=drain,
     )
@@ -157,18 +161,22 @@ def build_live_process(
         tracker=idle_tracker,
         landing_folders=landing_folders,
         queries=queries,
-        unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
+        unread_files=unread_files,
     )
 
     def reload_rules() -> None:
         detector.reload(current_event_time(archive))
 
-    periodics = [Periodic("reload rules", _EACH_ROUND, reload_rules)]
+    def settle() -> None:
+        if detector.settle():
+            follow_up.run()
+
+    periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
     if not drain:
         periodics += [
             Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
-            Periodic("settle", _EACH_ROUND, detector.settle),
-            Periodic("follow up alerts", _EACH_ROUND, follow_up.run),
+            Periodic("settle", _EACH_ROUND, settle),
+            _make_follow_up_task(follow_up),
         ]
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
@@ -240,6 +248,17 @@ def build_detection(
         archive=archive, connection=connection, active_rules=active_rules, contexts=contexts
     )
     return detector, follow_up
+
+
+def _make_follow_up_task(follow_up: AlertFollowUp) -> Periodic:
+    """Follow up alerts at intervals; with many of them, in each round of the loop."""
+
+    def run_once() -> None:
+        if follow_up.run():
+            task.run_again_after(_EACH_ROUND)
+
+    task = Periodic("follow up alerts", _FOLLOW_UP_INTERVAL, run_once)
+    return task
 
 
 def _make_retention_task(retention: Retention, archive: ArchiveWriter) -> Periodic:

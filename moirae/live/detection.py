@@ -151,8 +151,8 @@ class Detector:
 
     # Settling
 
-    def settle(self, include_filters: bool = False) -> None:
-        """Settle what is due.
+    def settle(self, include_filters: bool = False) -> bool:
+        """Settle what is due; returns whether anything was.
 
         `include_filters`: settle stateless rules too, however recently they were settled.
         """
@@ -171,6 +171,7 @@ class Detector:
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
+        return bool(slices)
 
     def _evict_rows(self) -> None:
         """Drop the rows in memory that neither a rule nor a context will read again."""

@@ -43,16 +43,20 @@ class AlertFollowUp:
         self._last_change: datetime | None = None
         self._settle_timer = Timer(_SETTLE_INTERVAL)
 
-    def run(self) -> None:
-        """Process the contexts and recalls of changed alerts; settle contexts at intervals."""
+    def run(self) -> bool:
+        """Process the contexts and recalls of changed alerts; settle contexts at intervals.
+
+        Returns whether there may be more changed alerts.
+        """
         recalling = self._recalling_rules()
         if not recalling:
-            return
+            return False
         watermarks = get_watermarks(self._archive)
-        self._process_changed(recalling, watermarks)
+        has_more = self._process_changed(recalling, watermarks)
         if self._settle_timer.is_due():
             self._settle_timer.restart()
             self._contexts.settle(recalling, watermarks)
+        return has_more
 
     def run_to_end(self) -> None:
         """Process all contexts and recalls, once the input has ended."""

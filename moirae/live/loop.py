@@ -70,6 +70,8 @@ class LiveProcess:
                 self.ingest.retry_dead_letters()
                 self.ingest.ingest_all_landed(self.lock)
             while self.queries.is_active() and not self.role.wait_for_stop(_TICK_INTERVAL):
+                if not self.drain:
+                    self.queries.update()
                 with self.lock:
                     if not self.drain:
                         self.ingest.ingest_landed()

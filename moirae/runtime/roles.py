@@ -35,7 +35,8 @@ class Role:
         self._processes = sql.ProcessGateway(connection)
         self._role = role
         self.metrics: CollectorRegistry | None = None
-        """The metrics of the process, stored with each heartbeat; None: it has none."""
+        """The metrics of the process, stored with the next heartbeat; None: it has none."""
+        self._stored_metrics: list[dict[str, Any]] | None = None
         self._acquire_lock(timeout)
         self.epoch = self._processes.start(role, os.getpid())
 
@@ -89,8 +90,12 @@ class Role:
         self._processes.heartbeat(
             self._role, self.epoch, state=state, first_commit_seconds=first_commit_seconds
         )
-        if self.metrics is not None:
-            self._processes.put_metrics(self._role, self.epoch, snapshot_metrics(self.metrics))
+        if self.metrics is None:
+            return
+        snapshot = snapshot_metrics(self.metrics)
+        if snapshot != self._stored_metrics:  # an idle process writes nothing
+            self._processes.put_metrics(self._role, self.epoch, snapshot)
+            self._stored_metrics = snapshot
 
     def fail(self, error: str) -> None:
         """Store the error by which the process ends; `moirae status` shows it."""

@@ -36,7 +36,7 @@ _POLL_INTERVAL = 1.0  # seconds
 # Between two rounds while queries run, unless one of them ends.
 _BUSY_INTERVAL = 0.05  # seconds
 # Between two checks whether an idle loop is to stop.
-_STOP_CHECK_INTERVAL = 0.05  # seconds
+_STOP_CHECK_INTERVAL = 0.25  # seconds
 # Limit for turns without an engine in one round.
 _DISPATCH_TIME_LIMIT = 0.05  # seconds
 # Between two checks which claimed tasks have changed in the ledger.

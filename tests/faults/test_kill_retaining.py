@@ -13,7 +13,7 @@ import pytest
 from psycopg import Connection
 
 import sql
-from archiver.ingest.catalog import Catalog
+from archiver.ingest.ledger import Catalog
 from moirae.config.settings import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database

@@ -12,7 +12,7 @@ import pytest
 
 import sql
 from archiver.delta.table import StreamTable
-from archiver.ingest.catalog import Catalog
+from archiver.ingest.ledger import Catalog
 from archiver.time_range import TimeRange
 from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema

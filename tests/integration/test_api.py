@@ -1,7 +1,9 @@
 """The HTTP API: roles of all routes, sessions, idempotent changes, pages, bodies and problems."""
 
 import json
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +21,7 @@ from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, ta
 from tests.served import JSON, Served, serve
 
 ALERT, EVENT, RECALL = str(alert_id(1)), str(event_id(1)), str(task_id(1))
+PROMTOOL = shutil.which("promtool")
 ROLES = ("viewer", "operator", "admin")
 ACK = f"/api/v1/alerts/{ALERT}/ack"
 PATH_VALUES = {
@@ -421,3 +424,16 @@ def test_metrics_are_read_by_the_client_library(served: Served) -> None:
     assert records["cpu", "read"] == records["cpu", "archived"] + records["cpu", "malformed"] == 2
     assert {family.name for family in parse_text_format(text_format.text)} >= {"moirae_alerts"}
     assert families["moirae_ingest_lag_seconds"].samples[0].value > 0
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_metrics_pass_the_checks_of_promtool(served: Served) -> None:
+    text = served.ask("GET", "/metrics", "viewer").content
+    checked = subprocess.run(
+        [str(PROMTOOL), "check", "metrics"],
+        input=text,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (checked.returncode, checked.stderr) == (0, b"")

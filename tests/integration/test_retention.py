@@ -29,7 +29,7 @@ import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
-from archiver.ingest.catalog import Catalog
+from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, from_micros

@@ -15,7 +15,7 @@ from psycopg import Connection
 import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Catalog
+from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, to_micros

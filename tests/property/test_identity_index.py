@@ -22,7 +22,7 @@ from archiver.delta.identity import (
 )
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.classify import RowClass, RowClassification, classify, flag_late, late_bound
-from archiver.ingest.line_decoder import decode_lines
+from archiver.ingest.decoding import decode_lines
 
 
 class Row(NamedTuple):

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
-from archiver.ingest.line_decoder import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.decoding import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
 from archiver.times import to_micros
 
 TS = "2026-01-31T12:00:00Z"
@@ -42,7 +42,7 @@ def outcome(decoded: DecodedRows) -> dict[int, Any]:
         for column in decoded.table.columns
     ]
     rows = [repr(row) for row in zip(*columns, strict=True)]
-    outcomes: dict[int, Any] = dict(zip(decoded.line_numbers, rows, strict=True))
+    outcomes: dict[int, Any] = dict(zip(decoded.line_numbers.tolist(), rows, strict=True))
     for refused in decoded.refused_lines:
         assert refused.line not in outcomes
         assert refused.reason == "malformed"
@@ -203,7 +203,9 @@ def test_an_invalid_line_is_refused_alone(lines: list[bytes]) -> None:
     assert [r.line for r in decoded.refused_lines] == invalid
     assert [r.raw for r in decoded.refused_lines] == [lines[number - FIRST] for number in invalid]
     assert all(r.detail and len(r.detail) < 400 for r in decoded.refused_lines)
-    assert decoded.line_numbers == [FIRST + i for i, line in enumerate(lines) if line in VALID]
+    assert decoded.line_numbers.tolist() == [
+        FIRST + i for i, line in enumerate(lines) if line in VALID
+    ]
     assert decoded.raw == [line for line in lines if line in VALID]
     assert (
         list(outcome(jsonl(schema, decoded.raw)).values())
@@ -217,7 +219,7 @@ def test_deep_nesting_does_not_affect_other_lines(field: str, depth: int) -> Non
     deep = record()[:-1] + f', "{field}": '.encode() + b"[" * depth + b"]" * depth + b"}"
     decoded = jsonl(schema_of(s="string"), [record(s="before"), deep, record(s="after")])
     assert sorted(outcome(decoded)) == [FIRST, FIRST + 1, FIRST + 2]
-    assert {FIRST, FIRST + 2} <= set(decoded.line_numbers)
+    assert {FIRST, FIRST + 2} <= set(decoded.line_numbers.tolist())
     if FIRST + 1 in decoded.line_numbers:
         assert depth < 300
         assert (
@@ -230,7 +232,7 @@ def test_a_too_long_line_is_refused_alone() -> None:
         record() + b" " * (size - len(record())) for size in (MAX_LINE_BYTES, MAX_LINE_BYTES + 1)
     )
     decoded = jsonl(schema_of(), [fits, too_long, fits])
-    assert decoded.line_numbers == [FIRST, FIRST + 2]
+    assert decoded.line_numbers.tolist() == [FIRST, FIRST + 2]
     assert [(r.line, len(r.raw)) for r in decoded.refused_lines] == [(FIRST + 1, MAX_LINE_BYTES)]
 
 

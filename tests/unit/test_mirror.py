@@ -22,7 +22,7 @@ MODULES_BY_TEST = {
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
-        moirae.live.sources.source_queries moirae.live.sources.streaming_queries""",
+        moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
@@ -42,6 +42,7 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_recall_manager.py": """
@@ -56,7 +57,7 @@ MODULES_BY_TEST = {
         moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
     "integration/test_retention.py": """
-        archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
+        archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions""",
@@ -79,7 +80,7 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
-        archiver.ingest.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
+        archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
         moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.overview
@@ -94,6 +95,9 @@ MODULES_BY_TEST = {
         moirae.live.detection moirae.live.evaluators moirae.live.event_time
         moirae.live.follow_up moirae.live.recall_requests""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
+    "property/test_columnar_decoder.py": """
+        archiver.ingest.decoding.csv_reader archiver.ingest.decoding.block_decoder
+        archiver.ingest.decoding.json_reader archiver.ingest.decoding.column_values""",
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",

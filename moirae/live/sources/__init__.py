@@ -3,10 +3,10 @@
 from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
+from moirae.live.sources.queries import glob_base
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_table import TableRelationReader
 from moirae.live.sources.source_queries import SourceQueries
-from moirae.live.sources.streaming_queries import glob_base
 
 __all__ = [
     "FileRelationReader",

@@ -2,8 +2,11 @@
 
 import glob
 import gzip
+import os
+import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,11 +22,12 @@ from moirae.errors import Unreachable
 
 @dataclass(frozen=True)
 class DiscoveredFile:
-    """A listed file of a stream. `modified`: modification time in microseconds."""
+    """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes."""
 
     stream: str
     path: Path
     modified: int
+    size: int
 
 
 def make_units(
@@ -48,9 +52,24 @@ def make_unit(stream: str, name: str, file_format: FileFormat, path: Path) -> So
 
 
 def list_files(pattern: str) -> list[Path]:
-    """Complete files that match a glob; names of incomplete files begin with `.` or `_`."""
-    paths = map(Path, glob.iglob(pattern))
+    """Complete files that match a glob; names of incomplete files begin with `.` or `_`.
+
+    Paths are normalized, as Spark's are: a file has one name.
+    """
+    paths = map(Path, glob.iglob(os.path.normpath(pattern)))
     return [path for path in paths if not path.name.startswith((".", "_"))]
+
+
+def stat_files(stream: str, paths: Iterable[Path]) -> list[DiscoveredFile]:
+    """Those of the paths that are files, not folders, and still exist."""
+    discovered: list[DiscoveredFile] = []
+    for path in paths:
+        with suppress(OSError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                modified = status.st_mtime_ns // 1_000_000 * 1000  # Spark has milliseconds, too
+                discovered.append(DiscoveredFile(stream, path, modified, status.st_size))
+    return discovered
 
 
 def unit_name(path: Path, base: Path) -> str:

@@ -68,12 +68,16 @@ class UnreadFiles:
         self._archived: dict[str, Set[str]] = {}
         self._checked_at: dict[str, float] = {}
 
-    def has_unread(self, stream: str, names: Set[str], now: float) -> bool:
-        """Whether any of a stream's present files is not archived."""
+    def find_unread(self, stream: str, names: Set[str], now: float) -> set[str]:
+        """Those of a stream's present files that are not archived."""
         archived = self._archived.get(stream, frozenset()) & names
         checked_at = self._checked_at.get(stream, -_CHECK_INTERVAL)
         if archived != names and now - checked_at >= _CHECK_INTERVAL:
             self._checked_at[stream] = now
             archived = archived | self._find_archived(stream, names - archived)
         self._archived[stream] = archived
-        return not names <= archived
+        return set(names - archived)
+
+    def record_archived(self, stream: str, names: Set[str]) -> None:
+        """Record that some present files of a stream are archived."""
+        self._archived[stream] = self._archived.get(stream, frozenset()) | names

@@ -6,7 +6,7 @@ from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
 from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
 from moirae.live.sources.landing import LandingFolders
 from moirae.live.sources.source_queries import SourceQueries
@@ -61,11 +61,10 @@ class IdleSources:
             return True
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):
-            progress = self._queries.topic_progress(name)
             topic = declared_source.kafka.topic
-            return kafka.has_unread_records(progress, topic, partition)
+            return self._queries.has_unread_records(name, topic, partition)
         if not isinstance(declared_source, FileSource):
             return False
         base = self._settings.file.parent
         names = {files.unit_name(path, base) for path in files.list_files(declared_source.files)}
-        return self._unread_files.has_unread(name, names, time.monotonic())
+        return bool(self._unread_files.find_unread(name, names, time.monotonic()))

@@ -1,27 +1,43 @@
 """The Spark queries over files and topics, whose micro-batches are ingested."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from archiver.ingest import ArchiveWriter, SourceUnit
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable
 from moirae.live.sources import files, kafka
 from moirae.live.sources.files import DiscoveredFile
-from moirae.live.sources.streaming_queries import start_file_query, start_topic_query
+from moirae.live.sources.idle import UnreadFiles
+from moirae.live.sources.queries import (
+    PausableQuery,
+    UnreadFilesCheck,
+    UnreadRecordsCheck,
+    start_file_query,
+    start_topic_query,
+)
+
+# Bytes of files that are ingested while their query is being started; it handles larger ones.
+_MAX_DIRECT_BYTES = 1 << 20
+
+
+class _Paused(MoiraeError):
+    """A query is being paused: its batch is refused, and handled after the pause."""
 
 
 class SourceQueries:
     """The queries of one run.
 
-    `ingest_units` receives the units of each micro-batch; `lock` is held meanwhile.
+    `ingest_units` receives the units of each micro-batch; `lock` is held meanwhile. Except in a
+    drain, queries without unread input are paused: see `QueryPause`.
     """
 
     def __init__(
@@ -31,6 +47,7 @@ class SourceQueries:
         settings: Settings,
         archive: ArchiveWriter,
         ingest_units: Callable[[Sequence[SourceUnit]], None],
+        unread_files: UnreadFiles,
         lock: threading.Lock,
         drain: bool,
     ) -> None:
@@ -38,11 +55,13 @@ class SourceQueries:
         self._settings = settings
         self._archive = archive
         self._ingest_units = ingest_units
+        self._unread_files = unread_files
         self._lock = lock
         self._drain = drain
         self._checkpoints = Path(settings.home) / "checkpoints"
-        self._queries: list[StreamingQuery] = []
-        self._topic_queries: dict[str, StreamingQuery] = {}
+        self._file_query: PausableQuery | None = None
+        self._topic_queries: dict[str, PausableQuery] = {}
+        self._record_checks: list[UnreadRecordsCheck] = []
         self._failure: Exception | None = None
 
     def require_streams(self) -> None:
@@ -59,44 +78,90 @@ class SourceQueries:
             if isinstance(declared.source, FileSource):
                 file_sources[name] = declared.source
         if file_sources:
-            formats = {name: source.format for name, source in file_sources.items()}
-            query = start_file_query(
-                self._spark,
-                globs={name: source.files for name, source in file_sources.items()},
-                checkpoint=self._file_checkpoint,
-                handle_files=partial(self._handle_files, formats),
-                drain=self._drain,
-            )
-            self._queries.append(query)
+            self._file_query = self._make_file_query(file_sources)
         for name, declared in self._settings.streams.items():
             if isinstance(declared.source, KafkaSource):
-                query = start_topic_query(
-                    self._spark,
-                    stream=name,
-                    options=kafka.reader_options(declared.source),
-                    checkpoint=self._checkpoints / "topics" / name,
-                    handle_records=partial(self._handle_records, name, declared),
-                    drain=self._drain,
-                )
-                self._topic_queries[name] = query
-                self._queries.append(query)
+                self._topic_queries[name] = self._make_topic_query(name, declared, declared.source)
+        for query in self._queries:
+            query.start()
+
+    def _make_file_query(self, sources: Mapping[str, FileSource]) -> PausableQuery:
+        formats = {name: source.format for name, source in sources.items()}
+        start = partial(
+            start_file_query,
+            self._spark,
+            globs={name: source.files for name, source in sources.items()},
+            checkpoint=self._file_checkpoint,
+            handle_files=partial(self._handle_files, formats),
+            drain=self._drain,
+        )
+        checks: list[UnreadFilesCheck] = []
+        for name, source in sources.items():
+            check = UnreadFilesCheck(
+                name, source.files, self._base, partial(self._find_unread_names, name)
+            )
+            checks.append(check)
+        return PausableQuery(
+            lock=self._lock,
+            start_query=start,
+            has_unread=lambda: any(check.has_unread() for check in checks),
+            ingest_unread=partial(self._ingest_unread_files, formats, checks),
+        )
+
+    def _make_topic_query(self, name: str, declared: Stream, source: KafkaSource) -> PausableQuery:
+        checkpoint = self._checkpoints / "topics" / name
+        start = partial(
+            start_topic_query,
+            self._spark,
+            stream=name,
+            options=kafka.reader_options(source),
+            checkpoint=checkpoint,
+            handle_records=partial(self._handle_records, name, declared),
+            drain=self._drain,
+        )
+        check = UnreadRecordsCheck(self._spark, source, checkpoint)
+        self._record_checks.append(check)
+        return PausableQuery(lock=self._lock, start_query=start, has_unread=check)
+
+    def _find_unread_names(self, stream: str, names: set[str]) -> set[str]:
+        return self._unread_files.find_unread(stream, names, time.monotonic())
+
+    @property
+    def _queries(self) -> list[PausableQuery]:
+        queries = list(self._topic_queries.values())
+        if self._file_query is not None:
+            queries.insert(0, self._file_query)
+        return queries
+
+    def update(self) -> None:
+        """Pause queries without unread input, and continue those whose input is back.
+
+        The lock is not held.
+        """
+        for query in self._queries:
+            query.update()
 
     def stop(self) -> None:
         """Stop the queries."""
         for query in self._queries:
             query.stop()
+        for check in self._record_checks:
+            check.close()
 
     def is_active(self) -> bool:
         """Whether no query has failed and, in a drain, any has input left."""
         if self._failure is not None:
             return False
-        active = [query.isActive for query in self._queries]
-        return any(active) if self._drain else all(active)
+        if self._drain:
+            return any(query.is_running() for query in self._queries)
+        return all(query.is_paused or query.is_running() for query in self._queries)
 
-    def topic_progress(self, stream: str) -> Mapping[str, Any] | None:
-        """The last progress that Spark reported of a stream's topic."""
-        progress: Mapping[str, Any] | None = self._topic_queries[stream].lastProgress
-        return progress
+    def has_unread_records(self, stream: str, topic: str, partition: str | None) -> bool:
+        """Whether a partition may have records that are in no batch yet; see `kafka`."""
+        query = self._topic_queries[stream]
+        if query.is_paused:
+            return False
+        return kafka.has_unread_records(query.last_progress(), topic, partition)
 
     def raise_failure(self) -> None:
         """Raise the error of a batch or of a query, if any.
@@ -107,11 +172,11 @@ class SourceQueries:
         if self._failure is not None:
             raise self._failure
         for query in self._queries:
-            error = query.exception()
+            error = query.failure()
             if error is None:
                 continue
             reason = str(error).strip().splitlines()[0]
-            if query in self._topic_queries.values():
+            if query is not self._file_query:
                 raise Unreachable(f"cannot read a Kafka topic: {reason}")
             raise MoiraeError(
                 f"cannot read the source files: {reason}\n"
@@ -123,12 +188,34 @@ class SourceQueries:
     def _file_checkpoint(self) -> Path:
         return self._checkpoints / "live"
 
+    @property
+    def _base(self) -> Path:
+        """The folder that names of files are relative to."""
+        return self._settings.file.parent
+
     def _handle_files(
         self, formats: dict[str, FileFormat], discovered: Sequence[DiscoveredFile]
     ) -> None:
         """Handle a micro-batch of files."""
-        base = self._settings.file.parent
-        self._handle_units(lambda: files.make_units(discovered, formats, base))
+        assert self._file_query is not None
+        self._handle_units(
+            self._file_query, lambda: files.make_units(discovered, formats, self._base)
+        )
+
+    def _ingest_unread_files(
+        self, formats: dict[str, FileFormat], checks: Sequence[UnreadFilesCheck]
+    ) -> None:
+        """Ingest the unread files, unless they are large; the lock is held.
+
+        Their query gets them as well, and finds that they are archived.
+        """
+        discovered = [file for check in checks for file in check.find()]
+        if not discovered or sum(file.size for file in discovered) > _MAX_DIRECT_BYTES:
+            return
+        units = files.make_units(discovered, formats, self._base)
+        self._ingest_units(units)
+        for stream, stream_units in groupby(units, key=attrgetter("stream")):
+            self._unread_files.record_archived(stream, {unit.name for unit in stream_units})
 
     def _handle_records(self, name: str, declared: Stream, records: pa.Table) -> None:
         """Handle a micro-batch of a stream's topic."""
@@ -137,16 +224,28 @@ class SourceQueries:
             progress = self._archive.partitions.get(name, {})
             return kafka.make_units(name, declared, records, progress)
 
-        self._handle_units(make_units)
+        self._handle_units(self._topic_queries[name], make_units)
 
-    def _handle_units(self, make_units: Callable[[], Sequence[SourceUnit]]) -> None:
-        """Ingest units, made under the lock; store an error for the main thread.
+    def _handle_units(
+        self, query: PausableQuery, make_units: Callable[[], Sequence[SourceUnit]]
+    ) -> None:
+        """Ingest units, made under the lock."""
+        self._handle(query, lambda: self._ingest_units(make_units()))
+
+    def _handle(self, query: PausableQuery, ingest: Callable[[], None]) -> None:
+        """Ingest a micro-batch under the lock; store an error for the main thread.
 
         Spark would pass on the text of the error only.
         """
         try:
             with self._lock:
-                self._ingest_units(make_units())
+                if query.is_paused:
+                    raise _Paused
+                query.record_batch()
+                ingest()
+                query.record_batch()
+        except _Paused:
+            raise
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import sql
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.dead_letters import count_letters, retry_unit
+from archiver.ingest.ledger.catalog import Counters
 from archiver.ingest.source_units import read_batches
 
 SCHEMA = StreamSchema(
@@ -19,7 +19,7 @@ def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
         sql.MarkedDeadLetterRow("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"]),
     ]
     (batch,) = read_batches(retry_unit(letters), SCHEMA)
-    assert batch.rows.line_numbers == [3]
+    assert batch.rows.line_numbers.tolist() == [3]
     assert [refused.line for refused in batch.rows.refused_lines] == [9]
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Counters
 from archiver.ingest.classify import RowClassification
+from archiver.ingest.ledger.catalog import Counters
 from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -35,7 +35,7 @@ def decode(open_unit: OpenUnit, expired_before: int | None = None) -> list[Decod
 def test_future_rows_are_quarantined_and_expired_ones_refused() -> None:
     open_unit = OpenUnit(unit_of(0, 1, -9, 0.05), 1, None)
     (decoded,) = decode(open_unit, expired_before=NOW - 2 * HOUR)
-    assert decoded.line_numbers == [1, 4]
+    assert decoded.line_numbers.tolist() == [1, 4]
     assert [(line.line, line.reason, line.detail) for line in open_unit.refused_lines] == [
         (2, "quarantined", "timestamp more than 5m in the future"),
         (3, "expired", "its chunk has expired"),

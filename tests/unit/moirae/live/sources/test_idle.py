@@ -30,12 +30,19 @@ def test_archived_files_are_looked_up_once_and_others_at_most_every_second() -> 
         return archived & names
 
     files = UnreadFiles(find_archived)
-    assert not files.has_unread("s", {"a", "b"}, 0.0)
-    assert not files.has_unread("s", {"a", "b"}, 5.0)
-    assert files.has_unread("s", {"b", "c"}, 5.0)
-    assert files.has_unread("s", {"b", "c"}, 5.9)
+    assert not files.find_unread("s", {"a", "b"}, 0.0)
+    assert not files.find_unread("s", {"a", "b"}, 5.0)
+    assert files.find_unread("s", {"b", "c"}, 5.0)
+    assert files.find_unread("s", {"b", "c"}, 5.9)
     archived.add("c")
-    assert not files.has_unread("s", {"b", "c"}, 6.0)
-    assert files.has_unread("s", {"d"}, 6.1), "unread until the next lookup"
-    assert not files.has_unread("t", set(), 6.1)
+    assert not files.find_unread("s", {"b", "c"}, 6.0)
+    assert files.find_unread("s", {"d"}, 6.1), "unread until the next lookup"
+    assert not files.find_unread("t", set(), 6.1)
     assert lookups == [("s", {"a", "b"}), ("s", {"c"}), ("s", {"c"})]
+
+
+def test_recorded_files_are_archived_without_a_lookup() -> None:
+    files = UnreadFiles(lambda _, names: names - {"b", "c"})
+    assert files.find_unread("s", {"a", "b"}, 0.0) == {"b"}
+    files.record_archived("s", {"b"})
+    assert files.find_unread("s", {"a", "b", "c"}, 0.1) == {"c"}

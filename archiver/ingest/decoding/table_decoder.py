@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +11,7 @@ import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding.line_decoder import (
     INT_LIMITS,
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,
@@ -33,13 +34,13 @@ def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRo
     for index, detail in sorted(errors.items()):
         refused.append(RefusedLine(first + index, "malformed", detail, raw_rows[index]))
     decoded = pa.table({**columns, "_extra": _extra_column(schema, table)})
+    numbers = np.arange(first, first + len(table))
     if not errors:
-        numbers = list(range(first, first + len(table)))
         return DecodedRows(decoded, numbers, raw_rows, refused)
     valid = [index for index in range(len(table)) if index not in errors]
     positions = pa.array(valid, pa.int64())
-    numbers = [first + index for index in valid]
-    return DecodedRows(decoded.take(positions), numbers, RowsAsJson(table.take(positions)), refused)
+    rows = RowsAsJson(table.take(positions))
+    return DecodedRows(decoded.take(positions), numbers[valid], rows, refused)
 
 
 class RowsAsJson(Sequence[bytes]):

@@ -8,7 +8,7 @@ import pytest
 
 from archiver.delta.schema import StreamSchema
 from archiver.errors import IncompatibleColumn
-from archiver.ingest.table_decoder import RowsAsJson, decode_table
+from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 
 SCHEMA = StreamSchema(
     "s",
@@ -29,7 +29,7 @@ def times(*micros: int | None, unit: str = "us") -> pa.Array:
 def test_invalid_rows_are_refused_and_numbered() -> None:
     table = pa.table({"ts": times(0, None, 2), "n": pa.array([1, 2, 2**31], pa.int64())})
     decoded = decode_table(SCHEMA, table, 11)
-    assert decoded.line_numbers == [11]
+    assert decoded.line_numbers.tolist() == [11]
     assert decoded.table["n"].to_pylist() == [1]
     assert [(refused.line, refused.detail) for refused in decoded.refused_lines] == [
         (12, "column ts: event time is missing"),

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime
 from operator import attrgetter
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +54,7 @@ class DecodedRows:
     """
 
     table: pa.Table
-    line_numbers: list[int]
+    line_numbers: npt.NDArray[np.int64]
     raw: Sequence[bytes]
     refused_lines: list[RefusedLine]
 
@@ -74,20 +76,22 @@ def decode_lines(
     """
     records, refused = _parse_records(line_format, lines, first, header)
     rows = []
-    numbers = []
-    for number, record in enumerate(records, first):
+    raw = []
+    positions = []
+    for position, record in enumerate(records):
         if record is not None:
             rows.append(record)
-            numbers.append(number)
-    raw = [lines[number - first] for number in numbers]
+            raw.append(lines[position])
+            positions.append(position)
+    numbers = first + np.array(positions, np.int64)
     columns, errors = _convert_columns(schema, rows)
     table = pa.table({**columns, "_extra": _extra_column(schema, rows)})
     if errors:
         for index, detail in errors.items():
-            refused.append(RefusedLine(numbers[index], "malformed", detail, raw[index]))
+            refused.append(RefusedLine(int(numbers[index]), "malformed", detail, raw[index]))
         valid = [index for index in range(len(rows)) if index not in errors]
         table = table.take(pa.array(valid, pa.int64()))
-        numbers = list(map(numbers.__getitem__, valid))
+        numbers = numbers[valid]
         raw = list(map(raw.__getitem__, valid))
     return DecodedRows(table, numbers, raw, sorted(refused, key=attrgetter("line")))
 
@@ -228,6 +232,7 @@ _ARROW_INPUT_TYPES: dict[str, frozenset[type]] = {
 _PLAIN_NUMBER = {
     "int": r"^-?[0-9]{1,18}$",
     "bigint": r"^-?[0-9]{1,18}$",
+    "float": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
     "double": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
 }
 
@@ -241,22 +246,26 @@ def _convert_with_arrow(values: list[Any], kind: str) -> pa.Array | None:
         if not value_types <= {str, type(None)}:
             return None
         if kind == "timestamp":
-            return _timestamps_with_arrow(pa.array(values, pa.string()))
+            return timestamps_from_texts(pa.array(values, pa.string()))
         if kind in _PLAIN_NUMBER:
-            return _numbers_with_arrow(pa.array(values, pa.string()), kind)
+            return numbers_from_texts(pa.array(values, pa.string()), kind)
     except (pa.ArrowInvalid, OverflowError):
         return None
     return None
 
 
-def _numbers_with_arrow(text: pa.Array, kind: str) -> pa.Array | None:
+def numbers_from_texts(text: pa.Array, kind: str) -> pa.Array | None:
+    """Texts as numbers; None if a text is not a plain number. Raises `ArrowInvalid` out of range."""
     is_plain = pc.all(pc.match_substring_regex(text, _PLAIN_NUMBER[kind])).as_py()
     if is_plain is False:
         return None
+    if kind == "float":  # rounded twice, as a Python float is
+        text = pc.cast(text, pa.float64())
     return pc.cast(text, ARROW_TYPES[kind])
 
 
-def _timestamps_with_arrow(text: pa.Array) -> pa.Array | None:
+def timestamps_from_texts(text: pa.Array) -> pa.Array | None:
+    """Texts as timestamps; None or `ArrowInvalid` if they are to be converted one by one."""
     try:
         moments = pc.cast(text, ARROW_TYPES["timestamp"])
     except pa.ArrowInvalid:  # without a time zone: UTC

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.line_decoder import decode_lines, parse_csv_header
+from archiver.ingest.decoding.line_decoder import decode_lines, parse_csv_header
 
 SCHEMA = StreamSchema(
     "s",
@@ -55,7 +55,7 @@ def test_refused_line_names_the_column_and_the_value(line: bytes, detail: str) -
 def test_csv_line_with_missing_fields_is_refused() -> None:
     lines = [b"2026-01-31,1", b"2026-01-31"]
     decoded = decode_lines(SCHEMA, "csv", lines, 2, ["ts", "n"])
-    assert decoded.line_numbers == [2]
+    assert decoded.line_numbers.tolist() == [2]
     (refused,) = decoded.refused_lines
     assert (refused.line, refused.detail) == (3, "the line has 1 fields, the header has 2")
 

@@ -100,7 +100,7 @@ def _read_files(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
         # Spark lists the folder once; it would list a glob in the path file by file.
         pattern, reader = folder, reader.option("pathGlobFilter", name)
     modified = F.unix_micros("modificationTime").alias("modified")
-    return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified)
+    return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified, "length")
 
 
 def glob_base(pattern: str) -> Path:
@@ -117,4 +117,4 @@ def _parse_path(uri: str) -> Path:
 
 
 def _to_discovered_file(row: Row) -> DiscoveredFile:
-    return DiscoveredFile(row.stream, _parse_path(row.path), row.modified)
+    return DiscoveredFile(row.stream, _parse_path(row.path), row.modified, row.length)
