@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: broker help setup demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: broker help setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, import directions, schemas, reference pages"
+	@echo "make web        the dashboard, built from its sources with Node"
 	@echo "make faults     fault tests (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 	@echo "make docs       the site of the documentation, in site/"
@@ -65,6 +66,11 @@ lint: setup
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m moirae.json_schema --check
 	@$(BIN)/python -m moirae.reference --check
+	@$(BIN)/python -m moirae.dashboard.build --check
+
+# Needs Node; the built files are committed.
+web: setup
+	@$(BIN)/python -m moirae.dashboard.build
 
 faults: setup broker
 	@$(BIN)/python -m pytest -s -m faults --timeout 3600

@@ -57,6 +57,12 @@ from sql.learned_models import LearnedModelGateway, LearnedModelRow
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
+from sql.overview import (
+    EventJudgementRow,
+    OccurrenceRow,
+    OverviewGateway,
+    RuleFiguresRow,
+)
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
 from sql.recalled_events import NewStageRow, RecalledEventGateway, RecalledEventRow
@@ -119,6 +125,10 @@ __all__ = [
     "ChunkGateway",
     # Views for dashboards
     "DashboardGateway",
+    "EventJudgementRow",
+    "OccurrenceRow",
+    "OverviewGateway",
+    "RuleFiguresRow",
     # Dead letters
     "DeadLetterGateway",
     "DeadLetterRow",

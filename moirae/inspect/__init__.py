@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
+    from moirae.inspect.timeline import Timeline, load_timeline
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
@@ -36,6 +37,7 @@ __all__ = [
     "RecallAnswer",
     "SimilarEvent",
     "StatusReport",
+    "Timeline",
     "assess_health",
     "collect_status",
     "describe_coverage",
@@ -44,6 +46,7 @@ __all__ = [
     "is_live_available",
     "list_problems",
     "load_answers",
+    "load_timeline",
     "make_hits",
     "print_summary",
     "repeat_last_answers",
@@ -67,6 +70,7 @@ _MODULES = {
     "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),
     "repeat": ("repeat_last_answers",),
     "report": ("ProcessStatus", "StatusReport"),
+    "timeline": ("Timeline", "load_timeline"),
     "status": ("collect_status", "print_summary"),
 }
 

@@ -23,6 +23,7 @@ from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
+from moirae.server.routes.pages import add_page_routes
 from moirae.server.routes.sessions import add_session_routes
 
 _INGEST_DESCRIPTION = (
@@ -61,6 +62,7 @@ def _create_routes(
         *add_metrics_route(app, pool),
         *add_openapi_route(app),
         *add_operation_routes(app, settings, pool),
+        *add_page_routes(app),
     ]
     _add_error_handlers(app)
     return app, routes

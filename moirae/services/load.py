@@ -12,6 +12,7 @@ _MODULES = (
     "archive",
     "dashboards",
     "events",
+    "overview",
     "recalls",
     "rules",
     "similarity",

@@ -97,6 +97,7 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
+        sql.overview
         sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
         sql.gateway sql.idempotency_keys sql.judgements sql.learned_models sql.lookup sql.outbox sql.processes

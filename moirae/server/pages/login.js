@@ -11,15 +11,23 @@ async function logIn(login) {
     body: JSON.stringify(login),
   });
   if (response.ok) {
-    const session = await response.json();
-    message.textContent = `Logged in as ${session.name} (${session.role}).`;
+    window.location.replace(nextPage());
     return;
   }
   const problem = await response.json().catch(() => ({}));
   message.textContent = problem.detail || "The login failed.";
 }
 
-const code = new URLSearchParams(window.location.hash.slice(1)).get("code");
+// The page to open after the login: from the fragment, or the one that needed it.
+function nextPage() {
+  const page = fragment.get("page") || window.sessionStorage.getItem("moirae.page") || "/";
+  window.sessionStorage.removeItem("moirae.page");
+  const isLocal = new URL(page, window.location.href).origin === window.location.origin;
+  return isLocal && page.startsWith("/") ? page : "/";
+}
+
+const fragment = new URLSearchParams(window.location.hash.slice(1));
+const code = fragment.get("code");
 if (code) {
   window.history.replaceState(null, "", window.location.pathname);
   logIn({ code });

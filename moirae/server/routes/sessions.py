@@ -14,6 +14,7 @@ from moirae.server.access import session_cookie_name
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
+from moirae.server.routes.pages import PAGE_POLICY
 from moirae.services import API_PREFIX, Role, tokens
 from moirae.services.tokens import SESSION_DURATION
 
@@ -24,10 +25,6 @@ _STATIC = {
     "/static/login.js": ("login.js", "text/javascript; charset=utf-8"),
     "/static/login.css": ("login.css", "text/css; charset=utf-8"),
 }
-_PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-)
 
 ROUTES = [
     RouteAccess("POST", _SESSIONS, None, has_json_body=True),
@@ -128,7 +125,7 @@ def _make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:
 def _page(file_name: str, media_type: str) -> Response:
     content = files("moirae.server").joinpath("pages", file_name).read_bytes()
     return Response(
-        content, headers={"Content-Security-Policy": _PAGE_POLICY}, media_type=media_type
+        content, headers={"Content-Security-Policy": PAGE_POLICY}, media_type=media_type
     )
 
 

@@ -1,0 +1,1 @@
+"""The dashboard: its sources in `web`, and what is built from them in `static`."""

@@ -1,0 +1,224 @@
+// What answers say. No I/O.
+
+import type { Answer, Coverage, Hit, Revision, Row } from "./api";
+import { fromMicros, formatDay, formatDuration } from "./time";
+
+const OPEN_STATES = ["waiting", "running", "suspended"];
+
+export function coverageOf(answer: Answer): Coverage | null {
+  return answer.coverage as unknown as Coverage | null;
+}
+
+export function isOpen(answer: Answer): boolean {
+  return OPEN_STATES.includes(answer.state);
+}
+
+export function findNorm(answers: readonly Answer[]): Answer | undefined {
+  return answers.find((answer) => answer.kind !== "similar");
+}
+
+export function findSimilar(answers: readonly Answer[]): Answer | undefined {
+  return answers.find((answer) => answer.kind === "similar");
+}
+
+/** Answers with a newer revision. An older one changes nothing. */
+export function withRevision(answers: readonly Answer[], revision: Revision): Answer[] {
+  return answers.map((answer) => {
+    if (answer.id !== revision.recall || revision.number <= answer.number) {
+      return answer;
+    }
+    return {
+      ...answer,
+      state: answer.state === "waiting" ? "running" : answer.state,
+      number: revision.number,
+      coverage: revision.coverage,
+      rows: revision.rows ?? answer.rows,
+      hits: revision.hits ?? answer.hits,
+      estimates: revision.estimates,
+      comparable: revision.comparable,
+    };
+  });
+}
+
+/** The share of history that was read, from 0 to 1. */
+export function coveredShare(coverage: Coverage): number {
+  const all = coverage.read + coverage.left + coverage.failed + (coverage.by_summary ?? 0);
+  return all ? (all - coverage.left) / all : 1;
+}
+
+/** `read 12 of 16 chunks, back to 2026-11-15` */
+export function describeCoverage(coverage: Coverage): string {
+  const skipped = coverage.by_summary ?? 0;
+  const all = coverage.read + coverage.left + coverage.failed + skipped;
+  const parts = [`${coverage.read + skipped} of ${all} chunks read`];
+  if (coverage.read) {
+    parts.push(coverage.read_from === null ? "back to the beginning" : `back to ${formatDay(fromMicros(coverage.read_from))}`);
+  }
+  if (skipped) {
+    parts.push(`${skipped} of them by their summary`);
+  }
+  if (coverage.failed) {
+    parts.push(`${coverage.failed} failed`);
+  }
+  if (coverage.left && coverage.hopeful !== undefined && coverage.hopeful !== null) {
+    parts.push(
+      coverage.hopeful ? `${coverage.hopeful} unread ones can change the answer` : "no unread one can change the answer",
+    );
+  }
+  return parts.join(", ");
+}
+
+export interface Norm {
+  /** The attribute of the event that the norm is about. */
+  attribute: string | null;
+  value: number | null;
+  mean: number;
+  deviation: number | null;
+  highest: number | null;
+  samples: number | null;
+}
+
+/**
+ * The usual statistics of a norm's first row; null if it has none. `attributes`: of the event. `sql`:
+ * of the recall; the norm is about the numeric attribute that it names.
+ */
+export function readNorm(row: Row | undefined, attributes: Row, sql: string | null | undefined): Norm | null {
+  const mean = numberOf(row, ["mean", "avg", "average", "median"]);
+  if (mean === null) {
+    return null;
+  }
+  const names = new Set(sql?.match(/\w+/g));
+  const values = Object.entries(attributes).filter(([name, value]) => typeof value === "number" && names.has(name));
+  // Several: it is not known which one the norm is about.
+  const [attribute, value] = values.length === 1 ? values[0] : [null, null];
+  return {
+    attribute,
+    value: value as number | null,
+    mean,
+    deviation: numberOf(row, ["sd", "stddev", "std"]),
+    highest: numberOf(row, ["highest", "max", "maximum"]),
+    samples: numberOf(row, ["samples", "count", "n"]),
+  };
+}
+
+/** `9.2 standard deviations above normal` */
+export function describeDistance(norm: Norm): string | null {
+  if (norm.value === null || !norm.deviation) {
+    return null;
+  }
+  const distance = (norm.value - norm.mean) / norm.deviation;
+  const side = distance >= 0 ? "above" : "below";
+  return `${Math.abs(distance).toFixed(1)} sd ${side} its mean`;
+}
+
+export interface Remedy {
+  text: string;
+  author: string;
+  tag: string | null;
+  at: string;
+}
+
+/** What was done about a past alert: the newest resolution, else the newest note. */
+export function findRemedy(hit: Hit): Remedy | null {
+  const notes = [...(hit.past?.notes ?? [])].reverse();
+  const remedy = notes.find((note) => note.kind === "resolution") ?? notes.find((note) => note.kind === "note");
+  return remedy ?? null;
+}
+
+/** `lasted 12 min` */
+export function describeLength(hit: Hit): string | null {
+  const past = hit.past;
+  if (!past?.starts_at || !(past.ends_at ?? past.last_at)) {
+    return null;
+  }
+  const end = new Date(past.ends_at ?? (past.last_at as string)).getTime();
+  return `lasted ${formatDuration(Math.max(0, end - new Date(past.starts_at).getTime()))}`;
+}
+
+/** `came back 2 times within 7 days` */
+export function describeReturn(hit: Hit): string | null {
+  if (!hit.past?.alert) {
+    return null;
+  }
+  const { again } = hit.past;
+  if (!again) {
+    return "did not come back within 7 days";
+  }
+  return `came back ${again === 1 ? "once" : `${again} times`} within 7 days`;
+}
+
+export interface Conclusion {
+  kind: "known" | "similar" | "none" | "wait";
+  title: string;
+  detail: string;
+}
+
+/** One sentence about the past of an alert. */
+export function conclude(answer: Answer | undefined): Conclusion {
+  if (answer === undefined) {
+    return { kind: "none", title: "No similarity recall", detail: "The rule compares no past alerts." };
+  }
+  const coverage = coverageOf(answer);
+  if (coverage === null) {
+    const detail = answer.error ?? "No part of the history has been read yet.";
+    return { kind: isOpen(answer) ? "wait" : "none", title: isOpen(answer) ? "Looking for similar past alerts" : "No answer", detail };
+  }
+  const sure = answer.comparable;
+  const sureText =
+    typeof sure === "number" ? `The best match is of the same kind with a probability of ${Math.round(sure * 100)} %.` : "";
+  const isComplete = coverage.final && !coverage.partial;
+  const hits = answer.hits ?? [];
+  if (!hits.length || (typeof sure === "number" && sure < 0.2)) {
+    return {
+      kind: isComplete || hits.length ? "none" : "wait",
+      title: isComplete ? "Nothing comparable in its history" : "Nothing comparable so far",
+      detail: sureText || (isComplete ? "No past alert of this rule shares a distinguishing term." : describeCoverage(coverage)),
+    };
+  }
+  const kinds = countRemedies(hits);
+  const total = hits.filter((hit) => findRemedy(hit) !== null).length;
+  const remedy = hits.map(findRemedy).find((entry) => entry !== null);
+  if (!remedy) {
+    return { kind: "similar", title: "Similar past alerts, none with a recorded remedy", detail: sureText };
+  }
+  const [tag, count] = kinds[0] ?? [null, 0];
+  const common = tag ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
+  return { kind: "known", title: remedy.text, detail: [common, sureText].filter(Boolean).join(" ") };
+}
+
+function countRemedies(hits: readonly Hit[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const hit of hits) {
+    const tag = findRemedy(hit)?.tag;
+    if (tag) {
+      counts.set(tag, (counts.get(tag) ?? 0) + 1);
+    }
+  }
+  return [...counts].sort((one, other) => other[1] - one[1]);
+}
+
+/** The terms of contexts, as the comparison names them: `process=tar`. */
+export function listTerms(contexts: Record<string, unknown> | null | undefined): Map<string, string[]> {
+  const terms = new Map<string, string[]>();
+  for (const [name, rows] of Object.entries(contexts ?? {})) {
+    const names = (rows as Row[]).flatMap((row) =>
+      Object.entries(row).map(([column, value]) => `${column}=${formatTerm(value)}`),
+    );
+    terms.set(name, [...new Set(names)]);
+  }
+  return terms;
+}
+
+function formatTerm(value: unknown): string {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
+}
+
+function numberOf(row: Row | undefined, names: readonly string[]): number | null {
+  for (const name of names) {
+    const value = row?.[name];
+    if (typeof value === "number" && Number.isFinite(value)) {
+      return value;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,126 @@
+// The one client of the API. Types are generated from its OpenAPI document.
+
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+export type Alert = Schemas["AlertRow"];
+export type AlertDetails = Schemas["AlertDetails"];
+export type AlertPage = Schemas["AlertPage"];
+export type AlertReport = Schemas["AlertReport"];
+export type Answer = Schemas["RecallAnswer"];
+export type AppliedRule = Schemas["AppliedRule"];
+export type ChunkSummary = Schemas["ChunkSummary"];
+export type Command = Schemas["Command"];
+export type DeadLetterPage = Schemas["DeadLetterPage"];
+export type EventAnswers = Schemas["EventAnswers"];
+export type EventDetails = Schemas["EventDetails"];
+export type Hit = Schemas["SimilarEvent"];
+export type Judgement = Schemas["EventJudgementRow"];
+export type Occurrence = Schemas["OccurrenceRow"];
+export type RecallPage = Schemas["RecallPage"];
+export type Revision = Schemas["RecallRevision"];
+export type RuleDetails = Schemas["RuleDetails"];
+export type RuleFigures = Schemas["RuleFiguresRow"];
+export type Series = Schemas["Series"];
+export type Session = Schemas["Session"];
+export type Status = Schemas["WorkspaceStatus"];
+export type StreamSummary = Schemas["StreamSummary"];
+export type Timeline = Schemas["Timeline"];
+export type Verb = Schemas["CommandBody"]["command"];
+
+/** What an answer was computed from; times in microseconds. */
+export interface Coverage {
+  asked_from: number | null;
+  read_from: number | null;
+  read: number;
+  left: number;
+  failed: number;
+  final: boolean;
+  partial: boolean;
+  by_summary?: number;
+  hopeful?: number | null;
+}
+
+export type Row = Record<string, unknown>;
+type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
+
+const PREFIX = "/api/v1";
+let csrfToken = "";
+
+/** A problem that the server reports (RFC 9457). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export async function loadSession(): Promise<Session> {
+  const session = await get<Session>("/sessions/current");
+  csrfToken = session.csrf_token ?? "";
+  return session;
+}
+
+export function get<Result>(path: string, query: Query = {}, signal?: AbortSignal): Promise<Result> {
+  return send<Result>(path + encodeQuery(query), { signal });
+}
+
+/** A change. A repetition after a lost connection has no further effect. */
+export function post<Result>(path: string, body: unknown): Promise<Result> {
+  return send<Result>(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: {
+      "Content-Type": "application/json",
+      "X-CSRF-Token": csrfToken,
+      "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`,
+    },
+  });
+}
+
+export async function logOut(): Promise<void> {
+  await send("/sessions/current", { method: "DELETE", headers: { "X-CSRF-Token": csrfToken } });
+  openLogin();
+}
+
+/** Open the login page, which returns to this one. */
+export function openLogin(): void {
+  sessionStorage.setItem("moirae.page", location.pathname + location.search);
+  location.assign("/login");
+}
+
+export function encodeQuery(query: Query): string {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined || value === "") {
+      continue;
+    }
+    const values = Array.isArray(value) ? value : [value];
+    values.forEach((entry) => parameters.append(name, String(entry)));
+  }
+  const text = parameters.toString();
+  return text ? `?${text}` : "";
+}
+
+async function send<Result>(path: string, options: RequestInit): Promise<Result> {
+  let response: Response;
+  try {
+    response = await fetch(PREFIX + path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (options.signal?.aborted) {
+      throw error;
+    }
+    throw new ApiError(0, "The server does not answer.");
+  }
+  if (response.status === 401) {
+    openLogin();
+    throw new ApiError(401, "The session has ended.");
+  }
+  if (!response.ok) {
+    const problem = await response.json().catch(() => null);
+    throw new ApiError(response.status, problem?.detail ?? `The server answers ${response.status}.`);
+  }
+  return response.status === 204 ? (undefined as Result) : response.json();
+}

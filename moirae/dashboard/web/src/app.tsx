@@ -1,0 +1,186 @@
+import {
+  Alert as Message,
+  Button,
+  Label,
+  Masthead,
+  MastheadBrand,
+  MastheadContent,
+  MastheadLogo,
+  MastheadMain,
+  Modal,
+  ModalBody,
+  ModalHeader,
+  Nav,
+  NavItem,
+  NavList,
+  Page,
+  PageSection,
+  SkipToContent,
+  Switch,
+} from "./components/library";
+import { createContext, useContext, useEffect, useState } from "react";
+import { Link, Route, Routes, useLocation, useNavigate } from "react-router";
+import { type Session, loadSession, logOut } from "./api";
+import { areKeysEnabled, enableKeys, useKeys } from "./keys";
+import { useConnected } from "./live";
+import { AlertPage } from "./pages/alert";
+import { ComparePage } from "./pages/compare";
+import { HistoryPage } from "./pages/history";
+import { NowPage } from "./pages/now";
+import { RulesPage } from "./pages/rules";
+import { SystemPage } from "./pages/system";
+
+const DARK_CLASS = "pf-v6-theme-dark";
+const THEME_SETTING = "moirae.theme";
+const PAGES = [
+  ["/", "Now", "g n"],
+  ["/history", "History", "g h"],
+  ["/rules", "Rules", "g r"],
+  ["/system", "System", "g s"],
+] as const;
+const KEY_TEXTS = [
+  ...PAGES.map(([, name, keys]) => [keys, `Open ${name}`] as const),
+  ["j / k", "Next or previous entry of a list"],
+  ["Enter", "Open the entry"],
+  ["a", "Alert: acknowledge"],
+  ["s", "Alert: assign"],
+  ["n", "Alert: add a note"],
+  ["r", "Alert: resolve"],
+  ["x", "Alert: accelerate its recalls"],
+  ["e", "Alert: refine (resume) its recalls"],
+  ["f", "Alert: finalize its recalls"],
+  ["c", "Alert: compare with the most similar past alert"],
+  ["?", "Show these keys"],
+] as const;
+
+const SessionContext = createContext<Session | null>(null);
+
+/** Whether the user may act on alerts and recalls. */
+export function useIsOperator(): boolean {
+  const session = useContext(SessionContext);
+  return session !== null && session.role !== "viewer";
+}
+
+export function App() {
+  const [session, setSession] = useState<Session | null>(null);
+  const [error, setError] = useState("");
+  const [isHelpOpen, setHelpOpen] = useState(false);
+  const navigate = useNavigate();
+  useEffect(() => {
+    loadSession().then(setSession, (problem: Error) => setError(problem.message));
+  }, []);
+  useKeys({
+    "?": () => setHelpOpen(true),
+    ...Object.fromEntries(PAGES.map(([path, , keys]) => [keys, () => navigate(path)])),
+  });
+  if (session === null) {
+    return error ? <Message variant="danger" isInline title={error} /> : null;
+  }
+  return (
+    <SessionContext value={session}>
+      <Page
+        masthead={<Header session={session} openHelp={() => setHelpOpen(true)} />}
+        mainContainerId="main"
+        skipToContent={<SkipToContent href="#main">Skip to content</SkipToContent>}
+      >
+        <Routes>
+          <Route path="/" element={<NowPage />} />
+          <Route path="/alerts/:alert" element={<AlertPage />} />
+          <Route path="/compare/:event/:past" element={<ComparePage />} />
+          <Route path="/history" element={<HistoryPage />} />
+          <Route path="/rules/*" element={<RulesPage />} />
+          <Route path="/system" element={<SystemPage />} />
+          <Route path="*" element={<PageSection>There is no such page.</PageSection>} />
+        </Routes>
+      </Page>
+      {isHelpOpen && <Keys close={() => setHelpOpen(false)} />}
+    </SessionContext>
+  );
+}
+
+function Header({ session, openHelp }: { session: Session; openHelp: () => void }) {
+  const isConnected = useConnected();
+  const { pathname } = useLocation();
+  const [isDark, setDark] = useState(() => document.documentElement.classList.contains(DARK_CLASS));
+  function changeTheme(dark: boolean): void {
+    localStorage.setItem(THEME_SETTING, dark ? "dark" : "light");
+    applyTheme();
+    setDark(dark);
+  }
+  return (
+    <Masthead>
+      <MastheadMain>
+        <MastheadBrand>
+          <MastheadLogo component={(props) => <Link {...props} to="/" className="brand" />}>Moirae</MastheadLogo>
+        </MastheadBrand>
+      </MastheadMain>
+      <MastheadContent>
+        <Nav variant="horizontal" aria-label="Pages">
+          <NavList>
+            {PAGES.map(([path, name]) => (
+              <NavItem key={path} isActive={isPageOf(path, pathname)}>
+                <Link to={path}>{name}</Link>
+              </NavItem>
+            ))}
+          </NavList>
+        </Nav>
+        <div className="header-tools">
+          <span role="status">
+            <Label color={isConnected ? "green" : "orange"} isCompact variant="outline">
+              {isConnected ? "Live" : "Reconnecting …"}
+            </Label>
+          </span>
+          <Button variant="plain" onClick={() => changeTheme(!isDark)} aria-label={isDark ? "Light theme" : "Dark theme"}>
+            {isDark ? "☀" : "☾"}
+          </Button>
+          <Button variant="plain" onClick={openHelp} aria-label="Keys">
+            ?
+          </Button>
+          <Button variant="link" isInline onClick={() => void logOut()}>
+            Log out {session.name}
+          </Button>
+        </div>
+      </MastheadContent>
+    </Masthead>
+  );
+}
+
+function Keys({ close }: { close: () => void }) {
+  const [isEnabled, setEnabled] = useState(areKeysEnabled);
+  return (
+    <Modal isOpen onClose={close} variant="small" aria-labelledby="keys-title">
+      <ModalHeader title="Keys" labelId="keys-title" />
+      <ModalBody>
+        <Switch
+          label="Keys without Ctrl or Alt are on"
+          isChecked={isEnabled}
+          onChange={(_, checked) => {
+            enableKeys(checked);
+            setEnabled(checked);
+          }}
+        />
+        <dl className="keys">
+          {KEY_TEXTS.map(([keys, text]) => (
+            <div key={keys}>
+              <dt>
+                <kbd>{keys}</kbd>
+              </dt>
+              <dd>{text}</dd>
+            </div>
+          ))}
+        </dl>
+      </ModalBody>
+    </Modal>
+  );
+}
+
+function isPageOf(path: string, pathname: string): boolean {
+  return path === "/" ? pathname === "/" || pathname.startsWith("/alerts") : pathname.startsWith(path);
+}
+
+/** Use the theme of the setting, else that of the system. */
+export function applyTheme(): void {
+  const stored = localStorage.getItem(THEME_SETTING);
+  const dark = stored ? stored === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.classList.toggle(DARK_CLASS, dark);
+}

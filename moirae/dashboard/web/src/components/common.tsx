@@ -1,0 +1,137 @@
+// Small parts that several pages use.
+
+import { Alert as Message, Label, Skeleton } from "./library";
+import { type ReactNode, useEffect, useState } from "react";
+import { Link } from "react-router";
+import type { Alert } from "../api";
+import { formatAge, formatTime } from "../time";
+
+const CLOCK_INTERVAL = 10_000; // milliseconds
+
+/** The present time, renewed now and then. */
+export function useNow(interval = CLOCK_INTERVAL): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = window.setInterval(() => setNow(Date.now()), interval);
+    return () => window.clearInterval(timer);
+  }, [interval]);
+  return now;
+}
+
+/** A time with its age: `2026-11-23 08:33:30 UTC (5 min ago)`. */
+export function Time({ value, brief = false }: { value: string | number; brief?: boolean }) {
+  const now = useNow();
+  const age = formatAge(value, now);
+  return (
+    <time dateTime={new Date(value).toISOString()} title={formatTime(value)}>
+      {brief ? age : `${formatTime(value)} (${age})`}
+    </time>
+  );
+}
+
+export function StateLabel({ state }: { state: string }) {
+  const colors: Record<string, "red" | "green" | "orange" | "grey" | "blue"> = {
+    firing: "red",
+    failed: "red",
+    quarantined: "red",
+    provisional: "orange",
+    pending: "orange",
+    suspended: "orange",
+    resolved: "green",
+    done: "green",
+    running: "blue",
+    recent: "blue",
+    present: "green",
+  };
+  return (
+    <Label color={colors[state] ?? "grey"} isCompact>
+      {state}
+    </Label>
+  );
+}
+
+export function SeverityLabel({ alert }: { alert: Pick<Alert, "labels"> }) {
+  const severity = alert.labels.severity;
+  if (!severity) {
+    return null;
+  }
+  const isUrgent = ["page", "critical", "error"].includes(severity);
+  return (
+    <Label color={isUrgent ? "red" : "orange"} isCompact variant="filled">
+      {severity}
+    </Label>
+  );
+}
+
+/** The address of a page of an alert or event. */
+export function AlertLink({ id, children }: { id: string; children: ReactNode }) {
+  return (
+    <Link to={`/alerts/${id}`} className="entry">
+      {children}
+    </Link>
+  );
+}
+
+/** The summary of an alert, else its key. */
+export function alertTitle(alert: Pick<Alert, "annotations" | "key" | "rule">): string {
+  return alert.annotations.summary || `${shortName(alert.rule)} ${describeKey(alert.key)}`;
+}
+
+export function describeKey(key: Record<string, unknown>): string {
+  return Object.entries(key)
+    .map(([name, value]) => `${name}=${formatValue(value)}`)
+    .join(", ");
+}
+
+/** The name of a rule without its group. */
+export function shortName(rule: string): string {
+  return rule.slice(rule.indexOf("/") + 1);
+}
+
+/** A value of a row: numbers with four significant digits. */
+export function formatValue(value: unknown): string {
+  if (typeof value === "number") {
+    return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+  }
+  if (value === null || value === undefined) {
+    return "–";
+  }
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+export function formatCount(count: number, noun: string): string {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** The error of loading, or a placeholder until data is there. */
+export function Pending({ error, lines = 4 }: { error: string | null; lines?: number }) {
+  if (error !== null) {
+    return <Message variant="danger" isInline title={error} />;
+  }
+  return (
+    <div aria-busy="true">
+      {Array.from({ length: lines }, (_, index) => (
+        <Skeleton key={index} className="line" screenreaderText={index ? undefined : "Loading"} />
+      ))}
+    </div>
+  );
+}
+
+/** Set the title of the window. */
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = title ? `${title} – Moirae` : "Moirae";
+  }, [title]);
+}
+
+/** An http address as a link; other text as text. */
+export function SafeLink({ url, children }: { url: string; children: ReactNode }) {
+  if (!/^https?:\/\//i.test(url)) {
+    return <>{url}</>;
+  }
+  return (
+    <a href={url} target="_blank" rel="noopener noreferrer">
+      {children}
+    </a>
+  );
+}

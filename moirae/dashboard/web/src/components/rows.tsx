@@ -1,0 +1,54 @@
+import type { ReactNode } from "react";
+import type { Row } from "../api";
+import { formatValue } from "./common";
+
+const MAX_ROWS = 100;
+
+/** Rows with the columns of all of them. `names`: a heading for each row. */
+export function RowsTable({ rows, label, names }: { rows: Row[]; label: string; names?: string[] }) {
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const cells = rows.slice(0, MAX_ROWS).map((row) => columns.map((column) => formatValue(row[column])));
+  return (
+    <>
+      <DataTable label={label} columns={columns} rows={cells} names={names} />
+      {rows.length > MAX_ROWS && <p className="note">{rows.length - MAX_ROWS} more rows</p>}
+    </>
+  );
+}
+
+interface Props {
+  label: string;
+  columns: string[];
+  rows: ReactNode[][];
+  names?: string[];
+}
+
+/** A table that becomes a list of cards on narrow screens. */
+export function DataTable({ label, columns, rows, names }: Props) {
+  return (
+    <table className="data" aria-label={label}>
+      <thead>
+        <tr>
+          {names && <td />}
+          {columns.map((column) => (
+            <th key={column} scope="col">
+              {column}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((cells, row) => (
+          <tr key={row}>
+            {names && <th scope="row">{names[row]}</th>}
+            {cells.map((cell, index) => (
+              <td key={index} data-label={columns[index]}>
+                {cell}
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,118 @@
+// A similar past alert: what it shares, what was done then, whether it came back.
+
+import { Button, Card, CardBody, ExpandableSection, Label } from "./library";
+import { Link } from "react-router";
+import type { Hit, Judgement } from "../api";
+import { describeLength, describeReturn, findRemedy } from "../answers";
+import { Time, describeKey } from "./common";
+
+const RARE_SHARE = 0.15; // of the score, from which a shared term is highlighted
+const MAX_TERMS = 8; // shown without expanding
+
+interface Props {
+  eid: string;
+  hit: Hit;
+  judgement: Judgement | undefined;
+  judge: ((past: string, helps: boolean) => void) | null;
+}
+
+export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
+  const { past } = hit;
+  const remedy = findRemedy(hit);
+  const facts = [describeLength(hit), describeReturn(hit)].filter(Boolean);
+  const title = past?.annotations?.summary || (past ? describeKey(past.key) : "Deleted event");
+  return (
+    <Card component="article" isCompact className="similar" aria-label={`Similar past alert ${hit.rank}`}>
+      <CardBody>
+        <div className="similar-head">
+          <span className="score" title="Similarity of the contexts, from 0 to 1">
+            {hit.score.toFixed(2)}
+            <meter min={0} max={1} value={hit.score} aria-label={`Score ${hit.score.toFixed(2)}`} />
+          </span>
+          <div>
+            <h3>{past?.alert ? <Link to={`/alerts/${past.alert}`}>{title}</Link> : title}</h3>
+            <p className="note">
+              <Time value={hit.ts} />
+              {facts.length > 0 && `, ${facts.join(", ")}`}
+            </p>
+          </div>
+        </div>
+        {remedy ? (
+          <p className="remedy">
+            <strong>{remedy.text}</strong>{" "}
+            {remedy.tag && (
+              <Label isCompact color="teal">
+                {remedy.tag}
+              </Label>
+            )}{" "}
+            <span className="note">
+              {remedy.author}, <Time value={remedy.at} brief />
+            </span>
+          </p>
+        ) : (
+          <p className="note">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>
+        )}
+        <SharedTerms hit={hit} />
+        <div className="similar-actions">
+          <Link to={`/compare/${eid}/${hit.eid}`} className="compare-link">
+            Compare
+          </Link>
+          {judge && (
+            <>
+              <Button
+                size="sm"
+                variant={judgement?.helps === true ? "primary" : "secondary"}
+                aria-pressed={judgement?.helps === true}
+                onClick={() => judge(hit.eid, true)}
+              >
+                Agree
+              </Button>
+              <Button
+                size="sm"
+                variant={judgement?.helps === false ? "danger" : "secondary"}
+                aria-pressed={judgement?.helps === false}
+                onClick={() => judge(hit.eid, false)}
+              >
+                Disagree
+              </Button>
+            </>
+          )}
+          {judgement && (
+            <span className="note" role="status">
+              {judgement.author} {judgement.helps ? "agrees" : "disagrees"}
+            </span>
+          )}
+        </div>
+      </CardBody>
+    </Card>
+  );
+}
+
+/** The terms that both contexts have, the most distinguishing first, with their share of the score. */
+function SharedTerms({ hit }: { hit: Hit }) {
+  const strongest = hit.shared.slice(0, MAX_TERMS);
+  return (
+    <>
+      <ul className="terms" aria-label="Shared terms with their share of the score">
+        {strongest.map(([term, share]) => (
+          <li key={term} className={share >= RARE_SHARE ? "term rare" : "term"}>
+            {term} <span className="share">{Math.round(share * 100)} %</span>
+          </li>
+        ))}
+      </ul>
+      <ExpandableSection toggleText="All terms" isIndented>
+        <TermList title="Shared" terms={hit.shared.map(([term, share]) => `${term} (${(share * 100).toFixed(1)} %)`)} />
+        <TermList title="Only now" terms={hit.only_new} />
+        <TermList title="Only then" terms={hit.only_past} />
+      </ExpandableSection>
+    </>
+  );
+}
+
+function TermList({ title, terms }: { title: string; terms: string[] }) {
+  return (
+    <p>
+      <strong>{title}:</strong> {terms.length ? terms.join(", ") : "none"}
+    </p>
+  );
+}

@@ -1,0 +1,60 @@
+// Loading data of a page.
+
+import { useCallback, useEffect, useRef, useState } from "react";
+
+export interface Loaded<Data> {
+  data: Data | null;
+  error: string | null;
+  /** Load again; the present data stays until then. */
+  reload: () => void;
+  /** Change the loaded data. */
+  update: (change: (data: Data) => Data) => void;
+}
+
+/** Load data when the dependencies change. `interval`: milliseconds after which it is loaded again. */
+export function useLoaded<Data>(
+  load: (signal: AbortSignal) => Promise<Data>,
+  dependencies: readonly unknown[],
+  interval = 0,
+): Loaded<Data> {
+  const [data, setData] = useState<Data | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [round, setRound] = useState(0);
+  const identity = JSON.stringify(dependencies);
+  const shown = useRef(identity);
+
+  useEffect(() => {
+    const controller = new AbortController();
+    if (shown.current !== identity) {
+      shown.current = identity;
+      setData(null);
+    }
+    load(controller.signal).then(
+      (result) => {
+        if (!controller.signal.aborted) {
+          setData(result);
+          setError(null);
+        }
+      },
+      (problem: Error) => {
+        if (!controller.signal.aborted) {
+          setError(problem.message);
+        }
+      },
+    );
+    return () => controller.abort();
+  }, [identity, round]);
+
+  const reload = useCallback(() => setRound((value) => value + 1), []);
+  useEffect(() => {
+    if (!interval) {
+      return;
+    }
+    const timer = window.setInterval(reload, interval);
+    return () => window.clearInterval(timer);
+  }, [interval, reload]);
+  const update = useCallback((change: (value: Data) => Data) => {
+    setData((value) => (value === null ? value : change(value)));
+  }, []);
+  return { data, error, reload, update };
+}

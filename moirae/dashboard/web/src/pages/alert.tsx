@@ -1,0 +1,452 @@
+import { Button, Alert as Message, Card, CardBody, CardTitle, Content, ExpandableSection, Label, PageSection, Title } from "../components/library";
+import { useState } from "react";
+import { Link, useNavigate, useParams } from "react-router";
+import {
+  type Alert,
+  type AlertDetails,
+  type AlertReport,
+  type Answer,
+  type EventDetails,
+  type Judgement,
+  type Revision,
+  type Row,
+  type Timeline,
+  get,
+  post,
+} from "../api";
+import {
+  type Norm,
+  conclude,
+  coverageOf,
+  describeCoverage,
+  describeDistance,
+  findNorm,
+  findSimilar,
+  isOpen,
+  listTerms,
+  readNorm,
+  withRevision,
+} from "../answers";
+import { useIsOperator } from "../app";
+import { useRule } from "../rule";
+import { AlertActions } from "../components/actions";
+import { SeriesChart } from "../components/chart";
+import { Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatValue, shortName, useTitle } from "../components/common";
+import { CoverageBar } from "../components/coverage";
+import { RowsTable } from "../components/rows";
+import { SimilarAlert } from "../components/similar";
+import { useKeys } from "../keys";
+import { type LiveEvent, useLive } from "../live";
+import { useLoaded } from "../load";
+
+const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
+const FIRST_HITS = 5; // similar alerts that are shown at first
+
+export function AlertPage() {
+  const id = useParams().alert ?? "";
+  const report = useLoaded((signal) => get<AlertReport>(`/alerts/${encodeURIComponent(id)}/report`, {}, signal), [id]);
+  if (report.data === null) {
+    return (
+      <PageSection>
+        <Title headingLevel="h1">Alert</Title>
+        <Pending error={report.error} lines={8} />
+      </PageSection>
+    );
+  }
+  return <Report key={id} report={report.data} error={report.error} reload={report.reload} update={report.update} />;
+}
+
+interface ReportProps {
+  report: AlertReport;
+  error: string | null;
+  reload: () => void;
+  update: (change: (report: AlertReport) => AlertReport) => void;
+}
+
+function Report({ report, error, reload, update }: ReportProps) {
+  const { alert, event, recalls } = report;
+  const isOperator = useIsOperator();
+  const navigate = useNavigate();
+  const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
+  const [areAllShown, setAllShown] = useState(false);
+  const similar = findSimilar(recalls);
+  const hits = similar?.hits ?? [];
+  useTitle(alertTitle(alert));
+  useLive({ event: alert.eid }, (events) => {
+    update((present) => events.reduce(applyEvent, present));
+    if (events.some(({ kind }) => kind !== "revision")) {
+      reload();
+    }
+  });
+  useLoaded(
+    async () => {
+      if (recalls.some(isOpen)) {
+        reload();
+      }
+    },
+    [alert.id],
+    OPEN_INTERVAL,
+  );
+  useKeys({ c: () => hits.length && navigate(`/compare/${alert.eid}/${hits[0].eid}`) });
+
+  async function judge(past: string, helps: boolean): Promise<void> {
+    await post(`/events/${alert.eid}/judgements`, { past, helps }).catch(() => undefined);
+    judgements.reload();
+  }
+
+  return (
+    <>
+      <PageSection className="alert-head">
+        <AlertHeader alert={alert} />
+        {isOperator && <AlertActions alert={alert} answers={[...recalls]} reload={reload} />}
+        {error && <Message variant="warning" isInline isPlain title={`Not up to date: ${error}`} />}
+      </PageSection>
+      <PageSection className="alert-grid" isFilled>
+        <section className="past" aria-labelledby="past-title">
+          <Title headingLevel="h2" id="past-title">
+            The past of this alert
+          </Title>
+          <Verdict similar={similar} />
+          {hits.slice(0, areAllShown ? undefined : FIRST_HITS).map((hit) => (
+            <SimilarAlert
+              key={hit.eid}
+              eid={alert.eid}
+              hit={hit}
+              judgement={judgements.data?.find((entry) => entry.past_eid === hit.eid)}
+              judge={isOperator ? judge : null}
+            />
+          ))}
+          {hits.length > FIRST_HITS && !areAllShown && (
+            <Button variant="secondary" onClick={() => setAllShown(true)}>
+              Show {hits.length - FIRST_HITS} more similar alerts
+            </Button>
+          )}
+        </section>
+        <div className="side">
+          <NormCard answers={recalls} event={event} alert={alert} />
+          <Card isCompact>
+            <CardTitle component="h2">History read</CardTitle>
+            <CardBody>
+              {recalls.length ? (
+                recalls.map((answer) => <CoverageBar key={answer.recall} answer={answer} />)
+              ) : (
+                <p className="note">No recall yet: it starts once the alert fires and its context is settled.</p>
+              )}
+              {recalls.map((answer) => (
+                <Revisions key={answer.recall} answer={answer} />
+              ))}
+            </CardBody>
+          </Card>
+          <NotesCard alert={alert} />
+          <TimelineCard alert={alert} />
+          <ContextCard event={event} hits={hits} />
+          <ConditionCard alert={alert} />
+        </div>
+      </PageSection>
+    </>
+  );
+}
+
+function AlertHeader({ alert }: { alert: AlertDetails }) {
+  const labels = Object.entries(alert.labels).filter(([name]) => name !== "severity" && name !== "alertname");
+  const runbook = alert.annotations.runbook_url;
+  return (
+    <>
+      <div className="badges">
+        <SeverityLabel alert={alert} /> <StateLabel state={alert.state} />
+        {alert.verdict === "held back" && <Label isCompact>held back by its history</Label>}
+        <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>
+        {labels.map(([name, value]) => (
+          <Label key={name} isCompact variant="outline">
+            {name}={value}
+          </Label>
+        ))}
+      </div>
+      <Title headingLevel="h1">{alertTitle(alert)}</Title>
+      {alert.annotations.description && <Content component="p">{alert.annotations.description}</Content>}
+      <p className="note">
+        Since <Time value={alert.starts_at} />
+        {alert.ends_at && (
+          <>
+            , ended <Time value={alert.ends_at} brief />
+          </>
+        )}
+        , {alert.events} {alert.events === 1 ? "event" : "events"}
+        {alert.acknowledged_by ? `, acknowledged by ${alert.acknowledged_by}` : ", not acknowledged"}
+        {alert.assigned_to && `, assigned to ${alert.assigned_to}`}
+        {runbook && (
+          <>
+            , <SafeLink url={runbook}>runbook</SafeLink>
+          </>
+        )}
+      </p>
+    </>
+  );
+}
+
+function Verdict({ similar }: { similar: Answer | undefined }) {
+  const conclusion = conclude(similar);
+  const variants = { known: "success", similar: "info", none: "warning", wait: "info" } as const;
+  const coverage = similar ? coverageOf(similar) : null;
+  const title = conclusion.kind === "known" ? `What fixed it before: ${conclusion.title}` : conclusion.title;
+  return (
+    <div role="status">
+      <Message variant={variants[conclusion.kind]} isInline title={title} component="h3" className="verdict">
+        {conclusion.detail && <p>{conclusion.detail}</p>}
+        {coverage && !coverage.final && <p className="note">So far: {describeCoverage(coverage)}.</p>}
+      </Message>
+    </div>
+  );
+}
+
+interface NormProps {
+  answers: readonly Answer[];
+  event: EventDetails | null;
+  alert: AlertDetails;
+}
+
+function NormCard({ answers, event, alert }: NormProps) {
+  const answer = findNorm(answers);
+  const definition = useRule(alert.rule, alert.version);
+  if (answer === undefined) {
+    return null;
+  }
+  const attributes = event?.attributes ?? {};
+  const row = answer.rows?.[0] as Row | undefined;
+  const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]?.sql);
+  const distance = norm && describeDistance(norm);
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Normal here</CardTitle>
+      <CardBody>
+        {!row && <p className="note">{isOpen(answer) ? "Not known yet." : "No answer."}</p>}
+        {norm && (
+          <>
+            <p className="norm">
+              {norm.value !== null && (
+                <>
+                  <strong>{formatValue(norm.value)}</strong> {norm.attribute} now,{" "}
+                </>
+              )}
+              normally <strong>{formatValue(norm.mean)}</strong>
+              {norm.deviation !== null && ` ± ${formatValue(norm.deviation)}`}
+            </p>
+            {distance && <p>{distance}</p>}
+            <NormBar norm={norm} />
+          </>
+        )}
+        {answer.rows && answer.rows.length > 0 && (
+          <ExpandableSection toggleText={`Answer of ${answer.recall}`}>
+            <RowsTable rows={answer.rows as Row[]} label={`Answer of ${answer.recall}`} />
+          </ExpandableSection>
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
+/** The value of the event beside the usual range. */
+function NormBar({ norm }: { norm: Norm }) {
+  if (norm.value === null || norm.deviation === null) {
+    return null;
+  }
+  const low = norm.mean - 2 * norm.deviation;
+  const high = norm.mean + 2 * norm.deviation;
+  const highest = Math.max(norm.value, norm.highest ?? high, high);
+  const lowest = Math.min(norm.value, low);
+  const scale = (value: number) => (highest > lowest ? ((value - lowest) / (highest - lowest)) * 280 + 10 : 150);
+  return (
+    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatValue(low)} to ${formatValue(high)}, value ${formatValue(norm.value)}`}>
+      <line x1="10" x2="290" y1="12" y2="12" className="norm-axis" />
+      <rect x={scale(low)} width={Math.max(2, scale(high) - scale(low))} y="6" height="12" rx="3" className="norm-range" />
+      <line x1={scale(norm.mean)} x2={scale(norm.mean)} y1="4" y2="20" className="norm-mean" />
+      <circle cx={scale(norm.value)} cy="12" r="6" className="norm-value" />
+      <text x="10" y="32">
+        usual range (mean ± 2 sd)
+      </text>
+      <text x="290" y="32" textAnchor="end">
+        now
+      </text>
+    </svg>
+  );
+}
+
+function Revisions({ answer }: { answer: Answer }) {
+  const [isExpanded, setExpanded] = useState(false);
+  if (!answer.number) {
+    return null;
+  }
+  return (
+    <ExpandableSection
+      toggleText={`${answer.number} ${answer.number === 1 ? "revision" : "revisions"} of ${answer.recall}`}
+      isExpanded={isExpanded}
+      onToggle={(_, expanded) => setExpanded(expanded)}
+    >
+      {isExpanded && <RevisionList answer={answer} />}
+    </ExpandableSection>
+  );
+}
+
+function RevisionList({ answer }: { answer: Answer }) {
+  const revisions = useLoaded(
+    (signal) => get<Revision[]>(`/recalls/${answer.id}/revisions`, {}, signal),
+    [answer.id, answer.number],
+  );
+  if (revisions.data === null) {
+    return <Pending error={revisions.error} lines={2} />;
+  }
+  const rows = revisions.data.map((revision) => {
+    const coverage = coverageOf(revision as unknown as Answer);
+    return {
+      number: revision.number,
+      read: coverage ? describeCoverage(coverage) : "",
+      answer: revision.hits
+        ? revision.hits
+            .slice(0, 3)
+            .map((hit) => hit.score.toFixed(2))
+            .join(", ") || "nothing comparable"
+        : Object.entries(revision.rows?.[0] ?? {})
+            .map(([name, value]) => `${name} ${formatValue(value)}`)
+            .join(", "),
+    };
+  });
+  return <RowsTable rows={rows} label={`Revisions of ${answer.recall}`} />;
+}
+
+function TimelineCard({ alert }: { alert: AlertDetails }) {
+  const timeline = useLoaded(
+    (signal) => get<Timeline>(`/events/${alert.eid}/timeline`, {}, signal),
+    [alert.eid],
+  );
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Around the alert (UTC)</CardTitle>
+      <CardBody>
+        {timeline.data === null && <Pending error={timeline.error} lines={3} />}
+        {timeline.data && <TimelineCharts timeline={timeline.data} />}
+      </CardBody>
+    </Card>
+  );
+}
+
+function TimelineCharts({ timeline }: { timeline: Timeline }) {
+  if (!timeline.series.length && !timeline.missing.length) {
+    return <p className="note">No stream has the key of this alert.</p>;
+  }
+  return (
+    <>
+      {timeline.series.map((series) => (
+        <SeriesChart
+          key={`${series.stream}.${series.column}`}
+          title={`${series.stream}: ${series.column}`}
+          lines={[{ label: "now", series, ts: timeline.ts }]}
+        />
+      ))}
+      {timeline.missing.map(({ stream, reason }) => (
+        <p key={stream} className="note">
+          {stream}: {reason}
+        </p>
+      ))}
+    </>
+  );
+}
+
+function ContextCard({ event, hits }: { event: EventDetails | null; hits: readonly { shared: readonly [string, number][] }[] }) {
+  if (event === null) {
+    return null;
+  }
+  const best = new Map(hits[0]?.shared ?? []);
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Context</CardTitle>
+      <CardBody>
+        <RowsTable rows={[event.attributes as Row]} label="Attributes of the event" />
+        {event.contexts === null && <p className="note">The context is not computed yet.</p>}
+        {best.size > 0 && <p className="note">Marked: distinguishing terms of the most similar past alert.</p>}
+        {[...listTerms(event.contexts)].map(([name, terms]) => (
+          <div key={name}>
+            <h3>{name}</h3>
+            <ul className="terms">
+              {terms.map((term) => (
+                <li key={term} className={best.has(term) ? "term shared" : "term"}>
+                  {term}
+                </li>
+              ))}
+              {!terms.length && <li className="note">empty</li>}
+            </ul>
+            {event.truncated[name] && <p className="note">Truncated: {event.truncated[name]} rows before.</p>}
+          </div>
+        ))}
+        {Object.entries(event.surroundings ?? {}).map(([name, rows]) => (
+          <ExpandableSection key={name} toggleText={`Surroundings: ${name} (${rows.length})`}>
+            <RowsTable rows={rows as Row[]} label={name} />
+          </ExpandableSection>
+        ))}
+      </CardBody>
+    </Card>
+  );
+}
+
+function NotesCard({ alert }: { alert: AlertDetails }) {
+  const titles: Record<string, string> = { ack: "acknowledged", assign: "assigned", note: "noted", resolution: "resolved" };
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">What was done</CardTitle>
+      <CardBody>
+        {!alert.notes.length && <p className="note">Nothing yet.</p>}
+        <ol className="notes">
+          {alert.notes.map((note, index) => (
+            <li key={index}>
+              <strong>{note.author}</strong> {titles[note.kind] ?? note.kind}{" "}
+              {note.tag && (
+                <Label isCompact color="teal">
+                  {note.tag}
+                </Label>
+              )}
+              <p>{note.text}</p>
+              <p className="note">
+                <Time value={note.at} />
+              </p>
+            </li>
+          ))}
+        </ol>
+      </CardBody>
+    </Card>
+  );
+}
+
+/** The condition by which history decides on the alert. */
+function ConditionCard({ alert }: { alert: AlertDetails }) {
+  const condition = useRule(alert.rule, alert.version)?.where;
+  if (!condition) {
+    return null;
+  }
+  const outcomes: Record<string, string> = {
+    kept: "true: the alert was kept",
+    "held back": "false: the alert was held back",
+    "no history": "no answer to use: the alert was kept",
+  };
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Condition on its history</CardTitle>
+      <CardBody>
+        <code>{condition}</code>
+        <p>{alert.verdict ? outcomes[alert.verdict] ?? alert.verdict : "not decided yet"}</p>
+      </CardBody>
+    </Card>
+  );
+}
+
+function applyEvent(report: AlertReport, { kind, data }: LiveEvent): AlertReport {
+  if (kind === "revision") {
+    return { ...report, recalls: withRevision(report.recalls, data as unknown as Revision) };
+  }
+  if (kind === "recall") {
+    const recalls = report.recalls.map((answer) => (answer.id === data.id ? { ...answer, state: String(data.state) } : answer));
+    return { ...report, recalls };
+  }
+  if (kind === "alert") {
+    return { ...report, alert: { ...report.alert, ...(data as Partial<Alert>) } };
+  }
+  return report;
+}

@@ -1,0 +1,214 @@
+import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
+import { useEffect, useState } from "react";
+import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, get } from "../api";
+import { conclude, coverageOf, coveredShare, describeDistance, findNorm, findSimilar, isOpen, readNorm, withRevision } from "../answers";
+import { AlertLink, Pending, SeverityLabel, Time, alertTitle, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import { moveFocus, useKeys } from "../keys";
+import { type LiveEvent, useLive } from "../live";
+import { useLoaded } from "../load";
+import { useRule } from "../rule";
+
+const PAGE_SIZE = 50;
+const NEW_ANSWER_DELAY = 250; // milliseconds in which events without answers are collected
+
+type Answers = ReadonlyMap<string, EventAnswers>;
+
+export function NowPage() {
+  useTitle("Now");
+  const [size, setSize] = useState(PAGE_SIZE);
+  const page = useLoaded(
+    (signal) => get<AlertPage>("/alerts", { state: ["firing"], limit: size, count: true }, signal),
+    [size],
+  );
+  const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
+  const [counts, setCounts] = useState<Record<string, number>>({});
+
+  useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
+    page.update((present) => events.reduce(applyAlert, present));
+    setAnswers((present) => applyAnswers(present, events));
+    const status = events.findLast(({ kind }) => kind === "status");
+    if (status) {
+      setCounts(status.data.alerts as Record<string, number>);
+    }
+    if (events.some(({ kind }) => kind === "reset")) {
+      page.reload();
+    }
+  });
+  useKeys({
+    j: () => moveFocus(".alert-list .entry", 1),
+    k: () => moveFocus(".alert-list .entry", -1),
+  });
+
+  if (page.data === null) {
+    return (
+      <PageSection>
+        <Title headingLevel="h1">Now</Title>
+        <Pending error={page.error} lines={6} />
+      </PageSection>
+    );
+  }
+  const { alerts } = page.data;
+  const total = Math.max(counts.firing ?? page.data.total ?? 0, alerts.length);
+  return (
+    <PageSection>
+      <Title headingLevel="h1">{total ? `${formatCount(total, "firing alert")}` : "Now"}</Title>
+      {page.error && <Message variant="warning" isInline isPlain title={`Not up to date: ${page.error}`} />}
+      {!alerts.length && (
+        <EmptyState titleText="No alert is firing" headingLevel="h2">
+          <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>
+        </EmptyState>
+      )}
+      <ul className="alert-list" aria-label="Firing alerts, newest first">
+        {alerts.map((alert) => (
+          <li key={alert.id}>
+            <AlertRow alert={alert} entry={answers.get(alert.eid)} />
+          </li>
+        ))}
+      </ul>
+      {alerts.length < total && (
+        <Button variant="secondary" onClick={() => setSize(Math.min(1_000, size + 200))} isDisabled={size >= 1_000}>
+          Show more of {total.toLocaleString("en")}
+        </Button>
+      )}
+    </PageSection>
+  );
+}
+
+function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefined }) {
+  return (
+    <AlertLink id={alert.id}>
+      <span className="row-what">
+        <span>
+          <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>
+        </span>
+        <span className="note">
+          {shortName(alert.rule)}, since <Time value={alert.starts_at} brief />
+          {alert.acknowledged_by && `, acknowledged by ${alert.acknowledged_by}`}
+          {alert.assigned_to && `, assigned to ${alert.assigned_to}`}
+        </span>
+      </span>
+      <span className="row-norm">{entry && <NormText alert={alert} entry={entry} />}</span>
+      <span className="row-past">{entry && <Past answers={entry.answers} />}</span>
+    </AlertLink>
+  );
+}
+
+function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
+  const definition = useRule(alert.rule, alert.version);
+  const answer = findNorm(entry.answers);
+  const sql = answer && definition?.recall?.[answer.recall]?.sql;
+  const norm = readNorm(answer?.rows?.[0], entry.attributes, sql);
+  if (!norm) {
+    return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
+  }
+  const deviation = norm.deviation === null ? "" : ` ± ${formatValue(norm.deviation)}`;
+  const distance = describeDistance(norm);
+  return (
+    <>
+      <span>
+        {norm.value !== null && (
+          <>
+            <strong>{formatValue(norm.value)}</strong> {norm.attribute},{" "}
+          </>
+        )}
+        normally {formatValue(norm.mean)}
+        {deviation}
+      </span>
+      {distance && <span className="note">{distance}</span>}
+    </>
+  );
+}
+
+function Past({ answers }: { answers: readonly Answer[] }) {
+  const similar = findSimilar(answers);
+  const conclusion = conclude(similar);
+  const coverage = similar ? coverageOf(similar) : null;
+  const best = similar?.hits?.[0];
+  return (
+    <>
+      <span className={conclusion.kind === "known" ? "past-known" : "past-open"}>
+        {conclusion.kind === "known" ? `Then: ${conclusion.title}` : conclusion.title}
+      </span>
+      <span className="note">
+        {best && (
+          <>
+            best match {best.score.toFixed(2)}, <Time value={best.ts} brief />
+          </>
+        )}
+        {coverage && !coverage.final && ` (${Math.round(coveredShare(coverage) * 100)} % read)`}
+      </span>
+    </>
+  );
+}
+
+/** The answers of the recalls of alerts, by event; those that are missing are loaded. */
+function useAnswers(alerts: readonly Alert[]): [Answers, (change: (present: Answers) => Answers) => void] {
+  const [answers, setAnswers] = useState<Answers>(new Map());
+  const missing = alerts.filter(({ eid }) => !answers.has(eid)).map(({ eid }) => eid);
+  const wanted = missing.slice(0, PAGE_SIZE).join(",");
+  useEffect(() => {
+    if (!wanted) {
+      return;
+    }
+    const controller = new AbortController();
+    const timer = window.setTimeout(() => {
+      get<EventAnswers[]>("/overview/answers", { event: wanted.split(",") }, controller.signal).then(
+        (entries) => setAnswers((present) => addAnswers(present, entries)),
+        () => undefined,
+      );
+    }, NEW_ANSWER_DELAY);
+    return () => {
+      window.clearTimeout(timer);
+      controller.abort();
+    };
+  }, [wanted]);
+  return [answers, setAnswers];
+}
+
+function addAnswers(present: Answers, entries: readonly EventAnswers[]): Answers {
+  const next = new Map(present);
+  entries.forEach((entry) => next.set(entry.eid, entry));
+  return next;
+}
+
+function applyAlert(page: AlertPage, { kind, data }: LiveEvent): AlertPage {
+  if (kind !== "alert") {
+    return page;
+  }
+  const changed = data as unknown as Alert;
+  const others = page.alerts.filter(({ id }) => id !== changed.id);
+  if (changed.state !== "firing" || changed.verdict === "held back") {
+    return { ...page, alerts: others };
+  }
+  const alerts = [...others, changed].sort((one, other) => other.starts_at.localeCompare(one.starts_at));
+  return { ...page, alerts };
+}
+
+/** Apply revisions. Answers of events with a new recall are forgotten, and so loaded again. */
+function applyAnswers(present: Answers, events: readonly LiveEvent[]): Answers {
+  if (events.some(({ kind }) => kind === "reset")) {
+    return new Map();
+  }
+  const next = new Map(present);
+  for (const { kind, data } of events) {
+    const eid = String(data.eid);
+    const entry = next.get(eid);
+    if (entry === undefined) {
+      continue;
+    }
+    const { answers } = entry;
+    if (kind === "revision") {
+      const revision = data as unknown as Revision;
+      const first = { ...revision, hits: revision.hits?.slice(0, 1) ?? null };
+      next.set(eid, { ...entry, answers: withRevision(answers, first) });
+    } else if (kind === "recall") {
+      if (answers.some(({ id }) => id === data.id)) {
+        const changed = answers.map((answer) => (answer.id === data.id ? { ...answer, state: String(data.state) } : answer));
+        next.set(eid, { ...entry, answers: changed });
+      } else {
+        next.delete(eid);
+      }
+    }
+  }
+  return next;
+}

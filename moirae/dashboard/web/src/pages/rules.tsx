@@ -1,0 +1,147 @@
+import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Title } from "../components/library";
+import { useState } from "react";
+import { Link, useParams } from "react-router";
+import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, get, post } from "../api";
+import { useIsOperator } from "../app";
+import { Pending, StateLabel, Time, useTitle } from "../components/common";
+import { DataTable, RowsTable } from "../components/rows";
+import { useLoaded } from "../load";
+import { findDefinition } from "../rule";
+import { formatDuration } from "../time";
+
+const INTERVAL = 10_000; // milliseconds
+
+export function RulesPage() {
+  const rule = useParams()["*"];
+  return rule ? <RulePage key={rule} rule={rule} /> : <RuleList />;
+}
+
+function RuleList() {
+  useTitle("Rules");
+  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", {}, signal), [], INTERVAL);
+  const figures = useLoaded((signal) => get<RuleFigures[]>("/overview/rules", {}, signal), [], INTERVAL);
+  const byRule = new Map((figures.data ?? []).map((entry) => [entry.rule, entry]));
+  return (
+    <PageSection>
+      <Title headingLevel="h1">Rules</Title>
+      {rules.data === null ? (
+        <Pending error={rules.error} />
+      ) : (
+        <DataTable
+          label="Rules"
+          columns={["Rule", "State", "Firing", "Alerts", "Last firing", "Recalls", "Cost of recalls", "Error"]}
+          rows={rules.data.map((rule) => {
+            const figure = byRule.get(rule.rule);
+            return [
+              <Link key="rule" to={`/rules/${rule.rule}`}>
+                {rule.rule}
+              </Link>,
+              <StateLabel key="state" state={rule.state} />,
+              figure?.firing ?? 0,
+              figure?.alerts ?? 0,
+              figure?.last_fired_at ? <Time key="last" value={figure.last_fired_at} brief /> : "never",
+              figure?.recalls ?? 0,
+              figure ? formatDuration(figure.recall_seconds * 1_000) : "–",
+              rule.error ?? "",
+            ];
+          })}
+        />
+      )}
+    </PageSection>
+  );
+}
+
+function RulePage({ rule }: { rule: string }) {
+  useTitle(rule);
+  const details = useLoaded((signal) => get<RuleDetails>(`/rules/${rule}`, {}, signal), [rule], INTERVAL);
+  const explained = useLoaded((signal) => get<Row>(`/explain/${rule}`, {}, signal), [rule]);
+  const isOperator = useIsOperator();
+  const [effect, setEffect] = useState("");
+
+  async function resume(): Promise<void> {
+    try {
+      await post("/rules/resume", { rules: [rule] });
+      setEffect("The quarantine has ended; the rule is evaluated from where it stopped.");
+    } catch (error) {
+      setEffect((error as Error).message);
+    }
+    details.reload();
+  }
+
+  if (details.data === null) {
+    return (
+      <PageSection>
+        <Title headingLevel="h1">{rule}</Title>
+        <Pending error={details.error} lines={6} />
+      </PageSection>
+    );
+  }
+  const { name, state, errors, version } = details.data;
+  return (
+    <PageSection>
+      <Title headingLevel="h1">{name}</Title>
+      <p>
+        <StateLabel state={state} /> version <code>{version}</code>{" "}
+        <Link to={`/history?rule=${encodeURIComponent(name)}`}>Its alerts</Link>
+      </p>
+      {state === "quarantined" && isOperator && (
+        <Button onClick={() => void resume()}>End the quarantine</Button>
+      )}
+      <div role="status">{effect && <Message isInline isPlain variant="info" title={effect} />}</div>
+      {errors.length > 0 && (
+        <Card isCompact>
+          <CardTitle component="h2">Errors</CardTitle>
+          <CardBody>
+            <RowsTable
+              rows={errors.map(({ kind, message, times, first_at, last_at }) => ({ kind, message, times, first_at, last_at }))}
+              label="Errors of the rule"
+            />
+          </CardBody>
+        </Card>
+      )}
+      <div className="history-grid">
+        <Card isCompact>
+          <CardTitle component="h2">Definition</CardTitle>
+          <CardBody>
+            <Tree value={findDefinition(details.data)} />
+          </CardBody>
+        </Card>
+        <Card isCompact>
+          <CardTitle component="h2">How it is executed</CardTitle>
+          <CardBody>
+            {explained.data === null ? <Pending error={explained.error} /> : <Tree value={explained.data} />}
+          </CardBody>
+        </Card>
+      </div>
+    </PageSection>
+  );
+}
+
+/** Nested values as nested lists; keys without a value are left out. */
+function Tree({ value }: { value: unknown }) {
+  if (Array.isArray(value)) {
+    const isPlain = value.every((entry) => typeof entry !== "object");
+    return isPlain ? <>{value.join(", ") || "none"}</> : <>{value.map((entry, index) => <Tree key={index} value={entry} />)}</>;
+  }
+  if (typeof value === "object" && value !== null) {
+    const entries = Object.entries(value).filter(([, entry]) => !isEmpty(entry));
+    return (
+      <dl className="tree">
+        {entries.map(([name, entry]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              <Tree value={entry} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    );
+  }
+  const text = String(value).trimEnd();
+  return text.includes("\n") || text.length > 60 ? <pre>{text}</pre> : <>{text}</>;
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || (typeof value === "object" && value !== null && !Object.keys(value).length);
+}

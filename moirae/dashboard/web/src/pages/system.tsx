@@ -1,0 +1,240 @@
+import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Progress, Title } from "../components/library";
+import { useState } from "react";
+import { Link } from "react-router";
+import { type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, get, post } from "../api";
+import { useIsOperator } from "../app";
+import { Pending, StateLabel, Time, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import { DataTable } from "../components/rows";
+import { useLoaded } from "../load";
+import { formatDay, formatDuration } from "../time";
+
+const INTERVAL = 5_000; // milliseconds
+const MAX_RECALLS = 15; // shown
+const SLOW_INTERVAL = 30_000; // milliseconds, for what reads the archive
+
+export function SystemPage() {
+  useTitle("System");
+  return (
+    <PageSection>
+      <Title headingLevel="h1">System</Title>
+      <div className="system-grid">
+        <StatusCards />
+        <RecallCard />
+        <StreamCard />
+        <ChunkCard />
+        <DeadLetterCard />
+      </div>
+    </PageSection>
+  );
+}
+
+function StatusCards() {
+  const status = useLoaded((signal) => get<Status>("/status", {}, signal), [], INTERVAL);
+  if (status.data === null) {
+    return <Pending error={status.error} />;
+  }
+  const { problems, warnings, processes, disks, recall_queue: queue } = status.data;
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Processes</CardTitle>
+      <CardBody>
+        {problems.map((text) => (
+          <Message key={text} variant="danger" isInline isPlain title={text} />
+        ))}
+        {warnings.map((text) => (
+          <Message key={text} variant="warning" isInline isPlain title={text} />
+        ))}
+        {!problems.length && <Message variant="success" isInline isPlain title="No problem is known" />}
+        <DataTable
+          label="Processes"
+          columns={["Process", "State", "Heartbeat", "Engine and load", "Error"]}
+          rows={processes.map((process) => [
+            process.role,
+            <StateLabel key="state" state={process.alive ? "running" : "ended"} />,
+            <Time key="beat" value={process.beat_at} brief />,
+            process.state,
+            process.error ?? "",
+          ])}
+        />
+        <p>
+          {formatCount(queue.queued, "recall")} queued
+          {queue.queued > 0 && `, the oldest for ${formatDuration(queue.oldest_seconds * 1_000)}`}
+        </p>
+        {disks.map((disk) => (
+          <p key={String(disk.path)} className="note">
+            {String(disk.path)}: {formatBytes(Number(disk.free_bytes))} free{disk.full ? ", full" : ""}
+          </p>
+        ))}
+      </CardBody>
+    </Card>
+  );
+}
+
+/** Open recalls with their tickets; the share of the worker is that of the tickets. */
+function RecallCard() {
+  const page = useLoaded(
+    (signal) => get<RecallPage>("/recalls", { state: ["running", "waiting", "suspended"], limit: MAX_RECALLS, count: true }, signal),
+    [],
+    INTERVAL,
+  );
+  const recalls = page.data?.recalls ?? [];
+  const foreground = recalls.filter(({ level }) => level === 0);
+  const tickets = foreground.reduce((sum, recall) => sum + recall.tickets, 0);
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Open recalls{page.data?.total ? ` (${page.data.total.toLocaleString("en")})` : ""}</CardTitle>
+      <CardBody>
+        {page.data === null && <Pending error={page.error} />}
+        {page.data && !recalls.length && <p className="note">No recall is open.</p>}
+        {recalls.length > 0 && (
+          <DataTable
+            label="Open recalls"
+            columns={["Recall", "State", "Tickets", "Share", "Chunks", "Cost", "Requested"]}
+            rows={recalls.map((recall) => [
+              <Link key="recall" to={`/alerts/${recall.eid}`}>
+                {shortName(recall.rule)} {recall.recall}
+              </Link>,
+              <StateLabel key="state" state={recall.state} />,
+              recall.tickets,
+              recall.level === 0 ? `${Math.round((recall.tickets / Math.max(1, tickets)) * 100)} %` : "when idle",
+              `${recall.read} of ${recall.pieces ?? "?"}`,
+              formatDuration(recall.seconds * 1_000),
+              <Time key="at" value={recall.created_at} brief />,
+            ])}
+          />
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
+function StreamCard() {
+  const streams = useLoaded((signal) => get<StreamSummary[]>("/streams", {}, signal), [], SLOW_INTERVAL);
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Streams</CardTitle>
+      <CardBody>
+        {streams.data === null ? (
+          <Pending error={streams.error} />
+        ) : (
+          <DataTable
+            label="Streams"
+            columns={["Stream", "Newest", "Lag", "Rows", "Late", "Rejected", "Size"]}
+            rows={streams.data.map((stream) => [
+              stream.stream,
+              stream.newest ? <Time key="newest" value={stream.newest} brief /> : "none",
+              stream.lag === null ? "–" : formatDuration(stream.lag * 1_000),
+              stream.rows.toLocaleString("en"),
+              stream.late.toLocaleString("en"),
+              (stream.malformed + stream.quarantined + stream.conflicts + stream.expired).toLocaleString("en"),
+              formatBytes(stream.bytes),
+            ])}
+          />
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
+function ChunkCard() {
+  const chunks = useLoaded((signal) => get<ChunkSummary[]>("/chunks", {}, signal), [], SLOW_INTERVAL);
+  const states = ["present", "recent", "old", "expired"];
+  const all = chunks.data ?? [];
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Chunks of history</CardTitle>
+      <CardBody>
+        {chunks.data === null && <Pending error={chunks.error} />}
+        {states.map((state) => {
+          const members = all.filter((chunk) => chunk.state === state);
+          const rows = members.reduce((sum, chunk) => sum + chunk.rows, 0);
+          const from = members[0]?.from;
+          return (
+            members.length > 0 && (
+              <div key={state} className="coverage">
+                <Progress
+                  value={Math.round((members.length / all.length) * 100)}
+                  title={
+                    <>
+                      <StateLabel state={state} /> {formatCount(members.length, "chunk")}
+                    </>
+                  }
+                  size="sm"
+                  measureLocation="none"
+                  aria-label={`${state} chunks`}
+                />
+                <p className="note">
+                  {formatCount(rows, "row")}
+                  {from && `, from ${formatDay(from)}`}
+                </p>
+              </div>
+            )
+          );
+        })}
+      </CardBody>
+    </Card>
+  );
+}
+
+function DeadLetterCard() {
+  const page = useLoaded((signal) => get<DeadLetterPage>("/dead-letters", { limit: 20, count: true }, signal), [], INTERVAL);
+  const isOperator = useIsOperator();
+  const [effect, setEffect] = useState("");
+  async function retry(body: unknown): Promise<void> {
+    try {
+      const { marked } = await post<{ marked: string[] }>("/dead-letters/retry", body);
+      setEffect(`${formatCount(marked.length, "dead letter")} marked; the live process retries them.`);
+    } catch (error) {
+      setEffect((error as Error).message);
+    }
+    page.reload();
+  }
+  const letters = page.data?.dead_letters ?? [];
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Dead letters{page.data?.total ? ` (${page.data.total.toLocaleString("en")})` : ""}</CardTitle>
+      <CardBody>
+        {page.data === null && <Pending error={page.error} />}
+        {page.data && !letters.length && <p className="note">No record was rejected.</p>}
+        <div role="status">{effect && <Message isInline isPlain variant="info" title={effect} />}</div>
+        {letters.length > 0 && (
+          <>
+            {isOperator && (
+              <Button variant="secondary" onClick={() => void retry({ all: true })}>
+                Retry all
+              </Button>
+            )}
+            <DataTable
+              label="Dead letters"
+              columns={["Record", "Reason", "Detail", "Content", "Rejected", "Retry"]}
+              rows={letters.map((letter) => [
+                `${letter.stream} ${letter.id}`,
+                letter.reason,
+                letter.detail,
+                <code key="raw" className="raw">
+                  {letter.raw.slice(0, 200)}
+                </code>,
+                <Time key="at" value={letter.at} brief />,
+                letter.retry ? (
+                  "waiting"
+                ) : isOperator ? (
+                  <Button key="retry" size="sm" variant="link" onClick={() => void retry({ ids: [letter.id] })}>
+                    Retry
+                  </Button>
+                ) : (
+                  ""
+                ),
+              ])}
+            />
+          </>
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
+function formatBytes(bytes: number): string {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  const exponent = bytes ? Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3)) : 0;
+  return `${formatValue(bytes / 1_000 ** exponent)} ${units[exponent]}`;
+}

@@ -1,0 +1,34 @@
+// The definition of a rule, as it is stored.
+
+import { type RuleDetails, get } from "./api";
+import { useLoaded } from "./load";
+
+interface Definition {
+  where?: string | null;
+  recall?: Record<string, { sql?: string | null }>;
+}
+
+const loads = new Map<string, Promise<RuleDetails>>();
+
+/** The definition of an applied rule; null until it is loaded, and for a rule that is gone. */
+export function useRule(rule: string, version: string): Definition | null {
+  const loaded = useLoaded(() => loadRule(rule, version), [rule, version]);
+  return loaded.data && findDefinition(loaded.data);
+}
+
+export function findDefinition(details: RuleDetails): Definition {
+  const group = details.definition as { rule?: { rules?: Definition[] } };
+  return group.rule?.rules?.[0] ?? {};
+}
+
+/** Versions do not change: each is loaded once. */
+function loadRule(rule: string, version: string): Promise<RuleDetails> {
+  const key = `${rule} ${version}`;
+  let load = loads.get(key);
+  if (load === undefined) {
+    load = get<RuleDetails>(`/rules/${rule}`);
+    load.catch(() => loads.delete(key));
+    loads.set(key, load);
+  }
+  return load;
+}

@@ -1,0 +1,118 @@
+"""What pages show at a glance: answers of many alerts, streams around an event, figures of rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pydantic import Field
+
+import sql
+from moirae.alerts import find_event
+from moirae.errors import NotFound
+from moirae.inspect import RecallAnswer, Timeline
+from moirae.runtime import open_storage
+from moirae.services.models import Arguments, IdPrefix, Name
+from moirae.services.operation import operation
+from moirae.services.operations.events import load_event_answers
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+_MAX_EVENTS = 100
+_MAX_RANGE = 7 * 86_400.0  # seconds
+_MAX_DAYS = 400
+_CHART_INTERVALS = 240
+
+
+class AnswersQuery(Arguments):
+    """Which events to look up."""
+
+    event: list[UUID] = Field(min_length=1, max_length=_MAX_EVENTS, description="IDs of events.")
+
+
+class TimelineQuery(Arguments):
+    """The range of a timeline around its event."""
+
+    before: float = Field(3600, ge=60, le=_MAX_RANGE, description="Seconds before the event.")
+    after: float = Field(1800, ge=60, le=_MAX_RANGE, description="Seconds after the event.")
+
+
+class OccurrencesQuery(Arguments):
+    """Which events to count."""
+
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    days: int = Field(35, ge=1, le=_MAX_DAYS, description="Number of days until now, in UTC.")
+
+
+@dataclass(frozen=True)
+class EventAnswers:
+    """The answers of an event's recalls. Of the similar past events only the first is listed.
+
+    `attributes`: of the event; empty if it has been deleted.
+    """
+
+    eid: UUID
+    attributes: Mapping[str, Any]
+    answers: Sequence[RecallAnswer]
+
+
+@operation("GET", "/overview/answers", role="viewer")
+def list_answers(workspace: "LocalWorkspace", query: AnswersQuery) -> list[EventAnswers]:
+    """Show what is normal and the most similar past event for several events."""
+    events = sql.EventGateway(workspace.connection)
+    entries = []
+    for eid in dict.fromkeys(query.event):
+        answers = []
+        event = events.get(eid)
+        for answer in load_event_answers(workspace, eid):
+            hits = None if answer.hits is None else answer.hits[:1]
+            answers.append(replace(answer, hits=hits))
+        attributes = {} if event is None else event.attributes
+        entries.append(EventAnswers(eid, attributes, answers))
+    return entries
+
+
+@operation("GET", "/overview/occurrences", role="viewer")
+def count_occurrences(
+    workspace: "LocalWorkspace", query: OccurrencesQuery
+) -> list[sql.OccurrenceRow]:
+    """Count events and alerts of each day and rule, oldest first."""
+    return sql.OverviewGateway(workspace.connection).count_by_day(query.rule, query.days)
+
+
+@operation("GET", "/overview/rules", role="viewer")
+def list_rule_figures(workspace: "LocalWorkspace") -> list[sql.RuleFiguresRow]:
+    """Show alerts, last firing and cost of recalls of each rule."""
+    return sql.OverviewGateway(workspace.connection).list_rule_figures()
+
+
+@operation("GET", "/events/{event}/judgements", role="viewer")
+def list_judgements(workspace: "LocalWorkspace", event: IdPrefix) -> list[sql.EventJudgementRow]:
+    """List the judgements of similar past events of an event."""
+    eid = find_event(workspace.connection, event)
+    return sql.OverviewGateway(workspace.connection).list_judgements(eid)
+
+
+@operation("GET", "/events/{event}/timeline", role="viewer")
+def show_timeline(workspace: "LocalWorkspace", event: IdPrefix, query: TimelineQuery) -> Timeline:
+    """Show the values of the streams that have the event's key, around the event."""
+    from moirae.config import stream_schema
+    from moirae.inspect import load_timeline
+
+    eid = find_event(workspace.connection, event)
+    row = sql.EventGateway(workspace.connection).get(eid)
+    if row is None:
+        raise NotFound(f"event {eid} has been deleted")
+    settings = workspace.settings
+    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    return load_timeline(
+        open_storage(settings),
+        schemas,
+        row.ts,
+        row.key,
+        before=timedelta(seconds=query.before),
+        after=timedelta(seconds=query.after),
+        intervals=_CHART_INTERVALS,
+    )

@@ -1,0 +1,60 @@
+"""Figures for pages: occurrences by day, alerts and cost of rules, judgements of an event."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+from sql.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class OccurrenceRow:
+    """Events and alerts of a rule on a day in UTC.
+
+    `fired`: alerts that fired. `without_alert`: events that belong to no alert that fired, such as
+    those that `where` or `for` held back.
+    """
+
+    rule: str
+    day: date
+    events: int
+    fired: int
+    without_alert: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFiguresRow:
+    """Alerts and recalls of a rule. `recall_seconds`: of history queries, of all its recalls."""
+
+    rule: str
+    alerts: int
+    firing: int
+    last_fired_at: datetime | None
+    recalls: int
+    recall_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventJudgementRow:
+    """A judgement of a past event for an event."""
+
+    past_eid: UUID
+    helps: bool
+    author: str
+    at: datetime
+
+
+class OverviewGateway(Gateway):
+    queries = "overview"
+
+    def count_by_day(self, rule: str | None, days: int) -> list[OccurrenceRow]:
+        """Counts of each day and rule with events, oldest first."""
+        return self._records(OccurrenceRow, "count_by_day", rule=rule, days=days)
+
+    def list_rule_figures(self) -> list[RuleFiguresRow]:
+        """All rules with events, alerts or recalls, by name."""
+        return self._records(RuleFiguresRow, "list_rule_figures")
+
+    def list_judgements(self, eid: UUID) -> list[EventJudgementRow]:
+        """The judgements of past events for an event, newest first."""
+        return self._records(EventJudgementRow, "list_judgements", eid=eid)

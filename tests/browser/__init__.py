@@ -1,0 +1,1 @@
+"""The dashboard in headless Chromium. Skipped where chromium or chromedriver is absent."""

@@ -1,0 +1,293 @@
+"""The pages of the dashboard: what an operator sees, does and hears about live."""
+
+from uuid import UUID
+
+import httpx
+import pytest
+from psycopg.types.json import Jsonb
+from selenium.webdriver.common.keys import Keys
+
+from tests.api_data import COUNT, alert_id, event_id, put_revision, put_task, task_id
+from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
+from tests.served import Served
+
+SIMILAR = COUNT - 1  # the alert with a similar past event
+ALERT = f"/alerts/{alert_id(SIMILAR)}"
+PAGES = {
+    "now": "/",
+    "alert": ALERT,
+    "compare": f"/compare/{event_id(SIMILAR)}/{event_id(0)}",
+    "history": "/history",
+    "rules": "/rules",
+    "rule": "/rules/g/r",
+    "system": "/system",
+}
+HOSTILE = '"><img src=x onerror="window.attacked=1"><script>window.attacked=1</script>{{1}}\u202e'
+
+
+def put_alert(served: Served, number: int, host: str) -> UUID:
+    """A copy of the first alert and its event that starts later."""
+    values = {"number": number, "alert": alert_id(number), "eid": event_id(number), "host": host}
+    served.connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
+        " SELECT %(eid)s, rule, version, ts + interval '1 day', %(eid)s::text,"
+        " jsonb_build_object('host', %(host)s::text), attributes, true FROM events"
+        " WHERE eid = %(first)s",
+        {**values, "first": event_id(0)},
+    )
+    served.connection.execute(
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state,"
+        " starts_at, fired_at, last_at, events) SELECT %(alert)s, %(eid)s, rule, version,"
+        " %(eid)s::text, jsonb_build_object('host', %(host)s::text), labels,"
+        " jsonb_build_object('summary', %(host)s::text), 'firing', starts_at + interval '1 day',"
+        " fired_at, last_at, 1 FROM alerts WHERE id = %(first)s",
+        {**values, "first": alert_id(0)},
+    )
+    return alert_id(number)
+
+
+def test_login_leads_back_to_the_page_that_needed_it(served: Served) -> None:
+    with open_browser(served.url) as fresh:
+        fresh.driver.get(served.url + "/history?text=host1")
+        fresh.wait_for(lambda: fresh.find_all("#token"))
+        fresh.find("#token").send_keys("moirae_wrong", Keys.ENTER)
+        fresh.wait_for_text("not valid")
+        fresh.find("#token").send_keys(served.tokens["viewer"], Keys.ENTER)
+        fresh.wait_for_text("1 alert")
+        assert fresh.driver.current_url.endswith("/history?text=host1")
+        fresh.open(ALERT)
+        assert "Acknowledge" not in fresh.text(), "a viewer cannot act"
+
+
+def test_code_in_the_fragment_opens_a_page(served: Served) -> None:
+    code = served.ask("POST", "/api/v1/tokens/viewer/login-codes").json()["code"]
+    with open_browser(served.url) as fresh:
+        fresh.driver.get(f"{served.url}/login#code={code}&page={ALERT}")
+        fresh.wait_for_text("The past of this alert")
+        assert "code" not in fresh.driver.current_url
+
+
+def test_fragment_cannot_lead_to_another_site(served: Served) -> None:
+    code = served.ask("POST", "/api/v1/tokens/viewer/login-codes").json()["code"]
+    with open_browser(served.url) as fresh:
+        fresh.driver.get(f"{served.url}/login#code={code}&page=//example.org/")
+        fresh.wait_for_text("firing alerts")
+        assert fresh.driver.current_url == served.url + "/"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_shows_without_problem(browser: Browser, name: str) -> None:
+    browser.problems()
+    browser.open(PAGES[name])
+    assert browser.problems() == []
+    assert browser.find("h1").text
+
+
+def test_alert_shows_its_past(browser: Browser) -> None:
+    browser.open(ALERT, "article")
+    past = browser.text(".past")
+    assert "0.75" in past
+    assert "cpu=91.5 100 %" in past
+    assert "host0 is <b>hot</b>" in past
+    assert "done" in browser.text(".coverage")
+
+
+def test_norm_is_shown_where_it_belongs_to_an_attribute(browser: Browser) -> None:
+    browser.open(f"/alerts/{alert_id(1)}")
+    assert "normally 2.5" in browser.text(".side")
+
+
+def test_actions_show_their_effect(browser: Browser, served: Served) -> None:
+    browser.open(f"/alerts/{alert_id(2)}")
+    browser.press_button("Acknowledge", ".actions")
+    browser.press_button("Acknowledge", "[role=dialog]")
+    browser.wait_for_text("Acknowledged.", ".effect")
+    browser.wait_for_text("acknowledged by operator", ".alert-head")
+    browser.press_button("Assign", ".actions")
+    browser.find("#assignee").send_keys("ada")
+    browser.press_button("Assign", "[role=dialog]")
+    browser.wait_for_text("assigned to ada", ".alert-head")
+    browser.press_button("Resolve", ".actions")
+    browser.find("#text").send_keys("restarted it")
+    browser.find("#tag").send_keys("restart")
+    browser.press_button("Record the resolution", "[role=dialog]")
+    browser.wait_for_text("restarted it", ".notes")
+    notes = served.ask("GET", f"/api/v1/alerts/{alert_id(2)}").json()["notes"]
+    assert [note["kind"] for note in notes] == ["ack", "assign", "resolution"]
+    assert {note["author"] for note in notes} == {"operator"}
+
+
+def test_command_is_submitted_and_waits_for_a_recall_process(
+    browser: Browser, served: Served
+) -> None:
+    number = 1
+    served.connection.execute("UPDATE tasks SET state = 'running' WHERE id = %s", [task_id(number)])
+    browser.open(f"/alerts/{alert_id(number)}")
+    browser.press_button("Accelerate", ".actions")
+    browser.wait_for_text("waiting for a recall process", ".effect")
+    statement = "SELECT id, command FROM commands"
+    command = browser.wait_for(lambda: served.connection.execute(statement).fetchone())
+    assert command[1] == "accelerate"
+    effect = {
+        "recalls": 1,
+        "chunks_left": 3,
+        "seconds_before": 100.0,
+        "seconds_after": 20.0,
+        "unanswered": 0,
+    }
+    served.connection.execute(
+        "UPDATE commands SET effect = %s, done_at = now() WHERE id = %s",
+        [Jsonb(effect), command[0]],
+    )
+    browser.wait_for_text("complete in about 20 s instead of 2 min", ".effect")
+    served.connection.execute("UPDATE tasks SET state = 'done' WHERE id = %s", [task_id(number)])
+
+
+def test_judgement_is_stored_and_shown_again(browser: Browser) -> None:
+    browser.open(ALERT, "article")
+    browser.press_button("Disagree", "article")
+    browser.wait_for_text("operator disagrees", "article")
+    browser.open(ALERT, "article")
+    browser.wait_for_text("operator disagrees", "article")
+
+
+def test_new_alert_and_its_end_appear_live(browser: Browser, served: Served) -> None:
+    browser.open("/", ".alert-list .entry")
+    assert len(browser.find_all(".alert-list .entry")) == COUNT
+    alert = put_alert(served, 8, "later")
+    browser.wait_for_text("later", ".alert-list li:first-child")
+    served.connection.execute(
+        "UPDATE alerts SET state = 'resolved', ends_at = last_at WHERE id = %s", [alert]
+    )
+    browser.wait_for(lambda: len(browser.find_all(".alert-list .entry")) == COUNT)
+
+
+def test_revisions_appear_live_and_in_order(browser: Browser, served: Served) -> None:
+    number = 9
+    put_alert(served, number, "growing")
+    put_task(served.connection, number, "running")
+    browser.open(f"/alerts/{alert_id(number)}")
+    browser.run(
+        "window.seen = []; const note = () => window.seen.push(document.querySelector('.norm')"
+        "?.innerText); new MutationObserver(note).observe(document.querySelector('.side'),"
+        " {subtree: true, childList: true, characterData: true})"
+    )
+    for revision in range(3, 8):
+        put_revision(served.connection, number, revision, [{"mean": revision + 0.25}])
+    browser.wait_for_text("normally 7.25", ".norm")
+    seen = [text for text in browser.run("return window.seen") if text]
+    means = [float(text.rpartition(" ")[2]) for text in seen]
+    assert means == sorted(means)
+
+
+def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served: Served) -> None:
+    browser.open("/", ".alert-list .entry")
+    served.process.kill()
+    browser.wait_for_text("Reconnecting", ".header-tools")
+    alert = put_alert(served, 10, "missed")
+    served.restart()
+    browser.wait_for_text("missed", ".alert-list")
+    browser.wait_for_text("Live", ".header-tools")
+    served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
+
+
+def test_keyboard_alone_is_enough(browser: Browser, served: Served) -> None:
+    browser.open("/history", ".alert-list .entry")
+    browser.press("g", "n")
+    browser.wait_for(lambda: browser.driver.current_url == served.url + "/")
+    browser.find(".alert-list .entry")
+    browser.press("j", "j", "k")
+    assert browser.run("return document.activeElement.matches('li:first-child .entry')")
+    browser.press(Keys.ENTER)
+    browser.wait_for_text("The past of this alert")
+    browser.press("n")
+    browser.find("#text")
+    browser.wait_for(lambda: browser.run("return document.activeElement.id") == "text")
+    browser.press("by keyboard g n", Keys.TAB, Keys.ENTER)
+    browser.wait_for_text("by keyboard g n", ".notes")
+    browser.press("?")
+    browser.wait_for_text("Alert: acknowledge", "[role=dialog]")
+    browser.press(Keys.ESCAPE)
+    browser.wait_for(lambda: not browser.find_all("[role=dialog]"))
+
+
+def test_hostile_text_stays_text(browser: Browser, served: Served) -> None:
+    number = 11
+    put_alert(served, number, HOSTILE)
+    annotations = {HOSTILE: HOSTILE, "summary": HOSTILE, "runbook_url": "javascript:attacked=1"}
+    served.connection.execute(
+        "UPDATE alerts SET annotations = %s, labels = %s, rule = %s WHERE id = %s",
+        [
+            Jsonb(annotations),
+            Jsonb({HOSTILE: HOSTILE, "severity": HOSTILE}),
+            "g/" + HOSTILE,
+            alert_id(number),
+        ],
+    )
+    rows = Jsonb({HOSTILE: [{HOSTILE: HOSTILE}]})
+    served.connection.execute(
+        "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+        " SELECT rule, version, eid, ts, %s, %s, true, nextval('corpus_numbers') FROM events"
+        " WHERE eid = %s",
+        [rows, rows, event_id(number)],
+    )
+    put_task(served.connection, number, "failed")
+    served.connection.execute(
+        "UPDATE tasks SET error = %s WHERE id = %s", [HOSTILE, task_id(number)]
+    )
+    put_revision(served.connection, number, 3, [{"mean": HOSTILE, HOSTILE: HOSTILE}])
+    for kind in ("notes", "resolve"):
+        body = {"text": HOSTILE} | ({"tag": HOSTILE} if kind == "resolve" else {})
+        url = f"/api/v1/alerts/{alert_id(number)}/{kind}"
+        assert served.ask("POST", url, json=body).status_code == 200
+    served.connection.execute("UPDATE dead_letters SET raw = %s, detail = %s", [HOSTILE, HOSTILE])
+    for path in (
+        f"/alerts/{alert_id(number)}",
+        "/",
+        "/history",
+        "/system",
+        f"/history?text={HOSTILE}",
+    ):
+        browser.problems()
+        browser.open(path)
+        assert "onerror" in browser.text(), path
+        assert browser.run("return window.attacked === undefined")
+        assert not browser.find_all("img[src=x]")
+        assert not browser.find_all("a[href^='javascript']")
+    served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert_id(number)])
+
+
+def test_other_sites_cannot_use_the_session(browser: Browser, served: Served) -> None:
+    cookies = {cookie["name"]: cookie for cookie in browser.driver.get_cookies()}
+    session = cookies["moirae_session"]
+    assert session["httpOnly"] and session["sameSite"] == "Strict"
+    url = f"{served.url}/api/v1/alerts/{alert_id(0)}/ack"
+    jar = {"moirae_session": session["value"]}
+    assert httpx.post(url, json={}, cookies=jar).status_code == 403
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_has_no_serious_finding(browser: Browser, name: str, theme: str) -> None:
+    browser.run("localStorage.setItem('moirae.theme', arguments[0])", theme)
+    browser.open(PAGES[name])
+    assert browser.serious_findings() == []
+    browser.run("localStorage.removeItem('moirae.theme')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(browser: Browser, name: str) -> None:
+    browser.resize(PHONE_WIDTH)
+    try:
+        browser.open(PAGES[name])
+        width = browser.run("return document.documentElement.scrollWidth")
+        assert width <= PHONE_WIDTH
+        too_wide = browser.run(
+            "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect()"
+            ".right > innerWidth + 1 && !e.closest('svg, canvas')).map(e => e.outerHTML.slice(0, 80))"
+        )
+        assert too_wide == []
+    finally:
+        browser.resize(1280)
