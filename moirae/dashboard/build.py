@@ -66,7 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     if "--check" in arguments:
         if HASH_FILE.is_file() and HASH_FILE.read_text().strip() == hash_sources():
             return 0
-        print("the dashboard is not built from its present sources: run `make web`", file=sys.stderr)
+        print(
+            "the dashboard is not built from its present sources: run `make web`", file=sys.stderr
+        )
         return 1
     if shutil.which("npx") is None:
         print("building the dashboard needs Node: install it", file=sys.stderr)

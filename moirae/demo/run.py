@@ -225,7 +225,9 @@ class _Demo:
         )
         login_url = create_login_url(connection)
         if login_url is not None:
-            self._console.print(f"Watch it in a browser (one login): {login_url}\n", soft_wrap=True, highlight=False)
+            self._console.print(
+                f"Watch it in a browser (one login): {login_url}\n", soft_wrap=True, highlight=False
+            )
         live_from = datetime.now(UTC)
         shift = live_from - self._start
         narrator = AlertNarrator(connection, self._console, live_from)

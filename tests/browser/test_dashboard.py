@@ -46,6 +46,19 @@ def put_alert(served: Served, number: int, host: str) -> UUID:
     return alert_id(number)
 
 
+def put_alerts(served: Served, count: int) -> None:
+    """Firing alerts like the first one, each a second later."""
+    served.connection.execute(
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state,"
+        " starts_at, fired_at, last_at, events) SELECT gen_random_uuid(), gen_random_uuid(), rule,"
+        " version, 'storm ' || n, jsonb_build_object('host', n::text), labels,"
+        " jsonb_build_object('summary', 'storm ' || n), 'firing',"
+        " starts_at + n * interval '1 second', fired_at, last_at, 1"
+        " FROM alerts, generate_series(1, %s) n WHERE id = %s",
+        [count, alert_id(0)],
+    )
+
+
 def test_login_leads_back_to_the_page_that_needed_it(served: Served) -> None:
     with open_browser(served.url) as fresh:
         fresh.driver.get(served.url + "/history?text=host1")
@@ -291,3 +304,29 @@ def test_page_fits_a_phone(browser: Browser, name: str) -> None:
         assert too_wide == []
     finally:
         browser.resize(1280)
+
+
+@pytest.mark.slow
+def test_ten_thousand_alerts_stay_usable(browser: Browser, served: Served) -> None:
+    """The page shows some of them, loads more on demand, and follows a storm of changes."""
+    put_alerts(served, 10_000)
+    firing = "SELECT count(*) FROM alerts WHERE state = 'firing'"
+    row = served.connection.execute(firing).fetchone()
+    assert row is not None
+    total = f"{row[0]:,}"
+    try:
+        browser.open("/", ".alert-list .entry")
+        browser.wait_for_text(f"{total} firing alerts", "h1")
+        assert len(browser.find_all(".alert-list .entry")) == 50
+        browser.press_button(f"Show more of {total}")
+        browser.wait_for(lambda: len(browser.find_all(".alert-list .entry")) == 250)
+        served.connection.execute(
+            "UPDATE alerts SET updated_at = now(), events = 2 WHERE annotations->>'summary' LIKE 'storm 99%'"
+        )
+        alert = put_alert(served, 12, "after the storm")
+        browser.wait_for_text("after the storm", ".alert-list")
+        served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
+        browser.open("/history", ".alert-list .entry")
+        browser.wait_for_text("alerts", "#results-title")
+    finally:
+        served.connection.execute("DELETE FROM alerts WHERE annotations->>'summary' LIKE 'storm %'")

@@ -47,6 +47,7 @@ MODULES_BY_TEST = {
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
+    "integration/test_overview.py": "moirae.services.operations.overview sql.overview",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
@@ -97,7 +98,6 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
-        sql.overview
         sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
         sql.gateway sql.idempotency_keys sql.judgements sql.learned_models sql.lookup sql.outbox sql.processes

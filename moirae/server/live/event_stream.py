@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 import sql
 from moirae.server.access import session_cookie_name
 from moirae.server.live.broadcaster import Broadcaster, LiveClient
-from moirae.server.live.changes import parse_position
+from moirae.server.live.changes import format_position, parse_position
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import read_identity
 from moirae.server.route_table import RouteAccess
@@ -116,6 +116,8 @@ class EventStreamResponse(Response):
             async for content in missed:
                 if content:
                     await _send_body(send, content)
+        # A client that has got no change yet can resume as well.
+        await _send_body(send, f"id: {format_position(self._client.position)}\n\n".encode())
         while not self._client.is_closed:
             content = await self._client.next_events(_KEEP_ALIVE)
             if not self._client.is_closed:

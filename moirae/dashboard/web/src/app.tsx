@@ -42,6 +42,7 @@ const KEY_TEXTS = [
   ...PAGES.map(([, name, keys]) => [keys, `Open ${name}`] as const),
   ["j / k", "Next or previous entry of a list"],
   ["Enter", "Open the entry"],
+  ["/", "History: search"],
   ["a", "Alert: acknowledge"],
   ["s", "Alert: assign"],
   ["n", "Alert: add a note"],

@@ -24,7 +24,7 @@ export function NowPage() {
   const [counts, setCounts] = useState<Record<string, number>>({});
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
-    page.update((present) => events.reduce(applyAlert, present));
+    page.update((present) => applyAlerts(present, events, size));
     setAnswers((present) => applyAnswers(present, events));
     const status = events.findLast(({ kind }) => kind === "status");
     if (status) {
@@ -171,17 +171,21 @@ function addAnswers(present: Answers, entries: readonly EventAnswers[]): Answers
   return next;
 }
 
-function applyAlert(page: AlertPage, { kind, data }: LiveEvent): AlertPage {
-  if (kind !== "alert") {
+/** Apply changes of alerts: firing ones are added, others removed, the newest are kept. */
+function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number): AlertPage {
+  const changed = new Map<string, Alert>();
+  for (const { kind, data } of events) {
+    if (kind === "alert") {
+      changed.set(String(data.id), data as unknown as Alert);
+    }
+  }
+  if (!changed.size) {
     return page;
   }
-  const changed = data as unknown as Alert;
-  const others = page.alerts.filter(({ id }) => id !== changed.id);
-  if (changed.state !== "firing" || changed.verdict === "held back") {
-    return { ...page, alerts: others };
-  }
-  const alerts = [...others, changed].sort((one, other) => other.starts_at.localeCompare(one.starts_at));
-  return { ...page, alerts };
+  const firing = [...changed.values()].filter(({ state, verdict }) => state === "firing" && verdict !== "held back");
+  const alerts = [...page.alerts.filter(({ id }) => !changed.has(id)), ...firing];
+  alerts.sort((one, other) => other.starts_at.localeCompare(one.starts_at));
+  return { ...page, alerts: alerts.slice(0, size) };
 }
 
 /** Apply revisions. Answers of events with a new recall are forgotten, and so loaded again. */

@@ -1,0 +1,72 @@
+"""What pages show at a glance: answers of several alerts, occurrences, figures of rules."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.api_data import COUNT, RULE, RULES, WORKSPACE, alert_id, event_id, fill
+from tests.served import Served, serve
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve(WORKSPACE, RULES) as running:
+        fill(running.connection)
+        yield running
+
+
+def get(served: Served, path: str, **query: Any) -> Any:
+    answer = served.ask("GET", f"/api/v1{path}", "viewer", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_answers_of_several_events_have_the_first_hit_only(served: Served) -> None:
+    similar, missing = str(event_id(COUNT - 1)), "ffffffff-0000-0000-0000-000000000000"
+    entries = get(served, "/overview/answers", event=[similar, str(event_id(0)), missing, similar])
+    assert [entry["eid"] for entry in entries] == [similar, str(event_id(0)), missing]
+    assert [hit["rank"] for hit in entries[0]["answers"][0]["hits"]] == [1]
+    assert entries[0]["attributes"]["cpu"] == 91.5
+    assert entries[1]["answers"][0]["rows"] == [{"mean": 2.5}]
+    assert entries[2]["answers"] == [] and entries[2]["attributes"] == {}
+
+
+def test_occurrences_count_events_without_an_alert_that_fired(served: Served) -> None:
+    served.connection.execute(
+        "UPDATE alerts SET verdict = 'held back' WHERE id = %s", [alert_id(0)]
+    )
+    days = (datetime.now(UTC) - datetime(2026, 1, 1, tzinfo=UTC)).days + 2
+    if days > 400:
+        pytest.skip("the data is older than what can be counted")
+    (row,) = get(served, "/overview/occurrences", days=days, rule="r")
+    expected = {"rule": RULE, "day": "2026-01-01", "events": COUNT}
+    assert row == {**expected, "fired": COUNT - 1, "without_alert": 1}
+    assert get(served, "/overview/occurrences", days=days, rule="none") == []
+    served.connection.execute("UPDATE alerts SET verdict = NULL WHERE id = %s", [alert_id(0)])
+
+
+def test_figures_of_a_rule(served: Served) -> None:
+    (figures,) = get(served, "/overview/rules")
+    assert figures["rule"] == RULE
+    assert figures["alerts"] == figures["firing"] == figures["recalls"] == COUNT
+    assert figures["last_fired_at"].startswith("2026-01-01T00:04")
+
+
+def test_judgements_of_an_event_are_listed(served: Served) -> None:
+    path = f"/events/{event_id(COUNT - 1)}/judgements"
+    assert get(served, path) == []
+    for helps in (True, False):
+        body = {"past": str(event_id(0)), "helps": helps}
+        assert served.ask("POST", f"/api/v1{path}", "operator", json=body).status_code == 200
+    (judgement,) = get(served, path)
+    assert judgement["past_eid"] == str(event_id(0))
+    assert judgement["helps"] is False and judgement["author"] == "operator"
+
+
+def test_timeline_says_what_is_missing(served: Served) -> None:
+    timeline = get(served, f"/events/{event_id(0)}/timeline", before=600, after=600)
+    assert timeline["start"] == "2025-12-31T23:50:00Z"
+    assert timeline["series"] == []
+    assert [entry["stream"] for entry in timeline["missing"]] == ["cpu"]
