@@ -83,14 +83,14 @@ def test_image_installs_the_locked_versions_of_all_dependencies() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_steps_install_a_working_moirae_in_an_empty_folder(tmp_path: Path) -> None:
+def test_steps_install_a_working_moirae_in_an_empty_folder(public_folder: Path) -> None:
     """All steps of the build stage but those of the distribution, with the folders exchanged."""
-    source, target = tmp_path / "src", tmp_path / "moirae"
+    source, target = public_folder / "src", public_folder / "moirae"
     source.mkdir()
     environment = {
         "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+        "HOME": str(public_folder),
+        "NUMBA_CACHE_DIR": str(public_folder / "numba"),
         **{
             name: value
             for name, value in os.environ.items()
@@ -111,10 +111,10 @@ def test_steps_install_a_working_moirae_in_an_empty_folder(tmp_path: Path) -> No
     assert executed == 2
     shutil.rmtree(source)  # nothing refers to the sources
     moirae = str(target / "bin" / "moirae")
-    workspace = tmp_path / "workspace"
+    workspace = public_folder / "workspace"
     environment["PATH"] = f"{target}/bin:{environment['PATH']}"
     for arguments in (["init", str(workspace)], ["up", "--drain"], ["status", "--process", "up"]):
-        folder = workspace if workspace.exists() else tmp_path
+        folder = workspace if workspace.exists() else public_folder
         result = subprocess.run([moirae, *arguments], cwd=folder, env=environment, check=False)
         # `status --process` fails for a process that has ended: the health check tells so.
         assert result.returncode == (1 if arguments[0] == "status" else 0), arguments
