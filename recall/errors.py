@@ -5,6 +5,7 @@ RecallError
 ├── CommandKeyConflict   a command's idempotency key was used for another command
 ├── EngineLost           the JVM has exited
 ├── LimitExceeded        an answer is larger than the limit of a recall
+├── ModelExpired         a learned model was deleted by retention
 ├── QueryRejected        a query is not allowed
 ├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
 │   └── MemoryExceeded   it needs more memory than it may have
@@ -18,6 +19,10 @@ from dataclasses import dataclass
 
 class RecallError(Exception):
     """Base class of the errors of recalls and their queries."""
+
+
+class ModelExpired(RecallError):
+    """The learned model that an answer names was deleted."""
 
 
 class SparkRequired(RecallError):

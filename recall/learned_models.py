@@ -6,6 +6,7 @@ from functools import partial
 from cachetools import LRUCache
 
 import sql
+from recall.errors import ModelExpired
 from recall.learning import LearnedScorer, StoredModel, name_place
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity import LEARNED_MEASURE, CorpusEvent, EventScorer
@@ -13,10 +14,6 @@ from recall.similarity import LEARNED_MEASURE, CorpusEvent, EventScorer
 # Models in memory. Tasks of one recall nearly always use the same one.
 _CACHE_SIZE = 8
 _END_OF_TIME = 2**63 - 1  # microseconds
-
-
-class ModelExpired(Exception):
-    """The model that an answer names was deleted."""
 
 
 class LearnedModels:

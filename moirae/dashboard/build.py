@@ -73,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     if shutil.which("npx") is None:
         print("building the dashboard needs Node: install it", file=sys.stderr)
         return 1
+    _run("npm", "ci")
     write_types()
     build()
     HASH_FILE.write_text(hash_sources() + "\n")

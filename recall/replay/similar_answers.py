@@ -10,7 +10,8 @@ from typing import Any
 
 import sql
 from recall.corpora import Corpora
-from recall.learned_models import LearnedModels, ModelExpired
+from recall.errors import ModelExpired
+from recall.learned_models import LearnedModels
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState

@@ -7,13 +7,13 @@ WITH bounds AS (
         count(*) FILTER (WHERE NOT EXISTS (
             SELECT FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint
                 AND e.ts BETWEEN a.starts_at AND a.last_at AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
-                AND a.verdict IS DISTINCT FROM 'held back')) AS without_alert
+                AND a.history IS DISTINCT FROM 'withdrawn')) AS without_alert
     FROM (SELECT DISTINCT ON (eid) eid, rule, ts, fingerprint FROM events, bounds
         WHERE ts >= since AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)) e
     GROUP BY 1, 2
 ), day_alerts AS (
     SELECT rule, (starts_at AT TIME ZONE 'UTC')::date AS day, count(*) AS fired FROM alerts, bounds
-    WHERE starts_at >= since AND fired_at IS NOT NULL AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back'
+    WHERE starts_at >= since AND fired_at IS NOT NULL AND state <> 'withdrawn' AND history IS DISTINCT FROM 'withdrawn'
     GROUP BY 1, 2
 )
 SELECT e.rule, e.day, e.events, coalesce(a.fired, 0) AS fired, e.without_alert
@@ -23,7 +23,7 @@ FROM day_events e LEFT JOIN day_alerts a USING (rule, day) ORDER BY e.day, e.rul
 -- Alerts that fired, and recalls, of each rule.
 WITH rule_alerts AS (
     SELECT rule, count(*) AS alerts, count(*) FILTER (WHERE state = 'firing') AS firing, max(fired_at) AS last_fired_at
-    FROM alerts WHERE fired_at IS NOT NULL AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' GROUP BY rule
+    FROM alerts WHERE fired_at IS NOT NULL AND state <> 'withdrawn' AND history IS DISTINCT FROM 'withdrawn' GROUP BY rule
 ), rule_tasks AS (
     SELECT rule, count(*) AS recalls, sum(seconds) AS recall_seconds FROM tasks GROUP BY rule
 )

@@ -11,7 +11,8 @@ from psycopg.types.json import Jsonb
 
 from archiver.times import to_micros
 from recall.corpora import Corpora
-from recall.learned_models import LearnedModels, ModelExpired
+from recall.errors import ModelExpired
+from recall.learned_models import LearnedModels
 from recall.learning import BuiltModel, TrainingEvent, build_model
 from recall.ledger.tasks import Ledger
 from recall.replay.outcome import ReplayedAnswer, replay

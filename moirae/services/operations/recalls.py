@@ -152,6 +152,7 @@ class RepeatedAnswer:
     rule: str
     version: str
     corpus: int | None
+    model: int | None
     appends: Mapping[str, tuple[int, int]]
     revision: int
     equal: bool | None

@@ -628,6 +628,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/similarity/unresolved": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the unresolved past alerts from whose resolution most would be learned.
+         * @description List the unresolved past alerts from whose resolution most would be learned.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["similarity_list_unresolved"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/status": {
         parameters: {
             query?: never;
@@ -1124,6 +1146,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/row-revisions/{stream}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.
+         * @description List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["recalls_list_row_revisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rules/{rule}": {
         parameters: {
             query?: never;
@@ -1290,8 +1334,10 @@ export interface components {
             };
             /** State */
             state: string;
-            /** Verdict */
-            verdict: string | null;
+            /** History */
+            history: string | null;
+            /** History Final */
+            history_final: boolean;
             /**
              * Starts At
              * Format: date-time
@@ -1412,7 +1458,8 @@ export interface components {
          *
          *     `starts_at`, `fired_at`, `last_at`, `ends_at`: event times, None until then. `created_at`,
          *     `raised_at`, `updated_at`: when it was stored, when it was stored as firing first (None until
-         *     then), and when it changed last. `verdict`: the result of the rule's `where`; None without one.
+         *     then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
+         *     withdrawn or no_history; None without one. `history_final`: it does not change any more.
          *     `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
          *     whom the last assignment names.
          */
@@ -1445,8 +1492,10 @@ export interface components {
             };
             /** State */
             state: string;
-            /** Verdict */
-            verdict: string | null;
+            /** History */
+            history: string | null;
+            /** History Final */
+            history_final: boolean;
             /**
              * Starts At
              * Format: date-time
@@ -1792,6 +1841,12 @@ export interface components {
             period_columns: string[];
             /** Period Rows */
             period_rows: string[][];
+            /** Stage Columns */
+            stage_columns: string[];
+            /** Stage Rows */
+            stage_rows: string[][];
+            /** Forecast Rows */
+            forecast_rows: string[][];
             /** Reliability Rows */
             reliability_rows: string[][];
         };
@@ -2111,9 +2166,10 @@ export interface components {
         };
         /**
          * RecallAnswer
-         * @description The last answer of a recall.
+         * @description The last answer of a recall, or the rows of a stage.
          *
-         *     An SQL recall has `rows`, a similarity recall has `hits`. Both are None without an answer.
+         *     `kind`: sql, similar or stage. A similarity recall has `hits`, the others have `rows`. Both are
+         *     None without an answer.
          */
         RecallAnswer: {
             /** Recall */
@@ -2140,6 +2196,10 @@ export interface components {
             estimates?: {
                 [key: string]: unknown;
             }[] | null;
+            /** Forecast */
+            forecast?: {
+                [key: string]: unknown;
+            } | null;
             /** Comparable */
             comparable?: number | null;
             /** Id */
@@ -2244,6 +2304,8 @@ export interface components {
             version: string;
             /** Corpus */
             corpus: number | null;
+            /** Model */
+            model: number | null;
             /** Appends */
             appends: {
                 [key: string]: [
@@ -2363,6 +2425,62 @@ export interface components {
         RevokedToken: {
             /** Name */
             name: string;
+        };
+        /**
+         * RowRevisionPage
+         * @description Consecutive row revisions of a recall or stage; the fields of `recall.ledger.RevisionBatch`.
+         *
+         *     `last`: the number to read on from. `boundary`: the event time before which all events of the
+         *     rule have ended; None: not known.
+         */
+        RowRevisionPage: {
+            /** Rule */
+            rule: string;
+            /** Name */
+            name: string;
+            /** Revisions */
+            revisions: components["schemas"]["RowRevisionRow"][];
+            /** Last */
+            last: number;
+            /** Boundary */
+            boundary: string | null;
+        };
+        /**
+         * RowRevisionRow
+         * @description A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary.
+         */
+        RowRevisionRow: {
+            /** Seq */
+            seq: number;
+            /**
+             * Eid
+             * Format: uuid
+             */
+            eid: string;
+            /** Version */
+            version: string;
+            /**
+             * Ts
+             * Format: date-time
+             */
+            ts: string;
+            /** Op */
+            op: string;
+            /** Row Key */
+            row_key: string;
+            /** Row */
+            row: {
+                [key: string]: unknown;
+            } | null;
+            /** Old Row */
+            old_row: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
         };
         /**
          * RuleChanges
@@ -2588,6 +2706,15 @@ export interface components {
             /** Only Past */
             only_past: string[];
             past: components["schemas"]["PastEvent"] | null;
+            /** Parts */
+            parts?: {
+                [key: string]: number;
+            } | null;
+            /** Tag Terms */
+            tag_terms?: [
+                string,
+                number
+            ][];
         };
         /**
          * StoredEventRow
@@ -2835,6 +2962,33 @@ export interface components {
             created_at: string;
             /** Revoked At */
             revoked_at: string | null;
+        };
+        /**
+         * UnresolvedAlertSummary
+         * @description An unresolved past alert; the fields of `moirae.feedback.UnresolvedAlert`.
+         */
+        UnresolvedAlertSummary: {
+            /** Alert */
+            alert: string;
+            /** Rule */
+            rule: string;
+            /**
+             * Ts
+             * Format: date-time
+             */
+            ts: string;
+            /** Key */
+            key: {
+                [key: string]: unknown;
+            };
+            /** Tag */
+            tag: string | null;
+            /** Probability */
+            probability: number;
+            /** Recalled */
+            recalled: number;
+            /** Benefit */
+            benefit: number;
         };
         /**
          * UploadedFile
@@ -3915,6 +4069,8 @@ export interface operations {
                 rule?: string | null;
                 /** @description Measure whose probabilities are tested. Default: the rule's. */
                 measure?: string | null;
+                /** @description Treat each tag as known this long after its event, in s. Default: when the tag was recorded. */
+                known_after?: number | null;
             };
             header?: never;
             path?: never;
@@ -3929,6 +4085,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EvaluationSummary"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    similarity_list_unresolved: {
+        parameters: {
+            query?: {
+                /** @description Name of the rule, with or without its group. */
+                rule?: string | null;
+                /** @description Maximum number of alerts. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnresolvedAlertSummary"][];
                 };
             };
             /** @description A problem */
@@ -4712,6 +4902,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecallRevision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    recalls_list_row_revisions: {
+        parameters: {
+            query?: {
+                /** @description Only revisions with a higher number. */
+                after?: number;
+                /** @description Maximum number of revisions. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RowRevisionPage"];
                 };
             };
             /** @description A problem */

@@ -23,6 +23,7 @@ ROW: dict[str, Any] = {
     "tickets": 100,
     "pieces": [[1, None, 5]],
     "corpus": 7,
+    "model": None,
     "next": 0,
     "failed": 0,
     "skipped": 0,

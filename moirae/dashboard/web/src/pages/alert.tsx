@@ -154,7 +154,7 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
     <>
       <div className="badges">
         <SeverityLabel alert={alert} /> <StateLabel state={alert.state} />
-        {alert.verdict === "held back" && <Label isCompact>held back by its history</Label>}
+        {alert.history === "withdrawn" && <Label isCompact>withdrawn by its history</Label>}
         <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>
         {labels.map(([name, value]) => (
           <Label key={name} isCompact variant="outline">
@@ -422,16 +422,20 @@ function ConditionCard({ alert }: { alert: AlertDetails }) {
     return null;
   }
   const outcomes: Record<string, string> = {
-    kept: "true: the alert was kept",
-    "held back": "false: the alert was held back",
-    "no history": "no answer to use: the alert was kept",
+    waiting: "waiting for answers",
+    kept: "true: the alert is kept",
+    withdrawn: "false: the alert is withdrawn",
+    no_history: "no answer to use: the alert is kept",
   };
   return (
     <Card isCompact>
       <CardTitle component="h2">Condition on its history</CardTitle>
       <CardBody>
         <code>{condition}</code>
-        <p>{alert.verdict ? outcomes[alert.verdict] ?? alert.verdict : "not decided yet"}</p>
+        <p>
+          {alert.history ? outcomes[alert.history] ?? alert.history : "not decided yet"}
+          {alert.history && !alert.history_final && ", until more of the history is read"}
+        </p>
       </CardBody>
     </Card>
   );

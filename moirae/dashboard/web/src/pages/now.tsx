@@ -182,7 +182,7 @@ function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number
   if (!changed.size) {
     return page;
   }
-  const firing = [...changed.values()].filter(({ state, verdict }) => state === "firing" && verdict !== "held back");
+  const firing = [...changed.values()].filter(({ state, history }) => state === "firing" && history !== "withdrawn");
   const alerts = [...page.alerts.filter(({ id }) => !changed.has(id)), ...firing];
   alerts.sort((one, other) => other.starts_at.localeCompare(one.starts_at));
   return { ...page, alerts: alerts.slice(0, size) };
