@@ -118,7 +118,7 @@ class Deployment:
     def send(self, time: datetime, cpu: float, process: str) -> None:
         """A row of each stream, by Kafka and by HTTP."""
         ts = time.isoformat()
-        row = {"ts": ts, "host": "alpha", "process": process, "user": "juniper"}
+        row = {"ts": ts, "host": "alpha", "process": process, "user": f"{process}-user"}
         httpx.post(
             f"{self.url}/api/v1/ingest/process",
             content=json.dumps(row) + "\n",
@@ -203,12 +203,14 @@ def _start_processes(deployed: Deployment, stack: ExitStack) -> None:
 
 
 def test_alert_from_kafka_shows_its_past_in_grafana(deployment: Deployment) -> None:
+    deployment.send(NOW - timedelta(days=2), 98.5, "backup")
     deployment.send(NOW - timedelta(days=1), 97.5, "crawler")
-    deployment.send(NOW - timedelta(hours=2), 10.0, "sshd")  # settles the event before
+    deployment.send(NOW - timedelta(hours=2), 10.0, "sshd")  # settles the events before
     log = deployment.root / "live.log"
     with sql.connect(deployment.dsn, application_name="tests") as connection:
-        settled = "SELECT 1 FROM contexts WHERE settled AND corpus IS NOT NULL"
-        wait_for(lambda: connection.execute(settled).fetchone(), 120, log)
+        settled = """SELECT count(*) FROM contexts
+            WHERE rule = 'hosts/CpuHigh' AND settled AND corpus IS NOT NULL"""
+        wait_for(lambda: connection.execute(settled).fetchone() == (2,), 120, log)
     deployment.send(NOW, 96.5, "crawler")
     (firing,) = [query for title, query in QUERIES if title == "Firing alerts"]
     (similar,) = [query for title, query in QUERIES if title == "Similar past events"]
@@ -295,12 +297,13 @@ def _write_prometheus(deployment: Deployment, folder: Path) -> Path:
     for old, new in (
         ("/run/secrets/prometheus-token", str(token)),
         ("server:8765", f"127.0.0.1:{deployment.port}"),
-        ("15s", "1s"),
+        ("15s", "3s"),
     ):
         assert old in text
         text = text.replace(old, new)
     rules = (DEPLOY / "prometheus" / "moirae.rules.yml").read_text()
-    (folder / "moirae.rules.yml").write_text(rules.replace("for: 2m", "for: 2s"))
+    head, name, tail = rules.partition("alert: MoiraeNoLiveProcess")
+    (folder / "moirae.rules.yml").write_text(head + name + tail.replace("for: 2m", "for: 6s", 1))
     configuration = folder / "prometheus.yml"
     configuration.write_text(text)
     return configuration
