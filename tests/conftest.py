@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archiver.spark.session import start_session
+from recall.statements import WORKER_DAEMON
 from tests import no_services, store
 from tests.parent import end_with_parent
 
@@ -29,7 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the run. Tests mark themselves `spark` and leave no views behind."""
     session = start_session(
-        "tests", "local[2]", tmp_path_factory.mktemp("warehouse"), {}, profile="short"
+        "tests",
+        "local[2]",
+        tmp_path_factory.mktemp("warehouse"),
+        {"spark.python.daemon.module": WORKER_DAEMON},
+        profile="short",
     )
     yield session
     session.stop()

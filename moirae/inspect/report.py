@@ -47,6 +47,7 @@ class ProcessStatus(TypedDict):
     first_commit_seconds: float | None
     error: str | None
     failed_at: datetime | None
+    ingest: Mapping[str, Any] | None
     alive: bool
 
 

@@ -22,11 +22,9 @@ from archiver.ingest import source_units
 from archiver.ingest.engines import EngineMode, local_ingest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
-from archiver.spark import start_session
 from archiver.storage import FileCache, S3Storage, StorageRoot
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.runtime import database
-from recall.statements import WORKER_DAEMON
 from tests.faults.harness import workspace
 from tests.ingest_scenario import (
     Sizes,
@@ -72,16 +70,9 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(
-    tmp_path_factory: pytest.TempPathFactory, _store: Mapping[str, str]
-) -> Iterator[SparkJobs]:
+def jobs(spark: SparkSession, _store: Mapping[str, str]) -> Iterator[SparkJobs]:
     """Executors of two cores, with their workers, whose environment has the keys of the bucket."""
-    folder = tmp_path_factory.mktemp("spark")
-    options = {"spark.python.daemon.module": WORKER_DAEMON}
-    # The JVM may have been launched, by another module of tests, before there was a bucket.
-    options |= {f"spark.executorEnv.{name}": value for name, value in _store.items()}
-    spark = start_session("test", "local[2]", folder / "warehouse", options, "short")
-    try:
+    with patch.dict(spark.sparkContext.environment, _store):
         spark_jobs = SparkJobs(spark.sparkContext)
         spark_jobs.warm_up()
         deadline = time.monotonic() + 120
@@ -89,8 +80,6 @@ def jobs(
             assert time.monotonic() < deadline
             time.sleep(0.1)
         yield spark_jobs
-    finally:
-        spark.stop()
 
 
 Run = Callable[[ArchiveWriter, Connection[Any]], None]

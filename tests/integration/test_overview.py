@@ -35,7 +35,7 @@ def test_answers_of_several_events_have_the_first_hit_only(served: Served) -> No
 
 def test_occurrences_count_events_without_an_alert_that_fired(served: Served) -> None:
     served.connection.execute(
-        "UPDATE alerts SET verdict = 'held back' WHERE id = %s", [alert_id(0)]
+        "UPDATE alerts SET history = 'withdrawn' WHERE id = %s", [alert_id(0)]
     )
     days = (datetime.now(UTC) - datetime(2026, 1, 1, tzinfo=UTC)).days + 2
     if days > 400:
@@ -44,7 +44,7 @@ def test_occurrences_count_events_without_an_alert_that_fired(served: Served) ->
     expected = {"rule": RULE, "day": "2026-01-01", "events": COUNT}
     assert row == {**expected, "fired": COUNT - 1, "without_alert": 1}
     assert get(served, "/overview/occurrences", days=days, rule="none") == []
-    served.connection.execute("UPDATE alerts SET verdict = NULL WHERE id = %s", [alert_id(0)])
+    served.connection.execute("UPDATE alerts SET history = NULL WHERE id = %s", [alert_id(0)])
 
 
 def test_figures_of_a_rule(served: Served) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import sql
@@ -163,10 +162,10 @@ def test_records_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path:
     lock = threading.Lock()
     handled: list[bytes] = []
 
-    def handle_records(records: pa.Table) -> None:
+    def handle_records(records: DataFrame, end_offsets: str) -> None:
         with lock:
             query.record_batch()
-            handled.extend(records["value"].to_pylist())
+            handled.extend(records.toArrow()["value"].to_pylist())
 
     def start_query() -> StreamingQuery:
         return start_topic_query(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import typer
 from typer.testing import CliRunner, Result
 
@@ -21,7 +22,7 @@ FORMATS = ([], ["-o", "json"])
 # Commands about processes of this machine, its files, or files that the command names.
 LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
-    moirae run server, moirae similarity run
+    moirae run server, moirae similarity run, moirae query
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
@@ -45,6 +46,8 @@ READING: list[list[str]] = [
     ["recalls", "show", EVENT],
     ["recalls", "show", NEWEST],
     ["recalls", "repeat", NEWEST],
+    ["recalls", "follow", "similar", "--until-now"],
+    ["recalls", "follow", "none", "--until-now"],
     ["rules", "list"],
     ["rules", "show", "r"],
     ["rules", "show", "s"],
@@ -57,6 +60,8 @@ READING: list[list[str]] = [
     ["dead-letters", "list", "--stream", "none"],
     ["similarity", "eval"],
     ["similarity", "eval", "--rule", "none"],
+    ["similarity", "ask"],
+    ["similarity", "ask", "--rule", "none"],
     ["tokens", "list"],
     ["status", "--process", "server"],
     ["status", "--process", "live"],
@@ -128,7 +133,9 @@ def run(served: Served, arguments: list[str], remote: bool = False, **options: A
     where = ["--workspace", str(served.settings.file)]
     if remote:
         where = ["--server", served.url, "--token-file", str(served.token_file("admin"))]
-    result = CliRunner().invoke(app, [*arguments, *where], **options)
+    # Log lines are not a part of the outcome: the server has its own.
+    with structlog.testing.capture_logs():
+        result = CliRunner().invoke(app, [*arguments, *where], **options)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         # `python -m moirae` prints these errors.
         from moirae.errors import MoiraeError

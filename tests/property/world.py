@@ -273,7 +273,7 @@ class World:
         ingested = self.archive.ingest(units, NOW)
         has_settleable = self.detector.detect(ingested)
         self.detector.settle(include_filters=has_settleable or at_once)
-        self.detector.detect_early(ingested.on_time)
+        self.detector.detect_early(ingested.streams_on_time)
 
     def advance_idle(self) -> None:
         """Advance all streams to the furthest, as if they were silent."""
