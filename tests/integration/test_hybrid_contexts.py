@@ -173,7 +173,7 @@ def test_past_events_have_the_contexts_of_new_ones(world: World) -> None:
     schemas = [stream_schema(name, s) for name, s in world.settings.streams.items()]
     relations = RelationVersions(lambda _: pa.table({}), frozenset())
     finder = PastFinder(world.spark.newSession(), Reader(world.root, schemas), relations)
-    rows = sql.EventGateway(world.connection).list_newest(rule=None, limit=100)
+    rows = sql.EventGateway(world.connection).list_newest(sql.EventFilter(), limit=100)
     events = []
     for row in rows:
         micros = int(row.ts.timestamp() * 1_000_000)
