@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
@@ -111,6 +112,25 @@ def start_session(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     return session
+
+
+@contextmanager
+def session_for_command(app: str, warehouse: Path) -> Iterator[SparkSession]:
+    """A session for one command; it is stopped at the end.
+
+    A session that this process has already is used instead, and left running.
+
+    Raises `NotInstalled`.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    session = start_session(app, "local[2]", warehouse, {}, "short")
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:

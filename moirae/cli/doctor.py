@@ -60,15 +60,12 @@ def doctor(
 
 
 def _run_delta_checks(settings: Settings) -> list[Any]:
-    from archiver.spark import start_session
+    from archiver.spark import session_for_command
     from moirae.inspect import run_delta_checks
 
     warehouse = Path(settings.home) / "warehouse"
-    session = start_session("moirae doctor", "local[2]", warehouse, {}, "short")
-    try:
+    with session_for_command("moirae doctor", warehouse) as session:
         return run_delta_checks(settings, session)
-    finally:
-        session.stop()
 
 
 def format_problems(problems: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -139,20 +139,15 @@ def _prepare(
 @contextmanager
 def _spark_on_demand(settings: Settings) -> Iterator[Callable[[], "SparkSession"]]:
     """A function that starts Spark, which is stopped at the end."""
-    sessions: list[SparkSession] = []
+    with ExitStack() as stack:
 
-    def start() -> "SparkSession":
-        from archiver.spark import start_session
+        def start() -> "SparkSession":
+            from archiver.spark import session_for_command
 
-        warehouse = Path(settings.home) / "warehouse"
-        sessions.append(start_session("moirae query", "local[1]", warehouse, {}, "short"))
-        return sessions[0]
+            warehouse = Path(settings.home) / "warehouse"
+            return stack.enter_context(session_for_command("moirae query", warehouse))
 
-    try:
         yield start
-    finally:
-        for session in sessions:
-            session.stop()
 
 
 def _start(settings: Settings, connection: sql.Connection, question: "SqlQuestion") -> "QueryTask":

@@ -1,14 +1,15 @@
 """Answers computed again from the inputs that are stored with them."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.spark import start_session
+from archiver.spark import session_for_command
 from moirae.config import Settings, stream_schema
 from moirae.live import Relations
 from moirae.runtime import open_storage
@@ -33,24 +34,18 @@ def _open_replayers(
     storage = open_storage(settings)
     schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
     relations = Relations(connection, settings.relations)
-    sessions: list[SparkSession] = []
+    with ExitStack() as stack:
 
-    def open_session() -> SparkSession:
-        if not sessions:
-            sessions.append(_start_spark(settings))
-        return harden_session(sessions[0].newSession())
+        @cache
+        def start_session() -> SparkSession:
+            warehouse = Path(settings.home) / "warehouse"
+            return stack.enter_context(session_for_command("moirae repeat", warehouse))
 
-    sql_replayer = SqlReplayer(
-        connection, storage, schemas, open_session, relations.table, settings.recall.engine
-    )
-    similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
-    try:
+        def open_session() -> SparkSession:
+            return harden_session(start_session().newSession())
+
+        sql_replayer = SqlReplayer(
+            connection, storage, schemas, open_session, relations.table, settings.recall.engine
+        )
+        similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
         yield {"sql": sql_replayer, "similar": similar_replayer}
-    finally:
-        for session in sessions:
-            session.stop()
-
-
-def _start_spark(settings: Settings) -> SparkSession:
-    warehouse = Path(settings.home) / "warehouse"
-    return start_session("moirae repeat", "local[2]", warehouse, {}, "short")

@@ -45,11 +45,13 @@ class NoInputMonitor:
         """Raise, prolong or resolve the alert."""
         now = self._clock()
         open_alerts = self._alerts.list_open(NO_INPUT_RULE)
+        # After a restart an open alert waits for a row. Input may have stopped again since.
+        if self._has_input:
+            ended = [alert for alert in open_alerts if alert.starts_at < self._last_row_at]
+            for alert in ended:
+                self._resolve(alert)
+                open_alerts.remove(alert)
         if now - self._last_row_at < self._timeout:
-            # After a restart an open alert waits for a row.
-            if self._has_input:
-                for alert in open_alerts:
-                    self._resolve(alert)
             return
         if not open_alerts:
             self._raise_alert(now)

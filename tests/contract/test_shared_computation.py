@@ -89,6 +89,9 @@ class Unlimited:
         """See `Guard`."""
         return self._statements.run(statement)
 
+    def record_cost(self, rules: Sequence[Any], seconds: float) -> None:
+        """See `Guard`."""
+
 
 @pytest.fixture
 def rows(spark: SparkSession) -> CountedRows:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.delta.data_files import with_chunk_column
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
 from archiver.read.reader import Reader
@@ -89,5 +90,11 @@ def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         ] == []
         sweeper = Vacuum(1.0)
         for now in (0.0, other.storage.min_file_retention):
+            sweeper.run([other], now)
+        assert set(as_storage(table.storage).list_files()) > committed_paths, "it may be committed"
+        rows = other.read([name for name in SCHEMA.arrow_schema().names if name != "chunk"])
+        other.append(with_chunk_column(rows, 0), 1)
+        committed_paths = {file.path for file in other.data_files()}
+        for now in (1e6, 1e6 + other.storage.min_file_retention):
             sweeper.run([other], now)
         assert set(as_storage(table.storage).list_files()) == committed_paths

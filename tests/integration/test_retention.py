@@ -284,6 +284,7 @@ def requested_rows(place: Place) -> list[Any]:
         sql.RecallOfVersion("g/r", "1", "norm"),
         every_event=True,
         needs_context=False,
+        needs_settled=False,
         background_before=from_micros(START),
         since=None,
         limit=1000,

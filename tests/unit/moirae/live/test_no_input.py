@@ -68,3 +68,16 @@ def test_open_alert_survives_a_restart_until_a_row_arrives() -> None:
     world.restart()
     assert [state for state, *_ in world.run(1 * MINUTE)] == ["firing"]
     assert [state for state, *_ in world.run(1 * MINUTE, rows=1)] == ["resolved"]
+
+
+def test_row_between_two_checks_resolves_the_alert_although_input_stopped_again() -> None:
+    world = World()
+    world.run(MINUTE, rows=1)
+    world.run(10 * MINUTE)
+    row_at = START + 12 * MINUTE
+    world.now = row_at
+    world.monitor.record_rows(1)
+    assert world.run(10 * MINUTE) == [
+        ("resolved", START + MINUTE, row_at),
+        ("firing", row_at, None),
+    ]
