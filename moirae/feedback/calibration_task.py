@@ -10,7 +10,9 @@ import sql
 from archiver.background import BackgroundRunner
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
+from moirae.errors import MoiraeError
 from moirae.feedback.judgements import JudgedCorpus
+from moirae.feedback.learning_process import run_in_process
 from moirae.feedback.training import build_past_events, build_training_cases
 from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
 from recall.learning import BuiltModel, build_model
@@ -67,7 +69,7 @@ def build_models(connection: sql.Connection, storage: StorageRoot) -> tuple[int,
 
 def _build_model(corpus: JudgedCorpus) -> BuiltModel | None:
     events = build_past_events(corpus)
-    return build_model(events, corpus.kinds, corpus.gap_micros, corpus.judgements)
+    return run_in_process(build_model, events, corpus.kinds, corpus.gap_micros, corpus.judgements)
 
 
 def _store_model(connection: sql.Connection, judged: JudgedRecall, built: BuiltModel) -> None:
@@ -111,7 +113,7 @@ class CalibrationTask:
                 if feedback != self._last_feedback or self._is_run_due():
                     self._learn(connection)
                     self._last_feedback = feedback
-        except sql.DatabaseError as error:
+        except (sql.DatabaseError, MoiraeError) as error:
             reason = str(error).strip()
             _LOG.warning("calibration failed", action="calibration_failed", error=reason)
 

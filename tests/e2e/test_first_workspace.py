@@ -93,7 +93,7 @@ def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
     hits = answer["hits"]
     causes = [_is_of_the_same_cause(hit) for hit in hits]
     assert causes == [True, True, True, False, False], "its own cause first, others below"
-    assert hits[2]["score"] > 2 * hits[3]["score"]
+    assert hits[2]["score"] > 1.5 * hits[3]["score"]
     same_host = [hit for hit in hits if hit["past"]["key"]["host"] == NEWEST.host]
     assert {_is_of_the_same_cause(hit) for hit in same_host} == {True, False}, (
         "one symptom, several causes"

@@ -1,0 +1,22 @@
+"""Functions in a process of their own."""
+
+import os
+import signal
+
+import pytest
+
+from moirae.errors import MoiraeError
+from moirae.feedback.learning_process import run_in_process
+
+
+def kill_own_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_result_comes_from_a_process_of_lower_priority() -> None:
+    assert run_in_process(os.getpriority, os.PRIO_PROCESS, 0) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_killed_process_is_an_error() -> None:
+    with pytest.raises(MoiraeError, match="exit code -9"):
+        run_in_process(kill_own_process)
