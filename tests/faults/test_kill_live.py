@@ -29,7 +29,7 @@ def _kill_often(system: Stage, times: int, rng: random.Random, engine: str) -> N
 @pytest.mark.parametrize(
     ("engine", "kills"),
     [
-        ("spark", 3),
+        ("spark", 2),
         *(pytest.param(name, 20, marks=pytest.mark.faults) for name in ("auto", "spark")),
     ],
 )

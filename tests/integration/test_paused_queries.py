@@ -182,7 +182,7 @@ def test_records_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path:
     try:
         query.start()
         expected = [b"0"]
-        for number in range(1, 4):
+        for number in range(1, 3):
             _update_until(query, lambda: query.is_paused)
             expected.append(str(number).encode())
             client.produce("cpu", expected[-1])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 import typer
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from moirae.cli import app
@@ -115,8 +116,11 @@ def _no_recall_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def applied(served: Served) -> Served:
-    """The rules of the workspace, checked, compared and applied: locally, then remotely."""
+def applied(served: Served, spark: SparkSession) -> Served:
+    """The rules of the workspace, checked, compared and applied: locally, then remotely.
+
+    Local commands use the Spark session of the tests.
+    """
     for arguments in (["rules", "check"], ["rules", "diff"], ["rules", "apply", "--dry-run"]):
         for form in FORMATS:
             compare(served, [*arguments, *form])
