@@ -68,6 +68,19 @@ class CurrentRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ValidRow:
+    """A row of an event with the key of the event, or one of its revisions (`op`, `row_key`)."""
+
+    seq: int
+    eid: UUID
+    ts: datetime
+    op: str
+    row_key: str | None
+    row: RowJson | None
+    key: RowJson
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedEventRow:
     rule: str
     version: str
@@ -154,10 +167,27 @@ class RowRevisionGateway(Gateway):
         """The revisions behind a number, in order."""
         return self._records(RowRevisionRow, "read", stream=stream, after=after, limit=limit)
 
+    def list_rows(
+        self,
+        rule: str,
+        name: str,
+        *,
+        all_revisions: bool,
+        start: datetime | None,
+        end: datetime | None,
+    ) -> list[ValidRow]:
+        """The present rows of events in a range of event time, or all revisions of them."""
+        statement = "list_revisions" if all_revisions else "list_rows"
+        return self._records(ValidRow, statement, rule=rule, name=name, start=start, end=end)
+
     def boundary(self, rule: str) -> datetime | None:
         """The event time before which all events of a rule have their boundary; None: unknown."""
         time: datetime | None = self._value("boundary", rule=rule)
         return time
+
+    def count_open_events(self, rules: Sequence[str]) -> int:
+        """Number of events of some rules without boundary."""
+        return int(self._value("count_open_events", rules=list(rules)))
 
     def lock_archive(self) -> bool:
         """Lock the archive of revisions until the transaction ends; False: another process has."""

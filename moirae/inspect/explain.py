@@ -78,6 +78,8 @@ def _explain_evaluation(
     settings: Settings, rules: Sequence[ActiveRule], rule: ActiveRule
 ) -> dict[str, Any]:
     columns = {name: stream.columns for name, stream in settings.streams.items()}
+    for stream in rule.definition.rule.revision_streams:
+        columns[stream.name] = stream.columns
     relations = {name: relation.columns for name, relation in settings.relations.items()}
     batcher = RuleBatcher(columns, relations)
     # Rules are settled together if they read the same time range of their streams.

@@ -32,6 +32,9 @@ WHERE r.ended_at IS NULL
           SELECT FROM deployments d WHERE d.rule = r.rule AND d.version = r.version AND d.state <> 'stopped')
     OR (NOT EXISTS (SELECT FROM events e
             WHERE e.rule = r.rule AND e.version = r.version AND e.eid = r.eid AND NOT e.settled)
+        AND (EXISTS (SELECT FROM events e WHERE e.rule = r.rule AND e.version = r.version AND e.eid = r.eid)
+            OR EXISTS (SELECT FROM deployments d
+                WHERE d.rule = r.rule AND d.version = r.version AND d.settled_to > r.ts))
         AND NOT EXISTS (SELECT FROM jsonb_array_elements_text(coalesce(r.plan->'recalls', '[]')) AS recall
             WHERE NOT EXISTS (SELECT FROM tasks t
                 WHERE t.eid = r.eid AND t.rule = r.rule AND t.version = r.version AND t.recall = recall)

@@ -49,11 +49,39 @@ ORDER BY rule, name
 SELECT seq, eid, version, ts, op, row_key, row, old_row, at FROM row_revisions
 WHERE stream = %(stream)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 
+-- list_rows --
+-- The present rows of the events of a rule in a range of event time, with the keys of the events.
+SELECT v.seq, v.eid, v.ts, v.op, v.row_key, v.row, v.key FROM (
+    SELECT DISTINCT ON (e.ts, e.eid, e.version, r.row_key)
+        r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+    FROM recalled_events e
+    JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
+    JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version AND r.op <> 'boundary'
+    WHERE e.rule = %(rule)s AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
+      AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
+    ORDER BY e.ts, e.eid, e.version, r.row_key, r.seq DESC) v
+WHERE v.op <> 'delete' ORDER BY v.ts, v.seq
+
+-- list_revisions --
+-- All revisions of the rows of these events.
+SELECT r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+FROM recalled_events e
+JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
+JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version
+WHERE e.rule = %(rule)s AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
+  AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
+ORDER BY r.seq
+
+-- count_open_events --
+-- Number of events of some rules without boundary.
+SELECT count(*) FROM recalled_events WHERE rule = ANY(%(rules)s) AND ended_at IS NULL
+
 -- boundary --
 -- The event time up to which no revision of a rule follows; NULL: not known.
 SELECT least(
     (SELECT max(d.settled_to) FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped'),
     (SELECT min(r.ts) FROM recalled_events r WHERE r.rule = %(rule)s AND r.ended_at IS NULL),
+    (SELECT min(c.ts) FROM contexts c WHERE c.rule = %(rule)s AND NOT c.settled AND c.corpus IS NULL AND NOT c.past),
     (SELECT min(a.starts_at) FROM alerts a
      WHERE a.rule = %(rule)s AND a.ends_at IS NULL AND a.state = 'pending' AND NOT a.past))
 WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped' AND d.settled_to IS NOT NULL)
