@@ -24,6 +24,7 @@ from moirae.rules.definition import (
 from moirae.rules.revision_streams import (
     find_cycles,
     find_derived_readers,
+    find_other_readers,
     find_streams_read,
     list_outputs,
     make_streams,
@@ -131,11 +132,13 @@ class _Histories:
 
     def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the streams that it reads, each of which has a view then."""
-        if not self._outputs and not self._stored:
+        all_names = self._outputs.keys() | self._stored.keys()
+        if not all_names:
             return rule, []
-        names = sorted(find_streams_read(rule, self._outputs.keys() | self._stored.keys()))
-        if not names:
-            return rule, []
+        problems = list(find_other_readers(rule, all_names))
+        names = sorted(find_streams_read(rule, all_names))
+        if problems or not names:
+            return rule, problems
         key = "expr" if rule.spec.expr is not None else "stream"
         if rule.spec.expr is None:
             message = "absence is of rows of declared streams; this reads revisions of a recall"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from archiver.delta import ARROW_TYPES
 from moirae.errors import Problem
-from moirae.rules.questions import SimilarRecall
+from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
 from recall.query import Unsupported, tables_in
 
@@ -76,6 +76,32 @@ def find_streams_read(rule: Rule, names: Collection[str]) -> frozenset[str]:
         tables = _tables_in(rule.spec.expr)
     derived = {query.stream.lower(): query.expr for query in rule.derived}
     return _close(tables, derived).intersection(names)
+
+
+def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
+    """Yield the queries about events of a rule that read one of the tables `names`.
+
+    A rule has its own recalls and stages under their names.
+    """
+    spec = rule.spec
+    own = {*spec.context, *spec.surroundings, *spec.recall, *(stage.stream for stage in spec.then)}
+    queries: dict[tuple[str | int, ...], str] = {}
+    for section, entries in (("context", spec.context), ("surroundings", spec.surroundings)):
+        queries |= {(section, name, "sql"): query.sql for name, query in entries.items()}
+    for name, recall in spec.recall.items():
+        if isinstance(recall, SqlRecall):
+            queries["recall", name, "sql"] = recall.sql
+    for index, stage in enumerate(spec.then):
+        queries["then", index, "sql"] = stage.sql
+    derived = {query.stream.lower(): query.expr for query in rule.derived}
+    for path, sql in queries.items():
+        read = _close(_tables_in(sql) - own, derived).intersection(names)
+        if read:
+            yield rule.make_problem(
+                f"it reads the stream {min(read)} of a recall or stage; only event queries and "
+                "derived streams read these",
+                *path,
+            )
 
 
 def find_derived_readers(

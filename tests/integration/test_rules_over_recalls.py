@@ -60,7 +60,7 @@ groups:
     id: [host, seq]
 """
 # Of h0 the old rows are low, of h1 all are as the newest ones.
-HISTORY = [(second, "h0", 0.0 if second < 240 else 60.0) for second in range(0, 300, 5)]
+HISTORY = [(second, "h0", 0.0 if second < 200 else 60.0) for second in range(0, 300, 5)]
 HISTORY += [(second, "h1", 60.0) for second in range(1, 300, 5)]
 
 
@@ -145,14 +145,14 @@ def events(world: World, alert: str, settled: bool | None = None) -> dict[str, f
     return dict(world.connection.execute(query, (f"g/{alert}", settled, settled)).fetchall())
 
 
-def present_means(world: World) -> dict[str, float]:
+def present_means(world: World) -> dict[str, float | None]:
     """The rows of the recall after its last revision, by host, by replay of the revisions."""
     query = (
         "SELECT e.event->'key'->>'host', r.op, (r.row->>'mean')::float8 FROM row_revisions r"
         " JOIN revision_streams s ON s.id = r.stream AND s.name = 'norm'"
         " JOIN recalled_events e USING (eid, version) WHERE e.rule = 'g/High' ORDER BY r.seq"
     )
-    means: dict[str, float] = {}
+    means: dict[str, float | None] = {}
     for host, op, mean in world.connection.execute(query).fetchall():
         if op == "delete":
             del means[host]
@@ -195,11 +195,12 @@ def test_rules_over_recalls_follow_each_revision(world: World) -> None:
             if len(seen) == 2:
                 world.reopen()
             follow(world)
-            expected = {host: mean for host, mean in present_means(world).items() if mean >= 50}
+            means = present_means(world)
+            expected = {host: mean for host, mean in means.items() if mean and mean >= 50}
             assert events(world, "Usual") == expected
             seen.append(set(expected))
             runner.run_once()
-        assert {"h0", "h1"} in seen  # the newest chunks alone
+        assert any("h0" in hosts for hosts in seen)  # by its newest chunks alone
         assert events(world, "Usual", settled=False) == {"h1": 60.0}
         assert alert_states(world, "Usual") == {"h0": "withdrawn", "h1": "provisional"}
         ingest(world, (400, "h2", 0.0))  # the watermark passes the events of High
@@ -257,13 +258,14 @@ def check(spark: SparkSession, settings: Settings, text: str) -> list[str]:
         (
             "FROM a WHERE v > 70",
             "FROM (SELECT ts, host, mean AS v FROM usual)",
-            "r.yaml:14:11: g/High: cycle: g/High → means → g/High; a rule must not read what "
+            "r.yaml:13:11: g/High: cycle: g/High → means → g/High; a rule must not read what "
             "follows from its own events",
         ),
         (
             "count(*) AS n FROM a x",
             "count(*) AS n FROM means x",
-            "r.yaml:11:40: g/Usual: unknown table 'means'",
+            "r.yaml:11:20: g/Usual: it reads the stream means of a recall or stage; only event "
+            "queries and derived streams read these",
         ),
         (
             'mean >= 50"',
