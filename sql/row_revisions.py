@@ -147,7 +147,10 @@ class RowRevisionGateway(Gateway):
         )
 
     def list_changed_events(self, positions: Mapping[int, int]) -> list[ChangedEventRow]:
-        """The events with revisions behind a number; `positions`: numbers by stream ID."""
+        """The open events with stages or a condition that have revisions behind a number.
+
+        `positions`: numbers by stream ID.
+        """
         return self._records(
             ChangedEventRow,
             "list_changed_events",
@@ -158,6 +161,10 @@ class RowRevisionGateway(Gateway):
     def list_streams(self) -> list[RevisionStreamRow]:
         """All streams, by rule and name."""
         return self._records(RevisionStreamRow, "list_streams")
+
+    def list_streams_of_open_events(self) -> list[RevisionStreamRow]:
+        """The streams of rules that have open events with stages or a condition."""
+        return self._records(RevisionStreamRow, "list_of_open_events")
 
     def find_streams(self, name: str) -> list[RevisionStreamRow]:
         """The streams of a name: NAME, ALERT/NAME or GROUP/ALERT/NAME."""
@@ -188,6 +195,11 @@ class RowRevisionGateway(Gateway):
     def count_open_events(self, rules: Sequence[str]) -> int:
         """Number of events of some rules without boundary."""
         return int(self._value("count_open_events", rules=list(rules)))
+
+    def expired_before(self, rule: str) -> datetime | None:
+        """The event time before which the revisions of a rule have expired; None: none have."""
+        time: datetime | None = self._value("expired_before", rule=rule)
+        return time
 
     def lock_archive(self) -> bool:
         """Lock the archive of revisions until the transaction ends; False: another process has."""

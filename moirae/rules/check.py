@@ -50,11 +50,11 @@ def check_rules(
     spark: SparkSession,
     settings: Settings,
     rules: RuleSet,
-    known: Iterable[Definition] = (),
+    unchanged: Iterable[Definition] = (),
 ) -> tuple[list[Definition], list[Problem]]:
     """Return the definitions of all valid rules, and the problems of all rules.
 
-    `known`: checked rules whose streams these may read. An error in any derived stream rejects all
+    `unchanged`: checked rules whose streams these may read. An error in any derived stream rejects all
     rules. Raises one of `SPARK_LOST` if the connection to Spark's JVM is lost.
     """
     session = harden_session(spark.newSession())
@@ -62,7 +62,7 @@ def check_rules(
         _create_empty_view(session, name, stream.columns)
     for name, relation in settings.relations.items():
         _create_empty_view(session, name, relation.columns)
-    histories = _Histories(session, settings, rules, known)
+    histories = _Histories(session, settings, rules, unchanged)
     problems = list(histories.find_problems())
     problems += _check_derived_streams(session, settings, rules, histories.plain_derived)
     if _has_error(problems):
@@ -99,14 +99,14 @@ class _Histories:
         session: SparkSession,
         settings: Settings,
         rules: RuleSet,
-        known: Iterable[Definition],
+        unchanged: Iterable[Definition],
     ) -> None:
         self._session = session
         self._settings = settings
         self._rules = rules
-        self._known = {definition.name: definition for definition in known}
-        known_rules = [definition.rule for definition in self._known.values()]
-        self._outputs = list_outputs([*known_rules, *rules.rules])
+        self._definitions = {definition.name: definition for definition in unchanged}
+        checked_rules = [definition.rule for definition in self._definitions.values()]
+        self._outputs = list_outputs([*checked_rules, *rules.rules])
         # Stored rules bring those that they read with them.
         self._stored = {
             stream.name: stream for rule in rules.rules for stream in rule.revision_streams
@@ -128,7 +128,7 @@ class _Histories:
 
     def add(self, definition: Definition) -> None:
         """Note a checked rule, whose streams others may read."""
-        self._known[definition.name] = definition
+        self._definitions[definition.name] = definition
 
     def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the streams that it reads, each of which has a view then."""
@@ -171,10 +171,10 @@ class _Histories:
         output = self._outputs.get(name)
         if output is None:
             stream = self._stored[name]
-        elif output.rule not in self._known:
+        elif output.rule not in self._definitions:
             return None
         else:
-            columns = self._known[output.rule].output_columns(output.name)
+            columns = self._definitions[output.rule].output_columns(output.name)
             (stream,) = make_streams([name], output, columns)
         _create_empty_view(self._session, name, stream.columns)
         self._streams[name] = stream

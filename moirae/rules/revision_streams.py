@@ -119,11 +119,11 @@ def find_derived_readers(
 def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """The derived streams that read none of the tables `names`, through others neither."""
     expressions = {name.lower(): expr for name, expr in derived.items()}
-    kept = {}
+    others = {}
     for name, expr in derived.items():
         if _close(_tables_in(expr), expressions).isdisjoint(names):
-            kept[name] = expr
-    return kept
+            others[name] = expr
+    return others
 
 
 def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
@@ -181,14 +181,14 @@ def _find_path(start: str, read_by_rule: Mapping[str, Mapping[str, str]]) -> lis
 
 def _close(tables: frozenset[str], derived: Mapping[str, str]) -> frozenset[str]:
     """The tables with those that derived streams among them read."""
-    found = set(tables)
+    reached = set(tables)
     pending = list(tables & derived.keys())
     while pending:
-        for table in _tables_in(derived[pending.pop()]) - found:
-            found.add(table)
+        for table in _tables_in(derived[pending.pop()]) - reached:
+            reached.add(table)
             if table in derived:
                 pending.append(table)
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def _tables_in(sql: str) -> frozenset[str]:

@@ -53,7 +53,6 @@ MODULES_BY_TEST = {
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
-    "integration/test_rules_over_recalls.py": "moirae.evaluation.revision_rows",
     "integration/test_query_command.py": """
         moirae.cli.query moirae.cli.query_output moirae.queries.task""",
     "integration/test_recall_manager.py": """
