@@ -119,11 +119,11 @@ def find_derived_readers(
 def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """The derived streams that read none of the tables `names`, through others neither."""
     expressions = {name.lower(): expr for name, expr in derived.items()}
-    others = {}
+    independent = {}
     for name, expr in derived.items():
         if _close(_tables_in(expr), expressions).isdisjoint(names):
-            others[name] = expr
-    return others
+            independent[name] = expr
+    return independent
 
 
 def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
