@@ -90,6 +90,7 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         connect=lambda: connect_database(settings, "recall worker"),
         background=None,
         metrics=RecallMetrics(),
+        archive_history=settings.archive_history,
         event_timeout=settings.recall.event_timeout,
         stage_rows=settings.limits.stage_rows,
     )

@@ -83,6 +83,7 @@ from sql.row_revisions import (
     RowRevisionGateway,
     RowRevisionRow,
     StageRow,
+    ValidRow,
 )
 from sql.rule_errors import RuleErrorGateway, RuleErrorRow
 from sql.rule_files import RuleFileGateway
@@ -234,6 +235,7 @@ __all__ = [
     "RowRevisionGateway",
     "RowRevisionRow",
     "StageRow",
+    "ValidRow",
     "SignalGateway",
     "SignalListener",
     "TaskFilter",

@@ -153,6 +153,10 @@ class EventGateway(Gateway):
         """Delete the detected events of a rule before an event time; return their fingerprints."""
         return self._pairs("delete_unsettled", rule=rule, horizon=horizon)
 
+    def delete_other_unsettled(self, rule: str, eids: Sequence[UUID]) -> dict[UUID, str]:
+        """Delete the detected events of a rule apart from some; return their fingerprints."""
+        return self._pairs("delete_other_unsettled", rule=rule, eids=list(eids))
+
     def list_unsettled(self, rule: str, fingerprints: Iterable[str]) -> list[UnsettledEventRow]:
         """The detected events of some fingerprints of a rule, in (ts, eid) order."""
         return self._records(

@@ -36,6 +36,19 @@ class LastAnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LastStateRow:
+    """The state of a task, and its last answer; `number` and `answer` are None without one."""
+
+    rule: str
+    version: str
+    eid: UUID
+    recall: str
+    state: str
+    number: int | None
+    answer: AnswerJson | None
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerRow:
     """A numbered answer of a task."""
 
@@ -101,6 +114,10 @@ class RevisionGateway(Gateway):
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
         return self._records(LastAnswerRow, "list_last_of_event", eid=eid)
+
+    def list_last(self, eids: Sequence[UUID]) -> list[LastStateRow]:
+        """The recalls of some events with their last answers, in no order."""
+        return self._records(LastStateRow, "list_last", eids=list(eids))
 
     def list_after(self, task: UUID, number: int) -> list[AnswerRow]:
         """The answers of a task after a number, oldest first."""

@@ -68,6 +68,19 @@ class CurrentRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ValidRow:
+    """A row of an event with the key of the event, or one of its revisions (`op`, `row_key`)."""
+
+    seq: int
+    eid: UUID
+    ts: datetime
+    op: str
+    row_key: str | None
+    row: RowJson | None
+    key: RowJson
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedEventRow:
     rule: str
     version: str
@@ -134,7 +147,10 @@ class RowRevisionGateway(Gateway):
         )
 
     def list_changed_events(self, positions: Mapping[int, int]) -> list[ChangedEventRow]:
-        """The events with revisions behind a number; `positions`: numbers by stream ID."""
+        """The open events with stages or a condition that have revisions behind a number.
+
+        `positions`: numbers by stream ID.
+        """
         return self._records(
             ChangedEventRow,
             "list_changed_events",
@@ -146,6 +162,10 @@ class RowRevisionGateway(Gateway):
         """All streams, by rule and name."""
         return self._records(RevisionStreamRow, "list_streams")
 
+    def list_streams_of_open_events(self) -> list[RevisionStreamRow]:
+        """The streams of rules that have open events with stages or a condition."""
+        return self._records(RevisionStreamRow, "list_of_open_events")
+
     def find_streams(self, name: str) -> list[RevisionStreamRow]:
         """The streams of a name: NAME, ALERT/NAME or GROUP/ALERT/NAME."""
         return self._records(RevisionStreamRow, "find_streams", name=name)
@@ -154,9 +174,31 @@ class RowRevisionGateway(Gateway):
         """The revisions behind a number, in order."""
         return self._records(RowRevisionRow, "read", stream=stream, after=after, limit=limit)
 
+    def list_rows(
+        self,
+        rule: str,
+        name: str,
+        *,
+        all_revisions: bool,
+        start: datetime | None,
+        end: datetime | None,
+    ) -> list[ValidRow]:
+        """The present rows of events in a range of event time, or all revisions of them."""
+        statement = "list_revisions" if all_revisions else "list_rows"
+        return self._records(ValidRow, statement, rule=rule, name=name, start=start, end=end)
+
     def boundary(self, rule: str) -> datetime | None:
         """The event time before which all events of a rule have their boundary; None: unknown."""
         time: datetime | None = self._value("boundary", rule=rule)
+        return time
+
+    def count_open_events(self, rules: Sequence[str]) -> int:
+        """Number of events of some rules without boundary."""
+        return int(self._value("count_open_events", rules=list(rules)))
+
+    def expired_before(self, rule: str) -> datetime | None:
+        """The event time before which the revisions of a rule have expired; None: none have."""
+        time: datetime | None = self._value("expired_before", rule=rule)
         return time
 
     def lock_archive(self) -> bool:

@@ -640,8 +640,15 @@ CREATE TABLE recalled_events (
     timed_out   boolean NOT NULL DEFAULT false,
     -- When its boundary was committed; NULL: there may be further revisions.
     ended_at    timestamptz,
+    -- Whether something follows from its recalls. If so, `lease` is that of the only recall process
+    -- that claims its tasks.
+    has_stages  boolean NOT NULL GENERATED ALWAYS AS (
+        jsonb_array_length(coalesce(plan->'stages', '[]')) > 0 OR plan->>'where' IS NOT NULL) STORED,
+    lease       integer,
     PRIMARY KEY (rule, version, eid)
 );
+CREATE INDEX recalled_events_evaluated ON recalled_events (ts, eid) WHERE ended_at IS NULL AND has_stages;
+CREATE INDEX recalled_events_by_time ON recalled_events (rule, ts);
 CREATE INDEX recalled_events_open ON recalled_events (rule, ts) WHERE ended_at IS NULL;
 CREATE INDEX recalled_events_by_eid ON recalled_events (eid);
 CREATE INDEX recalled_events_ended ON recalled_events (ts) WHERE ended_at IS NOT NULL;

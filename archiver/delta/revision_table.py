@@ -8,7 +8,8 @@ are JSON.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 from uuid import uuid4
 
@@ -88,6 +89,25 @@ class RevisionTables:
         self._append_revisions(revisions)
         self._merge_rows(revisions)
 
+    def delete_before(self, time: datetime, history: float) -> None:
+        """Delete what is about events before an event time.
+
+        Files that were part of a table stay for `history` seconds after the commit that replaced
+        them, and as long the change feed is readable.
+        """
+        predicate = f"ts < '{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'"
+        for storage in (self._revisions, self._rows):
+            if not storage.has_table():
+                continue
+            with storage.translate_errors():
+                table = storage.open_table()
+                table.delete(predicate)
+                table.vacuum(
+                    retention_hours=ceil(history / 3_600),
+                    enforce_retention_duration=False,
+                    dry_run=False,
+                )
+
     def _append_revisions(self, revisions: Sequence[ArchivedRevision]) -> None:
         last = _last_number(self._revisions)
         new = [revision for revision in revisions if revision.seq > last]
@@ -141,6 +161,8 @@ class RevisionTables:
                 .when_not_matched_insert(values_of_source, "s.op <> 'delete'")
                 .execute()
             )
+            if len(table.file_uris()) > _MAX_FILES:
+                table.optimize.compact()
 
 
 def _open_or_create(

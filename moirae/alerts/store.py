@@ -61,6 +61,21 @@ class AlertStore:
         fingerprints = {event.fingerprint for event in events}
         self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
 
+    def replace_detected(
+        self, alerting_rule: AlertingRule, events: Sequence[Event]
+    ) -> Collection[UUID]:
+        """Store the events that are detected now; others that are not settled are dropped.
+
+        Returns the IDs of the dropped ones.
+        """
+        self._upsert_events(alerting_rule, events, settled=False)
+        eids = [event.eid for event in events]
+        dropped = self._events.delete_other_unsettled(alerting_rule.rule, eids)
+        fingerprints = {event.fingerprint for event in events}.union(dropped.values())
+        if fingerprints:
+            self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
+        return dropped.keys()
+
     def settle(
         self,
         alerting_rule: AlertingRule,

@@ -40,7 +40,9 @@ def check_rule_files(
         else:
             changed.append(rule)
     if not _has_errors(problems):
-        checked, check_problems = check_rules(spark, settings, replace(rules, rules=tuple(changed)))
+        checked, check_problems = check_rules(
+            spark, settings, replace(rules, rules=tuple(changed)), definitions.values()
+        )
         definitions |= {definition.name: definition for definition in checked}
         problems += check_problems
     if _has_errors(problems):

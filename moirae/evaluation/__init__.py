@@ -18,11 +18,13 @@ from moirae.evaluation.plan import (
     RuleVersion,
     advance_cohorts,
     build_cohorts,
+    correctable_slices,
     due_slices,
     input_view,
     open_slices,
     relation_view,
 )
+from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Guard",
     "LiveStreamRows",
     "RecallAnswers",
+    "RevisionRows",
     "RuleBatcher",
     "RuleCohort",
     "RuleGroup",
@@ -43,6 +46,7 @@ __all__ = [
     "RuleVersion",
     "advance_cohorts",
     "build_cohorts",
+    "correctable_slices",
     "due_slices",
     "find_archived_event_rows",
     "input_view",

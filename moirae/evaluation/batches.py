@@ -92,6 +92,10 @@ class RuleBatcher:
         self._sources: dict[str, exp.Subquery] = {}
         self._last_number = 0
 
+    def add_streams(self, columns: ColumnsByStream) -> None:
+        """Add streams with their columns."""
+        self._columns |= {input_view(stream): types for stream, types in columns.items()}
+
     def batch(self, rules: Sequence[ActiveRule]) -> RuleBatches:
         """The batches of these rules."""
         key = tuple(rules)

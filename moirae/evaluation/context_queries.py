@@ -176,15 +176,20 @@ class ContextQueries:
         """
         if not self.queries:
             return None
-        streams = set(self.rule.shape.streams)
+        # Events over streams of recalls are settled when these have ended; contexts do not read them.
+        streams = set(self.rule.shape.streams & self.rule.tables.streams.keys())
         for query in self.queries:
             streams |= query.streams
+        if not streams:
+            streams = {name for name, mark in watermarks.items() if mark is not None}
         stream_watermarks: list[Micros] = []
         for stream in streams:
             watermark = watermarks.get(stream)
             if watermark is None:
                 return None
             stream_watermarks.append(watermark)
+        if not stream_watermarks:
+            return None
         return min(stream_watermarks) - self.settle_delay
 
 

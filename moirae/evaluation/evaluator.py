@@ -80,7 +80,12 @@ class RuleEvaluator:
             self._panes = PaneCache(self._local, rows)
 
     def set_active_rules(self, active_rules: Sequence[ActiveRule]) -> None:
-        """Drop what is cached for rules that are no longer active."""
+        """Drop what is cached for rules that are no longer active; note what the others read."""
+        streams = [
+            stream for rule in active_rules for stream in rule.definition.rule.revision_streams
+        ]
+        self._rows.revisions.set_streams(streams)
+        self._batcher.add_streams({stream.name: stream.columns for stream in streams})
         self._batcher.remove_inactive(active_rules)
         if self._local is not None:
             self._local.reset()

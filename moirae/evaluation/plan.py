@@ -20,6 +20,7 @@ from moirae.rules import (
     AlertSpec,
     Definition,
     build_event_sql,
+    build_event_tables,
     build_rule_tables,
     infer_event_shape,
 )
@@ -37,6 +38,7 @@ class RuleVersion(NamedTuple):
 class ActiveRule:
     """A rule in use: its definition, the tables it may name, its shape. Compared by identity.
 
+    `tables`: of queries about its events; its event query may read streams of recalls too.
     Properties without a docstring are those of the definition.
     """
 
@@ -52,8 +54,12 @@ class ActiveRule:
 
         `time_columns`: by declared stream. Raises `recall.query.Unsupported`.
         """
-        tables = build_rule_tables(definition.rule, time_columns, relations)
-        return cls(definition, tables, infer_event_shape(definition.rule, tables))
+        rule = definition.rule
+        event_tables = build_event_tables(rule, time_columns, relations)
+        tables = event_tables
+        if definition.reads_revisions:
+            tables = build_rule_tables(rule, time_columns, relations)
+        return cls(definition, tables, infer_event_shape(rule, event_tables))
 
     @cached_property
     def name(self) -> str:
@@ -89,6 +95,10 @@ class ActiveRule:
         return self.definition.is_early
 
     @property
+    def reads_revisions(self) -> bool:
+        return self.definition.reads_revisions
+
+    @property
     def keep_firing_for(self) -> Micros:
         return self.definition.keep_firing_for
 
@@ -110,11 +120,14 @@ class ActiveRule:
 
     def bind_event_query(self) -> exp.Query:
         """The event query over the views of the evaluation, see `input_view`."""
-        views = {name: input_view(name) for name in self.tables.streams}
-        for name in self.tables.relations:
+        rule = self.definition.rule
+        tables = self.tables
+        if self.reads_revisions:
+            tables = build_event_tables(rule, tables.streams, tables.relations)
+        views = {name: input_view(name) for name in tables.streams}
+        for name in tables.relations:
             views[name] = relation_view(name)
-        event_sql = build_event_sql(self.definition.rule, self.tables)
-        return bind_query(event_sql, self.tables, PhysicalTables(views))
+        return bind_query(build_event_sql(rule, tables), tables, PhysicalTables(views))
 
 
 def input_view(stream: str) -> str:
@@ -213,13 +226,25 @@ def open_slices(
     """What rules that are evaluated early read of their open windows, at these watermarks."""
     slices: list[RuleSlice] = []
     for cohort in cohorts:
-        early_rules = cohort.select(lambda rule: rule.is_early).rules
+        early_rules = cohort.select(lambda rule: rule.is_early and not rule.reads_revisions).rules
         start = cohort.settled_to
         if start is None:
             start = cohort.shape.horizon(watermarks)
         if early_rules and start is not None:
             input_range = TimeRange(start - cohort.shape.reach, None)
             slices.append(RuleSlice(early_rules, TimeRange(start, None), input_range))
+    return slices
+
+
+def correctable_slices(cohorts: Iterable[RuleCohort]) -> list[RuleSlice]:
+    """All that is not settled of rules that read streams of recalls and stages."""
+    slices: list[RuleSlice] = []
+    for cohort in cohorts:
+        rules = cohort.select(lambda rule: rule.reads_revisions).rules
+        if rules:
+            start = cohort.settled_to
+            input_start = None if start is None else start - cohort.shape.reach
+            slices.append(RuleSlice(rules, TimeRange(start), TimeRange(input_start)))
     return slices
 
 

@@ -16,6 +16,7 @@ from archiver.ingest import ArchiveWriter
 from archiver.read import Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
+from moirae.evaluation.revision_rows import RevisionRows
 from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
@@ -31,11 +32,19 @@ class LiveStreamRows:
     """Rows of the archive in the live process, which holds recent ones in memory."""
 
     def __init__(
-        self, spark: SparkSession, archive: ArchiveWriter, max_read_rows: int | None = None
+        self,
+        spark: SparkSession,
+        archive: ArchiveWriter,
+        revisions: RevisionRows,
+        max_read_rows: int | None = None,
     ) -> None:
-        """`max_read_rows`: rows of files near events that this process reads; None: no limit."""
+        """`revisions`: of the streams of recalls and stages.
+
+        `max_read_rows`: rows of files near events that this process reads; None: no limit.
+        """
         self._spark = spark
         self._archive = archive
+        self.revisions = revisions
         self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
@@ -44,6 +53,8 @@ class LiveStreamRows:
 
     def select_columns(self, stream: str, rows: pa.Table | None) -> pa.Table:
         """Rows with the declared columns only. None: an empty table."""
+        if stream in self.revisions.streams:
+            return self.revisions.empty_table(stream)
         schema = self._archive.tables[stream].schema
         if rows is None:
             rows = schema.arrow_schema().empty_table()
@@ -54,6 +65,8 @@ class LiveStreamRows:
 
         A table if memory holds all of them, else a data frame.
         """
+        if stream in self.revisions.streams:
+            return self.revisions.read(stream, time_range)
         recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             return recent
@@ -64,6 +77,8 @@ class LiveStreamRows:
 
     def find_range(self, stream: str, time_range: TimeRange) -> pa.Table | FileRows:
         """Like `read_range`, but archived files instead of a data frame."""
+        if stream in self.revisions.streams:
+            return self.revisions.read(stream, time_range)
         recent = self._archive.recent_rows[stream].read(time_range)
         if recent is not None:
             return recent
@@ -118,6 +133,8 @@ class LiveStreamRows:
 
     def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
         """About how many rows a range has, if memory holds all of them; else None."""
+        if stream in self.revisions.streams:
+            return 0  # few: a row for each result about an event
         return self._archive.recent_rows[stream].estimate_rows(time_range)
 
     def rows_near(

@@ -102,8 +102,8 @@ class DeployedVersions:
         self.corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
             version = RuleVersion(definition.name, definition.version)
-            if version not in deployed:
-                continue
+            if version not in deployed or definition.reads_revisions:
+                continue  # recalls have no streams of the time before their rule
             try:
                 self.versions[version] = self._make_version(definition, *deployed[version])
             except Unsupported as error:

@@ -77,7 +77,11 @@ def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
 def _explain_evaluation(
     settings: Settings, rules: Sequence[ActiveRule], rule: ActiveRule
 ) -> dict[str, Any]:
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns: dict[str, Mapping[str, str]] = {}
+    for name, declared in settings.streams.items():
+        columns[name] = declared.columns
+    for stream in rule.definition.rule.revision_streams:
+        columns[stream.name] = stream.columns
     relations = {name: relation.columns for name, relation in settings.relations.items()}
     batcher = RuleBatcher(columns, relations)
     # Rules are settled together if they read the same time range of their streams.

@@ -169,6 +169,8 @@ class ActiveRules:
 
         A rule that cannot be read starts at the lowest watermark of all streams.
         """
+        if definition is not None and definition.reads_revisions:
+            return None  # all that is stored: the streams may be new
         watermarks = get_watermarks(self._archive)
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid

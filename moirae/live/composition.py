@@ -25,7 +25,7 @@ from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.event_time import current_event_time
-from moirae.live.follow_up import AlertFollowUp
+from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
@@ -55,6 +55,7 @@ _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
+_REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -179,6 +180,11 @@ def build_live_process(
     def reload_rules() -> None:
         detector.reload(current_event_time(archive))
 
+    def detect_revisions() -> None:
+        # Boundaries hold once the recalls of all alerts are requested.
+        if detector.reads_revisions and not follow_up.run() and detector.detect_revisions():
+            follow_up.run()
+
     def settle() -> None:
         if detector.settle():
             follow_up.run()
@@ -188,6 +194,7 @@ def build_live_process(
         periodics += [
             Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
             Periodic("settle", _EACH_ROUND, settle),
+            Periodic("follow revisions", _REVISIONS_INTERVAL, detect_revisions),
             _make_follow_up_task(follow_up),
         ]
     if no_input is not None:
@@ -223,6 +230,7 @@ def build_live_process(
             follow_up=follow_up,
             archived_tables=archived_tables,
             chunk_states=chunk_states,
+            can_wait=lambda: not role.is_stopped and is_recall_running(connection),
         ),
     )
 
@@ -251,7 +259,12 @@ def build_detection(
 ) -> tuple[Detector, AlertFollowUp]:
     """Build the evaluation of rules and the follow-up of their alerts."""
     evaluators = build_evaluators(
-        spark, archive, guard, relations=relations.columns, engines=engines
+        spark,
+        archive,
+        guard,
+        connection=connection,
+        relations=relations.columns,
+        engines=engines,
     )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(

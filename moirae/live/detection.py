@@ -20,6 +20,7 @@ from moirae.evaluation import (
     ActiveRule,
     RuleCohort,
     RuleSlice,
+    correctable_slices,
     due_slices,
     open_slices,
 )
@@ -60,6 +61,7 @@ class Detector:
         self._store = AlertStore(connection)
         self._alerts = sql.AlertGateway(connection)
         self._ledger = Ledger(connection)
+        self._revisions = sql.RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
@@ -69,6 +71,15 @@ class Detector:
     def active_rules(self) -> list[ActiveRule]:
         """Active rules, without quarantined rules."""
         return self._active_rules.rules
+
+    @property
+    def reads_revisions(self) -> bool:
+        """Whether active rules read streams of recalls or stages."""
+        return bool(self._rows.revisions.streams)
+
+    def _watermarks(self) -> dict[str, Micros | None]:
+        """The watermarks of all streams; those of recalls and stages as last read."""
+        return {**get_watermarks(self._archive), **self._rows.revisions.watermarks}
 
     def reload(self, now: datetime) -> None:
         """Load changed relations and rules; evaluate unsettled rows with the rules that started.
@@ -85,8 +96,11 @@ class Detector:
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
         Returns whether there were such rows.
         """
-        watermarks = get_watermarks(self._archive)
-        cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
+        watermarks = self._watermarks()
+        cohorts = []
+        for cohort in self._active_rules.cohorts:
+            if cohort.shape.is_stateless and cohort.shape.streams <= self._archive.tables.keys():
+                cohorts.append(cohort)
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
         new_rows: dict[str, pa.Table | FileRows] = {}
@@ -154,12 +168,12 @@ class Detector:
         groups: dict[Micros | None, list[Sequence[ActiveRule]]] = {}
         for cohort in self._active_rules.cohorts:
             members = cohort.select(selected.__contains__).rules
-            if not members or not cohort.shape.is_stateless:
+            if not members or not cohort.shape.is_stateless or members[0].reads_revisions:
                 continue
             newest = [self._archive.progress[name].newest for name in cohort.shape.streams]
             if any(time is not None for time in newest):
                 groups.setdefault(cohort.settled_to, []).append(members)
-        for rule_slice in open_slices(self._active_rules.cohorts, get_watermarks(self._archive)):
+        for rule_slice in open_slices(self._active_rules.cohorts, self._watermarks()):
             early_rules = tuple(filter(selected.__contains__, rule_slice.rules))
             if early_rules:
                 rule_slice = replace(rule_slice, rules=early_rules)
@@ -176,12 +190,38 @@ class Detector:
         """Evaluate the open windows of early rules that read the `changed` streams.
 
         What a window no longer yields stays until the window closes, so that alerts do not flap.
+        Rules over streams of recalls and stages are corrected at once.
         """
         cohorts = [
             cohort for cohort in self._active_rules.cohorts if cohort.shape.streams & changed
         ]
-        for rule_slice in open_slices(cohorts, get_watermarks(self._archive)):
+        for rule_slice in open_slices(cohorts, self._watermarks()):
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
+        for rule_slice in correctable_slices(cohorts):
+            self._correct_detected(rule_slice)
+
+    def detect_revisions(self) -> bool:
+        """Evaluate the rules over streams of recalls and stages that have changed.
+
+        Returns whether there were any.
+        """
+        changed = self._rows.revisions.refresh()
+        if changed:
+            self.detect_early(changed)
+        return bool(changed)
+
+    def _correct_detected(self, rule_slice: RuleSlice) -> None:
+        """Replace the detected events of rules by those that a slice without end has now.
+
+        The recalls of events that it no longer has continue: the next revision may bring them back.
+        """
+        result = self._evaluator.evaluate_slice(rule_slice)
+        rows_by_rule = {rule.name: rows for rule, rows in result.event_rows}
+        with self._connection.transaction():
+            for rule in rule_slice.rules:
+                if rule.name not in result.failed:
+                    events = self._to_events(rule, rows_by_rule.get(rule.name, []))
+                    self._store.replace_detected(_alerting_rule(rule), events)
 
     def _record_detected(self, event_rows: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
         """Store detected events and their provisional alerts in one transaction."""
@@ -207,7 +247,7 @@ class Detector:
             self._settle_timer.restart(now)
         else:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
-        slices = due_slices(cohorts, get_watermarks(self._archive))
+        slices = due_slices(cohorts, self._watermarks())
         for rule_slice in slices:
             horizon = rule_slice.range.end
             assert horizon is not None
@@ -256,20 +296,66 @@ class Detector:
         row_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, after_newest)
         for cohort in self._active_rules.cohorts:
             settled_to = cohort.settled_to
+            if cohort.shape.streams & self._rows.revisions.streams.keys():
+                continue  # see `settle_revisions_to_end`
             for rule in cohort.rules:
-                shape = rule.shape
-                horizon = shape.horizon(row_marks if rule.is_absence else end_marks)
-                assert horizon is not None
-                if settled_to is not None:
-                    horizon = max(horizon, settled_to)
-                time_range = TimeRange(settled_to, horizon)
-                rule_slice = RuleSlice(
-                    rules=(rule,),
-                    range=time_range,
-                    input_range=time_range.shift(start=-shape.reach, end=shape.lag),
+                self._settle_rule_to_end(
+                    rule, settled_to, row_marks if rule.is_absence else end_marks, end
                 )
-                self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
         self._active_rules.save_progress()
+
+    def settle_revisions_to_end(self, end: Micros) -> int:
+        """Settle the rules over streams of recalls and stages whose events have all ended.
+
+        To be called after `settle_to_end`; returns the number of rules that are left.
+        """
+        self.detect_revisions()
+        revisions = self._rows.revisions
+        end_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, end)
+        open_rules = {
+            rule.name: (rule, cohort.settled_to)
+            for cohort in self._active_rules.cohorts
+            for rule in cohort.rules
+            if rule.reads_revisions and not self._is_settled_to_end(rule, cohort.settled_to, end)
+        }
+        settled_rules = 0
+        for rule, settled_to in open_rules.values():
+            streams = [
+                revisions.streams[name] for name in rule.shape.streams & revisions.streams.keys()
+            ]
+            producers = {stream.rule for stream in streams}
+            if producers.isdisjoint(open_rules) and not self._revisions.count_open_events(
+                sorted(producers)
+            ):
+                marks = {**end_marks, **dict.fromkeys((stream.name for stream in streams), end)}
+                self._settle_rule_to_end(rule, settled_to, marks, end)
+                settled_rules += 1
+        self._active_rules.save_progress()
+        return len(open_rules) - settled_rules
+
+    def _is_settled_to_end(self, rule: ActiveRule, settled_to: Micros | None, end: Micros) -> bool:
+        return settled_to is not None and settled_to >= end - rule.shape.lag
+
+    def _settle_rule_to_end(
+        self,
+        rule: ActiveRule,
+        settled_to: Micros | None,
+        marks: Mapping[str, Micros | None],
+        end: Micros,
+    ) -> None:
+        """Settle a rule whose streams end at `marks`."""
+        shape = rule.shape
+        horizon = shape.horizon(marks)
+        assert horizon is not None
+        if settled_to is not None:
+            horizon = max(horizon, settled_to)
+        time_range = TimeRange(settled_to, horizon)
+        rule_slice = RuleSlice(
+            rules=(rule,),
+            range=time_range,
+            input_range=time_range.shift(start=-shape.reach, end=shape.lag),
+        )
+        self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
 
     def _settle_slice(self, rule_slice: RuleSlice, horizon: Micros, silent_until: Micros) -> None:
         """Settle the rules of a slice up to `horizon`, its end, in one transaction.

@@ -1,11 +1,17 @@
 """Settling at the end of a drain."""
 
+import time
+from collections.abc import Callable
+
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.event_time import newest_event_time
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.outbox import ArchivedTables
+
+_WAIT_INTERVAL = 0.2  # seconds between two checks whether recalls have ended
 
 
 class EndOfInput:
@@ -19,7 +25,10 @@ class EndOfInput:
         follow_up: AlertFollowUp,
         archived_tables: ArchivedTables,
         chunk_states: ChunkStates,
+        can_wait: Callable[[], bool],
     ) -> None:
+        """`can_wait`: whether recalls may still end."""
+        self._can_wait = can_wait
         self._archive = archive
         self._detector = detector
         self._follow_up = follow_up
@@ -34,5 +43,23 @@ class EndOfInput:
             self._archive.advance(dict.fromkeys(self._archive.tables, end))
             self._detector.settle_to_end(newest + 1, end)
             self._follow_up.run_to_end()
+            self._settle_revisions(end)
         self._archived_tables.flush()
         self._chunk_states.finish()
+
+    def _settle_revisions(self, end: Micros) -> None:
+        """Settle rules over streams of recalls when these have ended, while a recall process runs.
+
+        Without one they are settled by the next live process.
+        """
+        if not self._detector.reads_revisions:
+            return
+        previous = None
+        while remaining := self._detector.settle_revisions_to_end(end):
+            self._follow_up.run_to_end()
+            if remaining == previous:
+                if not self._can_wait():
+                    return
+                time.sleep(_WAIT_INTERVAL)
+            previous = remaining
+        self._follow_up.run_to_end()

@@ -5,8 +5,16 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.ingest import ArchiveWriter
-from moirae.evaluation import ContextEvaluator, ExecutorRules, Guard, LiveStreamRows, RuleEvaluator
+from moirae.evaluation import (
+    ContextEvaluator,
+    ExecutorRules,
+    Guard,
+    LiveStreamRows,
+    RevisionRows,
+    RuleEvaluator,
+)
 from recall.engines import EngineChoice
 
 
@@ -39,11 +47,12 @@ def build_evaluators(
     archive: ArchiveWriter,
     guard: Guard,
     *,
+    connection: sql.Connection,
     relations: Mapping[str, Mapping[str, str]],
     engines: RuleEngines,
 ) -> Evaluators:
     """`relations`: the types of their columns, by name."""
-    rows = LiveStreamRows(spark, archive, engines.max_read_rows)
+    rows = LiveStreamRows(spark, archive, RevisionRows(connection), engines.max_read_rows)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,

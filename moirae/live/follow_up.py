@@ -47,7 +47,7 @@ class AlertFollowUp:
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
         self._settle_timer = Timer(_SETTLE_INTERVAL)
-        self._processes = sql.ProcessGateway(connection)
+        self._connection = connection
 
     def run(self) -> bool:
         """Process the contexts and recalls of changed alerts; settle contexts at intervals.
@@ -77,16 +77,11 @@ class AlertFollowUp:
             has_more = self._process_changed(recalling, watermarks)
             if self._contexts.settle(recalling, watermarks) or has_more:
                 continue
-            if not self._contexts.has_open_recalls(recalling) or not self._can_wait():
+            if not self._contexts.has_open_recalls(recalling) or not is_recall_running(
+                self._connection
+            ):
                 break
             time.sleep(_WAIT_INTERVAL)
-
-    def _can_wait(self) -> bool:
-        """Whether recalls may end: a recall process runs."""
-        for process in self._processes.list_all():
-            if process.alive and process.role.startswith("recall"):
-                return True
-        return False
 
     def _process_changed(
         self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
@@ -111,3 +106,11 @@ class AlertFollowUp:
 
     def _recalling_rules(self) -> list[ActiveRule]:
         return [rule for rule in self._active_rules.rules if rule.has_questions]
+
+
+def is_recall_running(connection: sql.Connection) -> bool:
+    """Whether recalls may end: a recall process runs."""
+    for process in sql.ProcessGateway(connection).list_all():
+        if process.alive and process.role.startswith("recall"):
+            return True
+    return False

@@ -4,6 +4,7 @@ from moirae.rules.check import check_rules
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
+    build_event_tables,
     build_rule_tables,
     infer_event_shape,
 )
@@ -20,7 +21,7 @@ from moirae.rules.requests import (
     lift_context_query,
 )
 from moirae.rules.result_types import ResultTypes, infer_result_types, locate_fragment
-from moirae.rules.rule_set import Rule, RuleSet
+from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
@@ -30,6 +31,7 @@ __all__ = [
     "ContextQuery",
     "Definition",
     "ResultTypes",
+    "RevisionStream",
     "Rule",
     "RuleAdmission",
     "RuleFile",
@@ -43,6 +45,7 @@ __all__ = [
     "infer_event_shape",
     "infer_result_types",
     "build_event_sql",
+    "build_event_tables",
     "find_hybrid_contexts",
     "find_recalls_in_where",
     "find_unused_keys",

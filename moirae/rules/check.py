@@ -4,6 +4,7 @@ No query is executed. Rules without errors can be deployed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 import structlog
@@ -16,10 +17,20 @@ from moirae.rules.check_questions import check_questions
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
+    build_event_tables,
     build_rule_tables,
     infer_event_shape,
 )
-from moirae.rules.rule_set import DerivedQuery, Rule, RuleSet
+from moirae.rules.revision_streams import (
+    find_cycles,
+    find_derived_readers,
+    find_other_readers,
+    find_streams_read,
+    list_outputs,
+    make_streams,
+    order_by_reads,
+)
+from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
 from recall.errors import QueryRejected
 from recall.query import (
@@ -36,29 +47,168 @@ _LOG = structlog.get_logger()
 
 
 def check_rules(
-    spark: SparkSession, settings: Settings, rules: RuleSet
+    spark: SparkSession,
+    settings: Settings,
+    rules: RuleSet,
+    unchanged: Iterable[Definition] = (),
 ) -> tuple[list[Definition], list[Problem]]:
     """Return the definitions of all valid rules, and the problems of all rules.
 
-    An error in any derived stream rejects all rules. Raises one of `SPARK_LOST` if the connection
-    to Spark's JVM is lost.
+    `unchanged`: checked rules whose streams these may read. An error in any derived stream rejects all
+    rules. Raises one of `SPARK_LOST` if the connection to Spark's JVM is lost.
     """
     session = harden_session(spark.newSession())
     for name, stream in settings.streams.items():
         _create_empty_view(session, name, stream.columns)
     for name, relation in settings.relations.items():
         _create_empty_view(session, name, relation.columns)
-    problems = _check_derived_streams(session, settings, rules)
+    histories = _Histories(session, settings, rules, unchanged)
+    problems = list(histories.find_problems())
+    problems += _check_derived_streams(session, settings, rules, histories.plain_derived)
     if _has_error(problems):
         return [], problems
     verdicts = VerdictCache(session)
-    definitions: list[Definition] = []
-    for rule in rules.rules:
-        definition, rule_problems = _check_rule_isolated(session, verdicts, settings, rule)
+    checked: dict[str, Definition] = {}
+    for rule in order_by_reads(rules.rules):
+        complete_rule, rule_problems = histories.complete(rule)
+        definition = None
+        if not _has_error(rule_problems):
+            definition, question_problems = _check_rule_isolated(
+                session, verdicts, settings, complete_rule
+            )
+            rule_problems = [*rule_problems, *question_problems]
         problems += rule_problems
         if definition is not None:
-            definitions.append(definition)
-    return definitions, problems
+            checked[rule.id] = definition
+            histories.add(definition)
+    problems += histories.check_remaining()
+    if histories.has_failed:
+        return [], problems
+    return [checked[rule.id] for rule in rules.rules if rule.id in checked], problems
+
+
+class _Histories:
+    """Streams of recalls and stages that event queries and derived streams of rules read.
+
+    Their columns are known when the rule that has them is checked, so rules are checked in the
+    order of `order_by_reads`, and derived streams over such streams before the first reader.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        rules: RuleSet,
+        unchanged: Iterable[Definition],
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._rules = rules
+        self._definitions = {definition.name: definition for definition in unchanged}
+        checked_rules = [definition.rule for definition in self._definitions.values()]
+        self._outputs = list_outputs([*checked_rules, *rules.rules])
+        # Stored rules bring those that they read with them.
+        self._stored = {
+            stream.name: stream for rule in rules.rules for stream in rule.revision_streams
+        }
+        names = self._outputs.keys() | self._stored.keys()
+        readers = find_derived_readers(rules.derived, names)
+        self.plain_derived = tuple(query for query in rules.derived if query not in readers)
+        self._unchecked = {query.stream: query for query in rules.derived if query in readers}
+        self._streams: dict[str, RevisionStream] = {}
+        self.has_failed = False
+
+    def find_problems(self) -> Iterator[Problem]:
+        """Yield cycles, and derived streams that cannot be archived."""
+        yield from find_cycles(self._rules.rules)
+        for query in self._unchecked.values():
+            if query.archive:
+                message = "archive: it reads revisions, which are archived with their recalls"
+                yield query.make_problem(message, "archive")
+
+    def add(self, definition: Definition) -> None:
+        """Note a checked rule, whose streams others may read."""
+        self._definitions[definition.name] = definition
+
+    def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        """The rule with the streams that it reads, each of which has a view then."""
+        all_names = self._outputs.keys() | self._stored.keys()
+        if not all_names:
+            return rule, []
+        problems = list(find_other_readers(rule, all_names))
+        names = sorted(find_streams_read(rule, all_names))
+        if problems or not names:
+            return rule, problems
+        key = "expr" if rule.spec.expr is not None else "stream"
+        if rule.spec.expr is None:
+            message = "absence is of rows of declared streams; this reads revisions of a recall"
+            return rule, [rule.make_problem(message, key)]
+        streams = []
+        for name in names:
+            stream = self._find_stream(name)
+            if stream is None:
+                message = f"stream {name}: rule {self._outputs[name].rule} has errors"
+                return rule, [rule.make_problem(message, key)]
+            streams.append(stream)
+        return replace(rule, revision_streams=tuple(streams)), self._check_derived(rule)
+
+    def check_remaining(self) -> list[Problem]:
+        """Check the derived streams that no rule reads."""
+        problems: list[Problem] = []
+        for query in list(self._unchecked.values()):
+            for name in sorted(tables_in(query.expr) & self._outputs.keys()):
+                if self._find_stream(name) is None and not self.has_failed:
+                    message = f"stream {name}: rule {self._outputs[name].rule} has errors"
+                    return [query.make_problem(message, "expr")]
+        for group in dict.fromkeys(query.group for query in self._unchecked.values()):
+            problems += self._check_derived_of(group, frozenset(self._unchecked))
+        return problems
+
+    def _find_stream(self, name: str) -> RevisionStream | None:
+        """A stream, for which a view is created; None: its rule has errors."""
+        if name in self._streams:
+            return self._streams[name]
+        output = self._outputs.get(name)
+        if output is None:
+            stream = self._stored[name]
+        elif output.rule not in self._definitions:
+            return None
+        else:
+            columns = self._definitions[output.rule].output_columns(output.name)
+            (stream,) = make_streams([name], output, columns)
+        _create_empty_view(self._session, name, stream.columns)
+        self._streams[name] = stream
+        return stream
+
+    def _check_derived(self, rule: Rule) -> list[Problem]:
+        """Check the derived streams through which a rule reads revisions."""
+        assert rule.spec.expr is not None
+        expressions = {query.stream: query.expr for query in rule.derived}
+        reached: set[str] = set()
+        pending = list(tables_in(rule.spec.expr) & expressions.keys())
+        while pending:
+            name = pending.pop()
+            if name not in reached:
+                reached.add(name)
+                pending += tables_in(expressions[name]) & expressions.keys()
+        return self._check_derived_of(rule.group, frozenset(reached))
+
+    def _check_derived_of(self, group: str, names: frozenset[str]) -> list[Problem]:
+        """Check those derived streams of a group, once each."""
+        selected = [
+            query
+            for query in self._unchecked.values()
+            if query.group == group and query.stream in names
+        ]
+        problems: list[Problem] = []
+        for query in selected:
+            del self._unchecked[query.stream]
+            problems += _check_derived_shape(self._settings, query, self._rules, self._streams)
+        if not problems:
+            for query in _sort_by_dependency(tuple(selected)):
+                problems += _check_derived_query(self._session, query)
+        self.has_failed = self.has_failed or _has_error(problems)
+        return problems
 
 
 def _has_error(problems: Iterable[Problem]) -> bool:
@@ -71,15 +221,18 @@ def _create_empty_view(session: SparkSession, name: str, columns: Mapping[str, s
 
 
 def _check_derived_streams(
-    session: SparkSession, settings: Settings, rules: RuleSet
+    session: SparkSession,
+    settings: Settings,
+    rules: RuleSet,
+    derived_streams: tuple[DerivedQuery, ...],
 ) -> list[Problem]:
-    """Check the derived streams and create an empty view of each."""
+    """Check some derived streams and create an empty view of each."""
     problems: list[Problem] = []
-    for derived in rules.derived:
-        problems += _check_derived_shape(settings, derived, rules)
+    for derived in derived_streams:
+        problems += _check_derived_shape(settings, derived, rules, ())
     if problems:
         return problems
-    for derived in _sort_by_dependency(rules.derived):
+    for derived in _sort_by_dependency(derived_streams):
         problems += _check_derived_query(session, derived)
     return problems
 
@@ -98,13 +251,14 @@ def _time_columns(settings: Settings) -> dict[str, str]:
 
 
 def _check_derived_shape(
-    settings: Settings, derived: DerivedQuery, rules: RuleSet
+    settings: Settings, derived: DerivedQuery, rules: RuleSet, revision_streams: Iterable[str]
 ) -> list[Problem]:
     siblings: dict[str, str] = {}
     for query in rules.derived:
         if query.group == derived.group and query.stream != derived.stream:
             siblings[query.stream] = query.expr
-    tables = Tables(_time_columns(settings), frozenset(settings.relations), siblings)
+    streams = {**_time_columns(settings), **dict.fromkeys(revision_streams, "ts")}
+    tables = Tables(streams, frozenset(settings.relations), siblings)
     try:
         check_table_count(derived.expr, siblings)
         infer_shape(derived.expr, tables)
@@ -142,12 +296,14 @@ def _check_rule(
     session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
 ) -> tuple[Definition | None, list[Problem]]:
     """Return the definition, None if the rule has errors, and its errors and warnings."""
-    tables = build_rule_tables(rule, _time_columns(settings), frozenset(settings.relations))
-    definition = _check_event_query(session, verdicts, rule, tables)
+    streams, relations = _time_columns(settings), frozenset(settings.relations)
+    tables = build_rule_tables(rule, streams, relations)
+    event_tables = build_event_tables(rule, streams, relations)
+    definition = _check_event_query(session, verdicts, rule, event_tables)
     if isinstance(definition, Problem):
         return None, [definition]
     problems = list(_find_unknown_attributes(definition))
-    problems += _check_early(definition, tables)
+    problems += _check_early(definition, event_tables)
     completed, question_problems = check_questions(session, settings, definition, tables)
     problems += question_problems
     if _has_error(problems):
@@ -201,7 +357,7 @@ def _build_definition(rule: Rule, schema: StructType) -> Definition | Problem:
 def _check_early(definition: Definition, tables: Tables) -> Iterator[Problem]:
     """Yield why events of open windows would not keep their identity, or have no window."""
     rule = definition.rule
-    if not definition.is_early:
+    if not rule.spec.early:
         return
     if rule.spec.expr is None:
         yield rule.make_problem("early is for windowed rules; absence has no window", "early")

@@ -1,14 +1,15 @@
 """A checked rule, independent of the file that it was read from, and its event query."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import AnyRecall, SimilarRecall
-from moirae.rules.rule_set import Rule
+from moirae.rules.revision_streams import derived_without
+from moirae.rules.rule_set import RevisionStream, Rule
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
 from recall.revisions import HIT_COLUMNS, context_column
@@ -91,8 +92,13 @@ class Definition:
 
     @property
     def is_early(self) -> bool:
-        """Whether events are detected while their window is open."""
-        return self.spec.early
+        """Whether events are detected while what they are computed from may change."""
+        return self.spec.early or self.reads_revisions
+
+    @property
+    def reads_revisions(self) -> bool:
+        """Whether its event query reads streams of recalls or stages, which are corrected."""
+        return bool(self.rule.revision_streams)
 
     @property
     def pending_for(self) -> Micros:
@@ -139,6 +145,7 @@ class Definition:
         merged_types = {name: dict(types) for name, types in self.merged_types.items()}
         return {
             "rule": self.rule.to_json(),
+            "reads": [_stream_to_json(stream) for stream in self.rule.revision_streams],
             "answers": result_columns,
             "merged": merged_types,
             "types": list(self.types.items()),
@@ -150,8 +157,9 @@ class Definition:
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
         """Restore a definition from `to_json`; its rule has no origin."""
         result_columns = {name: dict(columns) for name, columns in stored["answers"].items()}
+        streams = [_stream_from_json(values) for values in stored.get("reads", ())]
         return cls(
-            rule=Rule.from_json(stored["rule"]),
+            rule=replace(Rule.from_json(stored["rule"]), revision_streams=tuple(streams)),
             types=dict(stored["types"]),
             key=tuple(stored["key"]),
             id=tuple(stored["id"]),
@@ -184,8 +192,21 @@ class Definition:
 
 
 def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
-    """The tables that a rule may read; `streams` maps declared streams to their time columns."""
-    return Tables(streams, relations, {derived.stream: derived.expr for derived in rule.derived})
+    """The tables that queries about events of a rule may read.
+
+    `streams` maps declared streams to their time columns.
+    """
+    derived = {derived.stream: derived.expr for derived in rule.derived}
+    if rule.revision_streams:
+        derived = derived_without(derived, {stream.name for stream in rule.revision_streams})
+    return Tables(streams, relations, derived)
+
+
+def build_event_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
+    """The tables that the event query of a rule may read: streams of recalls and stages too."""
+    derived = {derived.stream: derived.expr for derived in rule.derived}
+    revision_streams = {stream.name: "ts" for stream in rule.revision_streams}
+    return Tables({**streams, **revision_streams}, relations, derived)
 
 
 def build_event_sql(rule: Rule, tables: Tables) -> str:
@@ -225,3 +246,11 @@ def _build_absence_sql(stream: str, time: str, key: tuple[str, ...], seconds: fl
         f"lead(`{time}`) OVER (PARTITION BY {keys} ORDER BY `{time}`) AS _next FROM {stream}) "
         f"WHERE _next IS NULL OR _next > `{time}` + {gap}"
     )
+
+
+def _stream_to_json(stream: RevisionStream) -> dict[str, Any]:
+    return {**asdict(stream), "columns": list(stream.columns.items())}
+
+
+def _stream_from_json(values: Mapping[str, Any]) -> RevisionStream:
+    return RevisionStream(**{**values, "columns": dict(values["columns"])})

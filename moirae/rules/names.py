@@ -10,6 +10,7 @@ from typing import Any
 
 from moirae.documents import Document, KeyPath, format_path, format_value
 from moirae.errors import Problem
+from moirae.rules.rule_set import revisions_table
 
 
 def describe_path(document: Document, path: KeyPath) -> str:
@@ -28,8 +29,8 @@ def describe_path(document: Document, path: KeyPath) -> str:
 def find_name_clashes(
     documents: Iterable[Document], reserved_names: frozenset[str]
 ) -> Iterator[Problem]:
-    """Yield groups, alerts, derived streams and stages that are defined twice over all files, and
-    tables of rules that hide streams or relations.
+    """Yield groups, alerts and streams that are defined twice over all files, and tables of rules
+    that hide streams or relations.
 
     `reserved_names` are the names of declared streams and relations.
     """
@@ -57,7 +58,7 @@ def _find_hidden_streams(
         for name, path in _event_table_names(document):
             if name not in stream_names:
                 continue
-            # A stage of `then` has its name as a value, everything else as a mapping key.
+            # Streams have their name as a value, everything else as a mapping key.
             is_key = path[-1] == name
             position = document.key_position(path) if is_key else document.position(path)
             message = f"the name {format_value(name)} is already used by a stream or relation"
@@ -65,7 +66,7 @@ def _find_hidden_streams(
 
 
 def _definitions(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
-    """Yield kind, name and path of each group, derived stream and alert."""
+    """Yield kind, name and path of each group, alert and stream of a rule file."""
     for group_path, group in _mappings(document.data, "groups"):
         group_name = group.get("name")
         if not isinstance(group_name, str):
@@ -78,9 +79,20 @@ def _definitions(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
             if isinstance(rule.get("alert"), str):
                 alert = f"{group_name}/{rule['alert']}"
                 yield "alert", alert, (*group_path, *path, "alert")
-            for stage_path, stage in _mappings(rule, "then"):
-                if isinstance(stage.get("stream"), str):
-                    yield "stage", stage["stream"], (*group_path, *path, *stage_path, "stream")
+            for name, stream_path in _revision_streams(rule):
+                yield "stage or recall stream", name, (*group_path, *path, *stream_path)
+
+
+def _revision_streams(rule: dict[str, Any]) -> Iterator[tuple[str, KeyPath]]:
+    """Yield the names of the streams of the recalls and stages of a rule, with their paths."""
+    recalls = rule.get("recall")
+    if isinstance(recalls, dict):
+        for recall, entry in recalls.items():
+            if isinstance(entry, dict) and isinstance(entry.get("stream"), str):
+                yield entry["stream"], ("recall", recall, "stream")
+    for stage_path, stage in _mappings(rule, "then"):
+        if isinstance(stage.get("stream"), str):
+            yield stage["stream"], (*stage_path, "stream")
 
 
 def _event_table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:
@@ -93,9 +105,9 @@ def _event_table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:
                 if isinstance(entries, dict):
                     for name in entries:
                         yield name, (*path, section, name)
-            for stage_path, stage in _mappings(rule, "then"):
-                if isinstance(stage.get("stream"), str):
-                    yield stage["stream"], (*path, *stage_path, "stream")
+            for name, stream_path in _revision_streams(rule):
+                yield name, (*path, *stream_path)
+                yield revisions_table(name), (*path, *stream_path)
 
 
 def _mappings(parent: dict[str, Any], key: str) -> Iterator[tuple[KeyPath, dict[str, Any]]]:

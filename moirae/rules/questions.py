@@ -96,6 +96,13 @@ class ContextSpec(QuerySpec):
 class Recall(ConfigModel):
     """A query over the archive about an event; its result is published in revisions."""
 
+    stream: TableName | None = Field(
+        default=None,
+        description=(
+            "Name of the stream of its rows, unique in all files. Event queries and derived "
+            "streams of other rules read it, and as <stream>_revisions each change of the rows."
+        ),
+    )
     every: PositiveDuration = Field(
         default=timedelta(seconds=1), description="Wall-clock time between two revisions."
     )
@@ -169,7 +176,10 @@ class ThenStage(QuerySpec):
     """
 
     stream: TableName = Field(
-        description="Name of the stream that this stage produces, unique in all files."
+        description=(
+            "Name of the stream that this stage produces, unique in all files. Event queries and "
+            "derived streams of other rules read it as that of a recall."
+        ),
     )
     analysis: Literal["event", "present"] = Field(
         default="event",

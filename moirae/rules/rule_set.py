@@ -29,6 +29,7 @@ _VERSION_KEYS = (
 )
 
 
+_REVISIONS_SUFFIX = "_revisions"
 _NOT_EVALUATED = "not evaluated yet"
 
 
@@ -75,8 +76,35 @@ class DerivedQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionStream:
+    """The stream of a recall or stage (`output`) of `rule`, as other rules read it.
+
+    `name`: the table; `columns`: with Spark's types. `is_similar`: of a similarity recall.
+    """
+
+    name: str
+    rule: str
+    output: str
+    columns: Mapping[str, str] = field(hash=False)
+    is_similar: bool = False
+
+    @property
+    def has_all_revisions(self) -> bool:
+        """Whether a row is a revision, instead of a row after the last revision."""
+        return self.name.endswith(_REVISIONS_SUFFIX)
+
+
+def revisions_table(stream: str) -> str:
+    """The name of the table of all revisions of a stream."""
+    return stream + _REVISIONS_SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """An alert rule and the settings of its group. `spec` includes defaults."""
+    """An alert rule and the settings of its group. `spec` includes defaults.
+
+    `revision_streams`: those that its event query reads, set when the rule is checked.
+    """
 
     group: str
     spec: AlertSpec
@@ -84,6 +112,7 @@ class Rule:
     interval: timedelta | None = None
     query_offset: timedelta = timedelta(0)
     limit: int | None = None  # events per evaluation; of the rule, else of its group
+    revision_streams: tuple[RevisionStream, ...] = ()
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property

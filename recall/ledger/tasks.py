@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 from uuid import UUID
@@ -145,9 +146,11 @@ class Ledger:
     ) -> list[Task]:
         """Claim up to `limit` free tasks of a level.
 
-        At most `per_rule_limit` of one rule, and none of the rules in `full_rules`.
+        At most `per_rule_limit` of one rule, and none of the rules in `full_rules`. All tasks of
+        an event with stages or a condition are claimed by one process, as long as it lives.
         """
-        rows = self._tasks.claim(
+        claim = partial(
+            self._tasks.claim,
             self._lease,
             LEASE_DURATION,
             level=level,
@@ -155,6 +158,7 @@ class Ledger:
             per_rule_limit=per_rule_limit,
             full_rules=full_rules,
         )
+        rows = retry_on_deadlock(claim)
         return list(_parse_tasks(rows, self._fail_unreadable))
 
     def claim_task(self, task: UUID) -> list[Task]:

@@ -216,7 +216,7 @@ class StageEvaluator:
         """
         try:
             return self._choice.run(
-                lambda: evaluate_condition(condition, event, answers),
+                lambda: evaluate_condition(condition, event, answers, self._duckdb),
                 lambda: self._conditions.evaluate_condition(condition, event, answers),
             )
         except Exception as error:

@@ -110,20 +110,33 @@ class EventEvaluator:
                 if _apply_result(queries[name], item, result):
                     changed[item.planned.key].add(name)
         if plan.condition is not None and not new_rows:
+            recalls = self._load_recalls(group)
             for item in evaluations:
-                item.verdict = self._decide(plan.condition, item.planned, final=final)
+                planned = item.planned
+                item.verdict = self._decide(
+                    plan.condition, planned, recalls.get(planned.key, {}), final=final
+                )
         return evaluations
 
+    def _load_recalls(
+        self, group: Sequence[PlannedEvent]
+    ) -> dict[EventKey, dict[str, RecallState]]:
+        """The recalls of events with their last answers."""
+        recalls: dict[EventKey, dict[str, RecallState]] = {}
+        for row in self._answers.list_last([planned.row.eid for planned in group]):
+            state = RecallState(row.state, row.number or 0, list(row.answer or []))
+            recalls.setdefault((row.rule, row.version, row.eid), {})[row.recall] = state
+        return recalls
+
     def _decide(
-        self, condition: Condition, planned: PlannedEvent, *, final: bool
+        self,
+        condition: Condition,
+        planned: PlannedEvent,
+        recalls: Mapping[str, RecallState],
+        *,
+        final: bool,
     ) -> Verdict | None:
         """What the condition says now; None: nothing yet."""
-        recalls: dict[str, RecallState] = {}
-        for row in self._answers.list_last_of_event(planned.row.eid):
-            if (row.rule, row.version) == (planned.row.rule, planned.row.version):
-                recalls[row.recall] = RecallState(
-                    row.state, row.number or 0, list(row.answer or [])
-                )
         names = list(condition.judged)
         undecided = find_undecided(names, recalls)
         if undecided and not final:

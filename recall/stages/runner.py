@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,7 +28,7 @@ from archiver.periodic import Periodic
 from archiver.times import Micros
 from recall.errors import EngineLost
 from recall.event_plans import ColumnTypes, EventPlan
-from recall.ledger import RevisionArchive, retry_on_deadlock
+from recall.ledger import retry_on_deadlock
 from recall.requests import RecallEvent
 from recall.stages.evaluation import StageEvaluator
 from recall.stages.event_evaluation import EventEvaluator
@@ -40,7 +40,6 @@ _LOG = structlog.get_logger()
 
 _WAKE_INTERVAL = 0.5  # seconds between two rounds that nothing has woken
 _END_INTERVAL = 0.5  # seconds between two searches for events that end
-_ARCHIVE_INTERVAL = 10.0  # seconds between copies of revisions to the archive
 _RETRY_DELAY = 2.0  # seconds after a round that failed
 _MAX_ENDING = 1_000  # events in one search
 _MAX_PLANS = 1_000  # in memory
@@ -67,9 +66,7 @@ class StageRunner:
         connection: sql.Connection,
         stages: StageEvaluator,
         config: StageConfig,
-        archive: RevisionArchive | None = None,
     ) -> None:
-        """`archive`: of the revision streams."""
         self._connection = connection
         self._events = sql.RecalledEventGateway(connection)
         self._revisions = sql.RowRevisionGateway(connection)
@@ -86,11 +83,6 @@ class StageRunner:
         self._live: dict[EventKey, float] = {}
         self._plans: LRUCache[bytes, EventPlan] = LRUCache(_MAX_PLANS)
         self._end_task = Periodic("end events", _END_INTERVAL, self.end_events)
-        self._archive_task: Periodic | None = None
-        if archive is not None:
-            self._archive_task = Periodic(
-                "archive revisions", _ARCHIVE_INTERVAL, archive.flush, first_after=_ARCHIVE_INTERVAL
-            )
 
     @property
     def rows_in_memory(self) -> int:
@@ -118,9 +110,6 @@ class StageRunner:
                 _LOG.error("Spark has exited, process exits", action="engine_lost")
                 os._exit(_EXIT_SOFTWARE_ERROR)
             self._wake.wait(_WAKE_INTERVAL)
-        if self._archive_task is not None:
-            with suppress(*_TRANSIENT_ERRORS):
-                self._archive_task.run()
 
     def run_once(self) -> None:
         """One round: evaluate what has changed, and end events."""
@@ -128,18 +117,19 @@ class StageRunner:
         if changed is None or changed:
             self._evaluate_changed(changed)
         self._evaluate_live()
-        if self._archive_task is not None:
-            self._archive_task.run_if_due()
         self._end_task.run_if_due()
 
     def _find_changed(self) -> Collection[EventKey] | None:
         """The events with revisions since the last search; None: all may have."""
         searched = self._searched
-        streams = self._revisions.list_streams()
-        # Numbers above these may have been committed since: they are found by the next search.
-        self._searched = {stream.id: stream.last_seq for stream in streams}
         if searched is None:
+            streams = self._revisions.list_streams()
+            # Numbers above these may have been committed since: they are found by the next search.
+            self._searched = {stream.id: stream.last_seq for stream in streams}
             return None
+        # Most recalls have neither stages nor a condition: their streams are not read.
+        streams = self._revisions.list_streams_of_open_events()
+        self._searched = {**searched, **{stream.id: stream.last_seq for stream in streams}}
         behind: dict[int, int] = {}
         for stream in streams:
             if stream.last_seq > searched.get(stream.id, 0):

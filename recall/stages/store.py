@@ -88,9 +88,11 @@ class EvaluationStore:
             stages = [stage.name for stage in planned.plan.stages]
             for name in sorted({*recalls, *planned.plan.recalls, *stages}):
                 output = planned.output(name)
-                self._streams.append(output, item.changes.get(name, []))
+                changes = item.changes.get(name, [])
                 if is_dropped:
+                    self._streams.append(output, changes)
                     self._streams.retract(output)
-                self._streams.append(output, [RowChange("boundary", "")])
+                    changes = []
+                self._streams.append(output, [*changes, RowChange("boundary", "")])
             self._events.end(*key)
         return True

@@ -95,6 +95,8 @@ class RecallConfig:
     background: BackgroundWork | None
     """Work on history apart from recalls; None: there is none."""
     metrics: RecallMetrics
+    archive_history: timedelta
+    """By the clock: how long superseded versions of archived tables stay readable."""
     event_timeout: timedelta
     """By the clock: events without progress for this long end."""
     stage_rows: int
@@ -126,6 +128,8 @@ def run_worker(
     _start_thread("similarity", compile_kernels)
     runner = _create_runner(config, sessions, reader)
     stages = _start_thread("stages", lambda: runner.run(stop))
+    archive = RevisionArchive(config.connect(), config.root, config.archive_history.total_seconds())
+    archiving = _start_thread("revisions", lambda: archive.run(stop))
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -145,6 +149,7 @@ def run_worker(
     manager.run(stop, heartbeat)
     runner.wake()
     stages.join(_SHUTDOWN_TIMEOUT)
+    archiving.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
     _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
@@ -266,9 +271,7 @@ def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reade
         stream_columns={schema.name: schema.columns for schema in config.schemas},
         lateness={schema.name: duration_to_micros(schema.lateness) for schema in config.schemas},
     )
-    connection = config.connect()
-    archive = RevisionArchive(connection, config.root)
-    return StageRunner(connection, evaluator, stage_config, archive)
+    return StageRunner(config.connect(), evaluator, stage_config)
 
 
 def _create_live_engines(config: RecallConfig, sessions: _SparkSessions) -> LiveEngines:

@@ -17,6 +17,10 @@ WHERE NOT events.settled AND events.attributes IS DISTINCT FROM excluded.attribu
 -- Detected events before the horizon that settling did not confirm.
 DELETE FROM events WHERE rule = %(rule)s AND NOT settled AND ts < %(horizon)s RETURNING eid, fingerprint
 
+-- delete_other_unsettled --
+-- Detected events that are not settled, apart from some.
+DELETE FROM events WHERE rule = %(rule)s AND NOT settled AND NOT eid = ANY(%(eids)s::uuid[]) RETURNING eid, fingerprint
+
 -- list_unsettled --
 -- Detected events of some fingerprints that are not settled yet.
 SELECT eid, ts, fingerprint, key, attributes FROM events

@@ -16,7 +16,7 @@ SELECT id, eid, 'waiting', false, 'the recalls were requested' FROM awaiting
 -- Events without boundary that have stages or a condition: all, or some of them.
 SELECT r.rule, r.version, r.eid, r.event, r.plan, r.positions, r.evaluations, r.timed_out, r.evaluated_at
 FROM recalled_events r
-WHERE r.ended_at IS NULL AND (jsonb_array_length(coalesce(r.plan->'stages', '[]')) > 0 OR r.plan->>'where' IS NOT NULL)
+WHERE r.ended_at IS NULL AND r.has_stages
   AND (%(eids)s::uuid[] IS NULL OR r.eid = ANY(%(eids)s))
 ORDER BY r.ts, r.eid
 
@@ -32,6 +32,9 @@ WHERE r.ended_at IS NULL
           SELECT FROM deployments d WHERE d.rule = r.rule AND d.version = r.version AND d.state <> 'stopped')
     OR (NOT EXISTS (SELECT FROM events e
             WHERE e.rule = r.rule AND e.version = r.version AND e.eid = r.eid AND NOT e.settled)
+        AND (EXISTS (SELECT FROM events e WHERE e.rule = r.rule AND e.version = r.version AND e.eid = r.eid)
+            OR EXISTS (SELECT FROM deployments d
+                WHERE d.rule = r.rule AND d.version = r.version AND d.settled_to > r.ts))
         AND NOT EXISTS (SELECT FROM jsonb_array_elements_text(coalesce(r.plan->'recalls', '[]')) AS recall
             WHERE NOT EXISTS (SELECT FROM tasks t
                 WHERE t.eid = r.eid AND t.rule = r.rule AND t.version = r.version AND t.recall = recall)
@@ -136,6 +139,6 @@ UPDATE recalled_events SET timed_out = true WHERE eid = ANY(%(eids)s) AND ended_
 -- count_open --
 -- Number of events with stages or a condition that have no boundary yet, of rules that can settle.
 SELECT count(*) FROM recalled_events r
-WHERE r.ended_at IS NULL AND (jsonb_array_length(coalesce(r.plan->'stages', '[]')) > 0 OR r.plan->>'where' IS NOT NULL)
+WHERE r.ended_at IS NULL AND r.has_stages
   AND NOT EXISTS (SELECT FROM deployments d
     WHERE d.rule = r.rule AND d.version = r.version AND d.state = 'quarantined')

@@ -12,6 +12,13 @@ SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
+-- list_last --
+-- The recalls of some events with their last answers.
+SELECT t.rule, t.version, t.eid, t.recall, t.state, r.number, r.answer
+FROM tasks t LEFT JOIN LATERAL (
+    SELECT number, answer FROM revisions WHERE task = t.id ORDER BY number DESC LIMIT 1) r ON true
+WHERE t.eid = ANY(%(eids)s::uuid[])
+
 -- export_last --
 -- The last answer of each recall of a rule, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,

@@ -28,15 +28,21 @@ JOIN row_revisions r ON r.stream = s.id AND r.eid = p.eid AND r.version = p.vers
 ORDER BY s.name, r.seq
 
 -- list_changed_events --
--- The events with revisions behind a number of each stream.
+-- The open events with stages or a condition that have revisions behind a number of each stream.
 SELECT DISTINCT s.rule, r.version, r.eid
 FROM unnest(%(streams)s::integer[], %(after)s::bigint[]) AS p (stream, after)
 JOIN revision_streams s ON s.id = p.stream
 JOIN row_revisions r ON r.stream = p.stream AND r.seq > p.after
+JOIN recalled_events e ON e.rule = s.rule AND e.version = r.version AND e.eid = r.eid AND e.has_stages AND e.ended_at IS NULL
 
 -- list_streams --
 -- All streams with their last numbers.
 SELECT id, rule, name, last_seq, archived FROM revision_streams ORDER BY rule, name
+
+-- list_of_open_events --
+-- The streams of rules that have open events with stages or a condition.
+SELECT id, rule, name, last_seq, archived FROM revision_streams
+WHERE rule IN (SELECT DISTINCT rule FROM recalled_events WHERE ended_at IS NULL AND has_stages) ORDER BY rule, name
 
 -- find_streams --
 -- Streams by name: the name of the recall or stage, or that name behind the name of its rule.
@@ -49,11 +55,39 @@ ORDER BY rule, name
 SELECT seq, eid, version, ts, op, row_key, row, old_row, at FROM row_revisions
 WHERE stream = %(stream)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 
+-- list_rows --
+-- The present rows of the events of a rule in a range of event time, with the keys of the events.
+SELECT v.seq, v.eid, v.ts, v.op, v.row_key, v.row, v.key FROM (
+    SELECT DISTINCT ON (e.ts, e.eid, e.version, r.row_key)
+        r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+    FROM recalled_events e
+    JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
+    JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version AND r.op <> 'boundary'
+    WHERE e.rule = %(rule)s AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
+      AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
+    ORDER BY e.ts, e.eid, e.version, r.row_key, r.seq DESC) v
+WHERE v.op <> 'delete' ORDER BY v.ts, v.seq
+
+-- list_revisions --
+-- All revisions of the rows of these events.
+SELECT r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+FROM recalled_events e
+JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
+JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version
+WHERE e.rule = %(rule)s AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
+  AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
+ORDER BY r.seq
+
+-- count_open_events --
+-- Number of events of some rules without boundary.
+SELECT count(*) FROM recalled_events WHERE rule = ANY(%(rules)s) AND ended_at IS NULL
+
 -- boundary --
 -- The event time up to which no revision of a rule follows; NULL: not known.
 SELECT least(
     (SELECT max(d.settled_to) FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped'),
     (SELECT min(r.ts) FROM recalled_events r WHERE r.rule = %(rule)s AND r.ended_at IS NULL),
+    (SELECT min(c.ts) FROM contexts c WHERE c.rule = %(rule)s AND NOT c.settled AND c.corpus IS NULL AND NOT c.past),
     (SELECT min(a.starts_at) FROM alerts a
      WHERE a.rule = %(rule)s AND a.ends_at IS NULL AND a.state = 'pending' AND NOT a.past))
 WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> 'stopped' AND d.settled_to IS NOT NULL)
@@ -61,6 +95,17 @@ WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> '
 -- record_archived --
 -- Record up to which number the revisions of a stream are archived.
 UPDATE revision_streams SET archived = %(number)s WHERE id = %(stream)s AND archived < %(number)s
+
+-- expired_before --
+-- The end of the chunks that are deleted with all before them, but no later than an open event of a rule. NULL: there
+-- are none.
+WITH deleted AS (
+    SELECT c.id, c.to_ts, c.state = 'expired' AND EXISTS (
+        SELECT FROM preparations p WHERE p.chunk = c.id AND p.name = 'forget') AS gone
+    FROM chunks c)
+SELECT least(max(d.to_ts), (SELECT min(r.ts) FROM recalled_events r WHERE r.rule = %(rule)s AND r.ended_at IS NULL))
+FROM deleted d WHERE d.gone AND NOT EXISTS (SELECT FROM deleted k WHERE NOT k.gone AND k.id < d.id)
+HAVING max(d.to_ts) IS NOT NULL
 
 -- lock_archive --
 -- Take the lock of the process that archives revisions, until the transaction ends.

@@ -15,28 +15,50 @@ SET idle_in_transaction_session_timeout = '20s'
 
 -- reclaim_abandoned --
 -- Put the tasks of processes that are dead, or that have not renewed their lease, back into the queue. A task
--- whose query was running counts a failed attempt.
+-- whose query was running counts a failed attempt. Their events may be held by any process again.
+WITH abandoned AS MATERIALIZED (
+    SELECT id, rule, version, eid, lease FROM tasks
+    WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
+        SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+            AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+    FOR UPDATE SKIP LOCKED),
+released AS (
+    UPDATE recalled_events h SET lease = NULL FROM abandoned a
+    WHERE h.rule = a.rule AND h.version = a.version AND h.eid = a.eid AND h.lease = a.lease)
 UPDATE tasks SET state = 'waiting', lease = NULL, tries = tries + (asked_at IS NOT NULL)::integer,
     asked_at = NULL
-WHERE id IN (SELECT id FROM tasks WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
-    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
-        AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
-FOR UPDATE SKIP LOCKED)
+WHERE id IN (SELECT id FROM abandoned)
 
 -- claim --
--- Claim waiting tasks of a level: those without an answer first, a limited number of each rule.
+-- Claim waiting tasks of a level: those without an answer first, a limited number of each rule. Of an event with stages
+-- or a condition one process holds all tasks until its session ends: the one that updates the event first.
+WITH live AS MATERIALIZED (
+    SELECT objid::bigint AS lease FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+        AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),
+free AS MATERIALIZED (
+    SELECT t.id, t.rule, t.version, t.eid
+    FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
+    CROSS JOIN LATERAL (
+        SELECT id, w.rule, version, eid, revision > 0 AS answered, created_at FROM tasks w
+        WHERE level = %(level)s AND state = 'waiting' AND w.rule = r.rule AND w.rule <> ALL(%(full_rules)s)
+          AND NOT EXISTS (SELECT FROM recalled_events h WHERE h.rule = w.rule AND h.version = w.version AND h.eid = w.eid
+              AND h.has_stages AND h.lease <> %(lease)s AND h.lease IN (SELECT lease FROM live))
+        ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE OF w SKIP LOCKED) t
+    ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s),
+taken AS (
+    UPDATE recalled_events h SET lease = %(lease)s
+    WHERE (h.rule, h.version, h.eid) IN (SELECT rule, version, eid FROM free) AND h.has_stages
+      AND (h.lease IS NULL OR h.lease = %(lease)s OR h.lease NOT IN (SELECT lease FROM live))
+    RETURNING h.rule, h.version, h.eid)
 UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, fence = fence + 1,
     started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
     asked_at = NULL
 WHERE id IN (
-    SELECT t.id
-    FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
-    CROSS JOIN LATERAL (
-        SELECT id, revision > 0 AS answered, created_at FROM tasks
-        WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full_rules)s)
-        ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
-    ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
+    SELECT f.id FROM free f LEFT JOIN recalled_events h USING (rule, version, eid)
+    WHERE NOT coalesce(h.has_stages, false)
+      OR (f.rule, f.version, f.eid) IN (SELECT rule, version, eid FROM taken))
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
     held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
 

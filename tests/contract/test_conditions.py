@@ -14,6 +14,7 @@ from recall.engines.spark.engine import SparkEngine
 from recall.errors import SparkRequired
 from recall.event_plans import Condition
 from recall.requests import RecallEvent
+from recall.statements import DuckDBStatements
 
 pytestmark = pytest.mark.spark
 
@@ -102,9 +103,8 @@ def test_duckdb_and_spark_agree_on_conditions(
 ) -> None:
     asked = RecallEvent(UUID(int=1), 0, {}, event)
     answers = {"norm": (norm, COLUMNS), "other": (other, COLUMNS)}
-    assert evaluate_condition(_condition(where), asked, answers) == engine.evaluate_condition(
-        _condition(where), asked, answers
-    )
+    verdict = evaluate_condition(_condition(where), asked, answers, DuckDBStatements())
+    assert verdict == engine.evaluate_condition(_condition(where), asked, answers)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,5 @@ def test_unsupported_condition_is_evaluated_by_spark(where: str) -> None:
             _condition(where),
             RecallEvent(UUID(int=1), 0, {}, {"cpu": 1.0}),
             {"norm": ([], COLUMNS)},
+            DuckDBStatements(),
         )

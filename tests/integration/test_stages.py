@@ -16,6 +16,7 @@ from tests.stage_world import (
     ATTRIBUTES,
     NORM_COLUMNS,
     RULE,
+    START,
     VERSION,
     StageWorld,
     micros,
@@ -277,6 +278,11 @@ def test_event_dropped_by_settling_loses_its_rows(world: StageWorld) -> None:
     _end_recalls(world, 1)
     with world.runner() as runner:
         runner.run_once()
+        runner.end_events()
+        assert not world.has_ended(eid)  # the next revision may bring it back
+        world.connection.execute(
+            "UPDATE deployments SET settled_to = %s", (START + timedelta(seconds=13),)
+        )
         runner.end_events()
     assert world.has_ended(eid)
     for name in ("norm", "light"):

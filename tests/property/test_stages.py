@@ -7,18 +7,34 @@ kept.
 
 import random
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from recall.event_plans import EventPlan, Stage
-from tests.stage_world import ATTRIBUTES, NORM_COLUMNS, Row, StageWorld, stage, stage_world
+from recall.ledger.commands import Target, Verb, submit_command
+from recall.requests import Piece, task_id
+from tests.stage_world import (
+    ATTRIBUTES,
+    NORM_COLUMNS,
+    RULE,
+    VERSION,
+    Row,
+    StageWorld,
+    micros,
+    stage,
+    stage_world,
+)
 
 HOSTS = "abcde"
 WITHIN = 20.0
 DELAY = 5.0
 EVENT_AT = 300.0
+ENDED = ("done", "failed", "cancelled", "finalized")
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 def _plan(analysis: str, chain: int) -> EventPlan:
@@ -97,7 +113,36 @@ def _normalize(rows: list[dict[str, Any]]) -> list[Any]:
     )
 
 
-def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
+def _damage_oldest_chunk(world: StageWorld) -> None:
+    """Make the files of the oldest chunk unreadable."""
+    folders = (Path(world.settings.archive) / "streams" / "load").glob("chunk=*")
+    oldest = min(folders, key=lambda folder: int(folder.name.split("=")[1]))
+    for path in oldest.glob("*.parquet"):
+        path.write_bytes(b"damaged")
+
+
+def _rows_read(world: StageWorld, eid: UUID, history: list[Row]) -> list[Row]:
+    """The rows in the pieces of history that the recall could read."""
+    pieces, reads = world.connection.execute(
+        "SELECT pieces, seen FROM tasks WHERE id = %s", (task_id(RULE, VERSION, "norm", eid),)
+    ).fetchone() or ([], [])
+    ranges = []
+    for first, end, append_counts in reads:
+        if append_counts is not None:
+            ranges += [Piece.from_json(piece).range for piece in pieces[first:end]]
+    return [row for row in history if any(part.contains(micros(row[0])) for part in ranges)]
+
+
+def _run(
+    world: StageWorld,
+    seed: int,
+    analysis: str,
+    chain: int,
+    *,
+    command: Verb | None = None,
+    is_damaged: bool = False,
+) -> None:
+    """`command`: given at some point while the recall runs. `is_damaged`: the oldest chunk."""
     rng = random.Random(seed)
     limit = rng.uniform(2.0, 8.0)
     at = 0.0
@@ -106,7 +151,11 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
         history.append((at, rng.choice(HOSTS), round(rng.gauss(5, 3), 3)))
         at += rng.uniform(0.5, 4.0)
     world.ingest(history)
+    if is_damaged:
+        _damage_oldest_chunk(world)
     eid = world.request(1, EVENT_AT, _plan(analysis, chain), limit=limit)
+    command_round = rng.randrange(1, 4)
+    rounds = 0
     batches = []
     for _ in range(rng.randrange(1, 5)):
         end = at + rng.uniform(1, 12)
@@ -116,11 +165,16 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
             at += rng.uniform(0.2, 2.0)
         batches.append(batch)
     rows_at_boundary: list[tuple[Row, bool]] = []
-    while world.task_state(eid) not in ("done", "failed") or batches:
+    while world.task_state(eid) not in ENDED or batches:
         # Each round of this loop is a process that is killed at its end.
         with world.manager() as manager, world.runner() as runner:
             for _ in range(rng.randrange(2, 12)):
-                if world.task_state(eid) not in ("done", "failed"):
+                if world.task_state(eid) not in ENDED:
+                    rounds += 1
+                    if command is not None and rounds == command_round:
+                        submit_command(
+                            world.connection, str(eid), command, Target(eid=str(eid)), "tests"
+                        )
                     manager.run_once()
                     manager.wait_for_query()
                 elif batches and rng.random() < 0.7:
@@ -139,8 +193,11 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
         assert runner.rows_in_memory == 0
     assert world.has_ended(eid)
     on_time = [row for row, is_late in rows_at_boundary or world.rows if not is_late]
-    if world.task_state(eid) == "failed":  # killed three times at one piece: it has no rows
+    state = world.task_state(eid)
+    if state in ("failed", "cancelled"):  # also if killed three times at one piece: no rows
         history = []
+    elif is_damaged or state == "finalized":
+        history = _rows_read(world, eid, history)
     expected = _batch(history, on_time, analysis, limit)
     for name in list(expected)[:chain]:
         assert _normalize(world.replayed(name, eid)) == _normalize(expected[name]), name
@@ -160,7 +217,7 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
     max_examples=8,
     deadline=None,
     derandomize=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    phases=PHASES,
     suppress_health_check=list(HealthCheck),
 )
 def test_stages_equal_a_batch_evaluation(
@@ -168,3 +225,38 @@ def test_stages_equal_a_batch_evaluation(
 ) -> None:
     with stage_world(rows_per_chunk) as world:
         _run(world, seed, analysis, chain)
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    analysis=st.sampled_from(["event", "present"]),
+    command=st.sampled_from(["accelerate", "cancel", "finalize"]),
+    rows_per_chunk=st.integers(8, 40),
+)
+@settings(
+    max_examples=9,
+    deadline=None,
+    derandomize=True,
+    phases=PHASES,
+    suppress_health_check=list(HealthCheck),
+)
+def test_stages_follow_commands(
+    seed: int, analysis: str, command: Verb, rows_per_chunk: int
+) -> None:
+    with stage_world(rows_per_chunk) as world:
+        _run(world, seed, analysis, 3, command=command)
+
+
+@given(seed=st.integers(0, 1 << 30), rows_per_chunk=st.integers(20, 40))
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    phases=PHASES,
+    suppress_health_check=list(HealthCheck),
+)
+def test_chunks_that_cannot_be_read_are_left_out(seed: int, rows_per_chunk: int) -> None:
+    with stage_world(rows_per_chunk) as world:
+        _run(world, seed, "event", 3, is_damaged=True)
+        row = world.connection.execute("SELECT state, failed > 0 FROM tasks").fetchone()
+    assert row in (("done", True), ("failed", True), ("failed", False))

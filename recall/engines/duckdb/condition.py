@@ -1,7 +1,7 @@
 """Evaluate a rule's `where` with DuckDB, if it is in the portable part of SQL."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,23 +17,28 @@ from recall.statements import DuckDBStatements, Statement
 # By recall name: the rows of its answer, and the types of their columns.
 RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]]
 
+_Columns = tuple[tuple[str, str], ...]  # names and types
+
+_MAX_CONDITIONS = 1_000  # in memory: parsing one takes milliseconds
 _MICROS = pa.timestamp("us", tz="UTC")
 
 
 def evaluate_condition(
-    rule_condition: Condition, recall_event: RecallEvent, answers: RecallAnswers
+    rule_condition: Condition,
+    recall_event: RecallEvent,
+    answers: RecallAnswers,
+    duckdb: DuckDBStatements,
 ) -> bool | None:
     """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
     attributes = select_columns(rule_condition.attributes, PLAIN_TYPES)
     types_by_recall: dict[str, Mapping[str, str]] = {}
     for name, (_, types) in answers.items():
         types_by_recall[name] = select_columns(types, PLAIN_TYPES)
-    condition = parse(f"SELECT {rule_condition.where}").expressions[0].unalias()
-    tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **attributes}}
-    writer = create_recall_writer(tables, qualified_tables=tables)
-    verdict_sql = writer.write_condition(condition, allow_null=True)
-    joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
-    text = f'SELECT {verdict_sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
+    text = _write_query(
+        rule_condition.where,
+        tuple(attributes.items()),
+        tuple((name, tuple(types.items())) for name, types in types_by_recall.items()),
+    )
     try:
         event_columns = {
             "ts": pa.array([recall_event.ts], _MICROS),
@@ -44,8 +49,7 @@ def evaluate_condition(
             rows[name] = _answer_table(answers[name][0], types)
     except (pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
-    with closing(DuckDBStatements()) as duckdb:
-        result = duckdb.run(Statement(text, tables=rows))
+    result = duckdb.run(Statement(text, tables=rows))
     verdicts: list[bool] = []
     for verdict in result["verdict"].to_pylist():
         if verdict is not None:
@@ -53,6 +57,20 @@ def evaluate_condition(
     if not verdicts:
         return None
     return any(verdicts)
+
+
+@lru_cache(_MAX_CONDITIONS)
+def _write_query(
+    where: str, attributes: _Columns, recalls: tuple[tuple[str, _Columns], ...]
+) -> str:
+    """A condition as a query in DuckDB's SQL. Raises `SparkRequired`, each time."""
+    condition = parse(f"SELECT {where}").expressions[0].unalias()
+    types_by_recall = {name: dict(types) for name, types in recalls}
+    tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **dict(attributes)}}
+    writer = create_recall_writer(tables, qualified_tables=tables)
+    verdict_sql = writer.write_condition(condition, allow_null=True)
+    joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
+    return f'SELECT {verdict_sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
 
 
 def _answer_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> pa.Table:

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archiver.time_range import TimeRange
+from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.stream_rows import LiveStreamRows
 from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
 from tests.unit.moirae.evaluation.test_executor_rules import archive
 
 SECOND = 1_000_000  # microseconds
+NO_REVISIONS = RevisionRows(Mock())
 
 
 class InMemory:
@@ -36,7 +38,7 @@ def rows() -> LiveStreamRows:
     archive: Any = SimpleNamespace(
         recent_rows={"s": InMemory()}, tables={"s": SimpleNamespace(schema=schema)}
     )
-    return LiveStreamRows(spark, archive)
+    return LiveStreamRows(spark, archive, NO_REVISIONS)
 
 
 def _range(first: int, last: int) -> TimeRange:
@@ -73,10 +75,12 @@ def test_rows_near_events_are_read_by_spark_beyond_a_limit(
     ranges = [_range(7, 10), _range(1, 3), _range(2, 4)]
     allowed_values = {"v": [2.0, 7.0, 8.0, 9.0, 11.0]}
     near = [
-        LiveStreamRows(spark, stored, limit).rows_near("s", ranges, allowed_values).toArrow()
+        LiveStreamRows(spark, stored, NO_REVISIONS, limit)
+        .rows_near("s", ranges, allowed_values)
+        .toArrow()
         for limit in (None, 100, 0)
     ]
     assert [sorted(rows["v"].to_pylist()) for rows in near] == [[2, 7, 9]] * 3
     many = [_range(position, position + 1) for position in range(0, 100, 2)]
-    rows = LiveStreamRows(spark, stored, 0).rows_near("s", many, {}).toArrow()
+    rows = LiveStreamRows(spark, stored, NO_REVISIONS, 0).rows_near("s", many, {}).toArrow()
     assert set(rows["v"].to_pylist()) >= {0, 2, 4, 6, 10}

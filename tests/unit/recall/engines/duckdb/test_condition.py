@@ -9,6 +9,7 @@ from recall.engines.duckdb.condition import evaluate_condition
 from recall.errors import SparkRequired
 from recall.event_plans import Condition
 from recall.requests import RecallEvent
+from recall.statements import DuckDBStatements
 
 EVENT = RecallEvent(UUID(int=1), 0, {}, {"cpu": 5.0})
 
@@ -16,7 +17,7 @@ EVENT = RecallEvent(UUID(int=1), 0, {}, {"cpu": 5.0})
 def evaluate(where: str, rows: list[dict[str, Any]]) -> bool | None:
     columns = {"n": "bigint", "at": "date"}
     condition = Condition(where=where, judged={"norm": columns}, attributes={"cpu": "double"})
-    return evaluate_condition(condition, EVENT, {"norm": (rows, columns)})
+    return evaluate_condition(condition, EVENT, {"norm": (rows, columns)}, DuckDBStatements())
 
 
 def test_condition_holds_if_any_row_satisfies_it() -> None:

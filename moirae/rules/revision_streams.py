@@ -1,0 +1,198 @@
+"""Streams of recalls and stages as tables of other rules: who reads which, and cycles. No I/O.
+
+A recall with `stream`, and each stage, has two tables: the rows after the last revision, and all
+revisions. The event queries of rules and derived streams read them; so a rule may read what follows
+from its own events only by a cycle, which is refused.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from archiver.delta import ARROW_TYPES
+from moirae.errors import Problem
+from moirae.rules.questions import SimilarRecall, SqlRecall
+from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
+from recall.query import Unsupported, tables_in
+
+# Columns of all revisions before those of the row.
+_REVISION_COLUMNS = {"seq": "bigint", "op": "string", "row_key": "string"}
+_EVENT_COLUMNS = {"eid": "string", "ts": "timestamp"}
+
+
+class Output(NamedTuple):
+    """A recall or stage of a rule whose stream has a name."""
+
+    rule: str
+    name: str
+    is_similar: bool
+
+
+def list_outputs(rules: Iterable[Rule]) -> dict[str, Output]:
+    """The recalls and stages by the tables of their streams, in lower case."""
+    outputs: dict[str, Output] = {}
+    for rule in rules:
+        named = {}
+        for recall_name, recall in rule.spec.recall.items():
+            if recall.stream is not None:
+                is_similar = isinstance(recall, SimilarRecall)
+                named[recall.stream] = Output(rule.id, recall_name, is_similar)
+        for stage in rule.spec.then:
+            named[stage.stream] = Output(rule.id, stage.stream, False)
+        for stream, output in named.items():
+            outputs[stream.lower()] = output
+            outputs[revisions_table(stream.lower())] = output
+    return outputs
+
+
+def make_streams(
+    names: Iterable[str], output: Output, row_columns: Mapping[str, str]
+) -> list[RevisionStream]:
+    """The tables `names` of a recall or stage; `row_columns`: of its rows.
+
+    Columns of other types than those of declared streams are left out.
+    """
+    columns = {name: kind for name, kind in row_columns.items() if kind in ARROW_TYPES}
+    streams = []
+    for name in names:
+        stream = RevisionStream(name, output.rule, output.name, {}, output.is_similar)
+        added = dict(_EVENT_COLUMNS)
+        if stream.has_all_revisions:
+            added |= _REVISION_COLUMNS
+        # The event and its time take precedence.
+        all_columns = {**added, **{n: k for n, k in columns.items() if n.lower() not in added}}
+        streams.append(
+            RevisionStream(name, output.rule, output.name, all_columns, output.is_similar)
+        )
+    return streams
+
+
+def find_streams_read(rule: Rule, names: Collection[str]) -> frozenset[str]:
+    """Those of the tables `names` that the event query of a rule reads, through derived streams."""
+    if not names:
+        return frozenset()
+    if rule.spec.expr is None:
+        tables = frozenset({(rule.spec.stream or "").lower()})
+    else:
+        tables = _tables_in(rule.spec.expr)
+    derived = {query.stream.lower(): query.expr for query in rule.derived}
+    return _close(tables, derived).intersection(names)
+
+
+def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
+    """Yield the queries about events of a rule that read one of the tables `names`.
+
+    A rule has its own recalls and stages under their names.
+    """
+    spec = rule.spec
+    own = {*spec.context, *spec.surroundings, *spec.recall, *(stage.stream for stage in spec.then)}
+    queries: dict[tuple[str | int, ...], str] = {}
+    for section, entries in (("context", spec.context), ("surroundings", spec.surroundings)):
+        queries |= {(section, name, "sql"): query.sql for name, query in entries.items()}
+    for name, recall in spec.recall.items():
+        if isinstance(recall, SqlRecall):
+            queries["recall", name, "sql"] = recall.sql
+    for index, stage in enumerate(spec.then):
+        queries["then", index, "sql"] = stage.sql
+    derived = {query.stream.lower(): query.expr for query in rule.derived}
+    for path, sql in queries.items():
+        read = _close(_tables_in(sql) - own, derived).intersection(names)
+        if read:
+            yield rule.make_problem(
+                f"it reads the stream {min(read)} of a recall or stage; only event queries and "
+                "derived streams read these",
+                *path,
+            )
+
+
+def find_derived_readers(
+    derived: Sequence[DerivedQuery], names: Collection[str]
+) -> frozenset[DerivedQuery]:
+    """The derived streams that read some of the tables `names`, through others too."""
+    expressions = {query.stream.lower(): query.expr for query in derived}
+    readers = set()
+    for query in derived:
+        if names and not _close(_tables_in(query.expr), expressions).isdisjoint(names):
+            readers.add(query)
+    return frozenset(readers)
+
+
+def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """The derived streams that read none of the tables `names`, through others neither."""
+    expressions = {name.lower(): expr for name, expr in derived.items()}
+    independent = {}
+    for name, expr in derived.items():
+        if _close(_tables_in(expr), expressions).isdisjoint(names):
+            independent[name] = expr
+    return independent
+
+
+def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
+    """Yield the rules whose event query reads, directly or not, what follows from their events."""
+    outputs = list_outputs(rules)
+    read_by_rule: dict[str, dict[str, str]] = {}  # by rule: the stream read of each other rule
+    for rule in rules:
+        read = sorted(find_streams_read(rule, outputs.keys()))
+        read_by_rule[rule.id] = {outputs[name].rule: name for name in reversed(read)}
+    for rule in rules:
+        path = _find_path(rule.id, read_by_rule)
+        if path is not None:
+            key = "expr" if rule.spec.expr is not None else "stream"
+            names = " → ".join(path)
+            yield rule.make_problem(
+                f"cycle: {names}; a rule must not read what follows from its own events", key
+            )
+
+
+def order_by_reads(rules: Sequence[Rule]) -> list[Rule]:
+    """Rules without cycles, each after those whose streams it reads, else as given."""
+    outputs = list_outputs(rules)
+    if not outputs:
+        return list(rules)
+    by_id = {rule.id: rule for rule in rules}
+    ordered: dict[str, Rule] = {}
+
+    def add(rule: Rule) -> None:
+        if rule.id in ordered:
+            return
+        for name in sorted(find_streams_read(rule, outputs.keys())):
+            add(by_id[outputs[name].rule])
+        ordered[rule.id] = rule
+
+    for rule in rules:
+        add(rule)
+    return list(ordered.values())
+
+
+def _find_path(start: str, read_by_rule: Mapping[str, Mapping[str, str]]) -> list[str] | None:
+    """A way from a rule through what it reads back to it: rules and streams by turns."""
+    visited: set[str] = set()
+    pending = [(start, [start])]
+    while pending:
+        rule, path = pending.pop(0)
+        for producer, stream in read_by_rule.get(rule, {}).items():
+            further = [*path, stream, producer]
+            if producer == start:
+                return further
+            if producer not in visited:
+                visited.add(producer)
+                pending.append((producer, further))
+    return None
+
+
+def _close(tables: frozenset[str], derived: Mapping[str, str]) -> frozenset[str]:
+    """The tables with those that derived streams among them read."""
+    reached = set(tables)
+    pending = list(tables & derived.keys())
+    while pending:
+        for table in _tables_in(derived[pending.pop()]) - reached:
+            reached.add(table)
+            if table in derived:
+                pending.append(table)
+    return frozenset(reached)
+
+
+def _tables_in(sql: str) -> frozenset[str]:
+    try:
+        return tables_in(sql)
+    except Unsupported:  # reported when the query is checked
+        return frozenset()
