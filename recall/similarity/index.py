@@ -15,11 +15,12 @@ import numpy.typing as npt
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.similarity import kernel
+from recall.similarity.candidates import BEST_COUNT, BEST_OF_GROUP, FoundRows
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import BinaryMeasure, TfIdfMeasure, score_with_numbers
+from recall.similarity.measure import MEASURES, BinaryMeasure, TfIdfMeasure, score_with_numbers
 from recall.similarity.numeric import (
     NO_VALUES,
     Scales,
@@ -30,11 +31,19 @@ from recall.similarity.numeric import (
 )
 from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
-from recall.similarity.segment import MAX_SEGMENT_ROWS, SearchBuffers, Segment
+from recall.similarity.segment import (
+    MAX_SEGMENT_ROWS,
+    GroupSearch,
+    SearchBuffers,
+    Segment,
+    gather_rows,
+)
 from recall.similarity.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
 
 _MIN_CAPACITY = 1024  # terms
+# Scores whose ratio is above this may be equal after rounding.
+_TIE_FACTOR = 1 - 1e-9
 
 
 class Index:
@@ -228,11 +237,14 @@ class Index:
         for comparison, span in zip(comparisons, spans, strict=True):
             past_spans.append(span.intersect(TimeRange(None, comparison.before_ts)))
         jobs = list(zip(comparisons, queries, past_spans, strict=True))
+        for number, (comparison, _, span) in enumerate(jobs):
+            if comparison.candidates is not None:
+                compared[number], changed[number] = self._score_candidates(comparison, span)
         log_event_count = self._log_event_count
         for segment in self.segments:
             for number, (comparison, query, span) in enumerate(jobs):
                 first, last = segment.rows_between(span)
-                if first >= last:
+                if first >= last or comparison.candidates is not None:
                     continue
                 compared[number] += last - first
                 if query is None:
@@ -254,6 +266,145 @@ class Index:
                     if comparison.top.add_hits(keys, scores):
                         changed[number] = True
         return list(zip(compared, changed, strict=True))
+
+    def _score_candidates(self, comparison: Comparison, span: TimeRange) -> tuple[int, bool]:
+        """Find the candidates of a span of time, and rank all candidates.
+
+        Returns how many events were compared, and whether the best hits have changed.
+        """
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        query = self._candidate_query(comparison)
+        found = [FoundRows(top) for top in candidates.lists]
+        compared = 0
+        for number, segment in enumerate(self.segments):
+            first, last = segment.rows_between(span)
+            if first >= last:
+                continue
+            compared += last - first
+            groups = GroupSearch(
+                scorer.group_rows(segment),
+                np.array([rows.min_score for rows in found[1:]]),
+                BEST_OF_GROUP,
+            )
+            if query is None:
+                rows, scores = self._search_exhaustively(segment, comparison, (first, last), groups)
+            else:
+                self._refresh_segment_bounds(segment, self._log_event_count)
+                rows, scores = segment.search(
+                    query,
+                    comparison.pinned_counts,
+                    max_sequence=comparison.max_sequence,
+                    rows=(first, last),
+                    k=BEST_COUNT,
+                    min_score=found[0].min_score,
+                    buffers=self._search_buffers,
+                    groups=groups,
+                )
+            if len(rows):
+                found[0].add(number, rows, scores)
+            for group in np.flatnonzero(groups.sizes).tolist():
+                size = groups.sizes[group]
+                rows, scores = groups.hits[group, :size], groups.scores[group, :size]
+                found[1 + group].add(number, rows, scores)
+        places: dict[EventKey, tuple[int, int]] = {}
+        for top, found_rows in zip(candidates.lists, found, strict=True):
+            selected = found_rows.select()
+            keys = [self.segments[number].key(row) for number, row, _ in selected]
+            places.update(
+                (key, (number, row)) for key, (number, row, _) in zip(keys, selected, strict=True)
+            )
+            top.add_hits(keys, np.array([score for _, _, score in selected]))
+        self._score_new_candidates(comparison, places)
+        return compared, candidates.update_top(comparison.top)
+
+    def _score_new_candidates(
+        self, comparison: Comparison, places: Mapping[EventKey, tuple[int, int]]
+    ) -> None:
+        """`places`: segment and row of candidates; others are looked up."""
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        rows_by_segment: dict[int, list[tuple[int, EventKey]]] = {}
+        for key in candidates.unscored():
+            number, row = places.get(key) or self._find_place(key)
+            rows_by_segment.setdefault(number, []).append((row, key))
+        if not rows_by_segment:
+            return
+        parts, keys, times, eids = [], [], [], []
+        for number, found in rows_by_segment.items():
+            segment, rows = self.segments[number], np.array([row for row, _ in found])
+            parts.append((segment, rows))
+            keys += [key for _, key in found]
+            times.append(segment.arrays["ts"][rows])
+            eids.append(segment.arrays["eids"][rows])
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        scores = scorer.score_rows(
+            context,
+            gather_rows(parts),
+            self.full_counts(comparison),
+            np.concatenate(times),
+            np.concatenate(eids),
+        )
+        candidates.set_scores(keys, scores)
+
+    def _find_place(self, key: EventKey) -> tuple[int, int]:
+        """Segment and row of an event. Raises `KeyError` if it is not in the corpus."""
+        for segment, row in self._find_rows(key):
+            return self.segments.index(segment), row
+        raise KeyError(key)
+
+    def _search_exhaustively(
+        self,
+        segment: Segment,
+        comparison: Comparison,
+        rows: tuple[int, int],
+        groups: GroupSearch,
+    ) -> tuple[npt.NDArray[np.intp], Floats]:
+        """As `Segment.search` by TF-IDF, for a query whose bounds do not hold any more."""
+        first, last = rows
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        scores = np.zeros(len(segment))
+        scores[first:last] = MEASURES["tfidf"].score_rows(
+            context, segment.sparse_rows(first, last), self.full_counts(comparison)
+        )
+        scores[segment.arrays["numbers"] > comparison.max_sequence] = 0
+        for group in range(len(groups.min_scores)):
+            heads = groups.rows.heads
+            group_rows = groups.rows.rows[heads[group] : heads[group + 1]]
+            best = group_rows[top_rows(scores[group_rows], BEST_OF_GROUP)]
+            groups.sizes[group] = len(best)
+            groups.hits[group, : len(best)] = best
+            groups.scores[group, : len(best)] = scores[best]
+        best = top_rows(scores, BEST_COUNT)
+        return best, scores[best]
+
+    def may_hold_candidates(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[bool]:
+        """For each span of time, whether one of its events may become a candidate."""
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        query = self._candidate_query(comparison)
+        bounds = []
+        for segment in self.segments:
+            bound = math.inf
+            if query is not None:
+                self._refresh_segment_bounds(segment, self._log_event_count)
+                bound = segment.score_bound(query, known_norms=True)
+            min_scores = [candidates.lists[0].min_score]
+            group_sizes = np.diff(scorer.group_rows(segment).heads)
+            for group in np.flatnonzero(group_sizes).tolist():
+                min_scores.append(candidates.lists[1 + group].min_score)
+            may_hold = bound > 0 and bound >= min(min_scores) * _TIE_FACTOR
+            bounds.append(float(may_hold))
+        return [
+            bound > 0 for bound in max_by_span(self.segments, bounds, spans, comparison.before_ts)
+        ]
+
+    def _candidate_query(self, comparison: Comparison) -> SearchQuery | None:
+        """The event as a query by TF-IDF; None: E was pinned too long ago."""
+        pinned = comparison.pinned_counts
+        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+            return None
+        return pinned.weighted_query(self.vocabulary.encode(comparison.event.term_counts))
 
     def _search_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query of the compiled search; None: its rows must be compared one by one.
