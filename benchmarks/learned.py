@@ -24,6 +24,7 @@ from benchmarks.contexts import (
     K,
     TermIds,
     add_contexts,
+    draw_contexts,
 )
 from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.tagged_contexts import TAGS, TaggedContexts, draw_tagged_contexts, name_term
@@ -75,8 +76,17 @@ def _build_corpus(context_count: int, resolved_count: int) -> _Corpus:
     events, tags = make_training_events(drawn, last_sequence=index.last_sequence)
     built = build_model(events, tags, _GAP)
     assert built is not None
-    queries = draw_tagged_contexts(rng, _COMPARED_QUERIES).rows()
+    queries = [_draw_query(rng, drawn) for _ in range(_COMPARED_QUERIES)]
     return _Corpus(index, built, queries)
+
+
+def _draw_query(rng: np.random.Generator, drawn: Sequence[TaggedContexts]) -> TermIds:
+    """Half of the terms of a resolved context, and random ones, as for G5."""
+    rows = drawn[int(rng.integers(len(drawn)))].rows()
+    past_terms = rng.permutation(rows[int(rng.integers(len(rows)))])[: TERMS_PER_CONTEXT // 2]
+    _, random_terms = draw_contexts(rng, 1)
+    random_terms = rng.permutation(random_terms)[: TERMS_PER_CONTEXT - len(past_terms)]
+    return np.unique(np.concatenate([past_terms, random_terms]))
 
 
 def make_training_events(

@@ -11,7 +11,7 @@ TAGS = 500
 _ATTRIBUTES = 8
 _TERMS_BY_TAG = 20
 # Of these terms of its tag, a context has some; the others are those of `draw_contexts`.
-_TELLING_TERMS = 6
+_TELLING_TERMS = 2
 _WRONG_SHARE = 0.2  # of contexts whose terms are those of another tag
 
 

@@ -97,9 +97,13 @@ class LearnedModel:
         self.use_time = use_time
 
     @classmethod
-    def empty(cls, use_time: bool) -> "LearnedModel":
-        """A model that has learned nothing: it ranks as `attributes`."""
-        return cls(TagModel(use_time), PairModel(), TagCalibration(), use_time)
+    def empty(cls, use_time: bool, refits: bool = True) -> "LearnedModel":
+        """A model that has learned nothing: it ranks as `attributes`.
+
+        `refits`: whether it is fitted again from time to time while it learns.
+        """
+        pair_model, calibration = PairModel(refits=refits), TagCalibration(refits)
+        return cls(TagModel(use_time), pair_model, calibration, use_time)
 
     def fit(self) -> None:
         """Fit the weights of pairs and the calibration to everything that was learned."""
