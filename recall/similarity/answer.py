@@ -144,7 +144,7 @@ class SimilarState:
         counts = index.full_counts(comparison)
         candidates = {}
         if comparison.candidates is not None:
-            candidates["candidates"] = len(comparison.candidates.keys)
+            candidates["candidates"] = comparison.candidates.count()
         rows = []
         for rank, hit in enumerate(comparison.top.hits, start=1):
             past = index.context(hit.event)

@@ -7,6 +7,7 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.similarity import kernel
-from recall.similarity.candidates import BEST_COUNT, BEST_OF_GROUP, FoundRows
+from recall.similarity.candidates import BEST_COUNT, BEST_OF_GROUP, CandidateRows
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
@@ -275,18 +276,19 @@ class Index:
         candidates, scorer = comparison.candidates, comparison.scorer
         assert candidates is not None and scorer is not None
         query = self._candidate_query(comparison)
-        found = [FoundRows(top) for top in candidates.lists]
+        group_count = scorer.group_count
+        best_scores = np.zeros((group_count, BEST_OF_GROUP))
+        for group in range(group_count):
+            best_scores[group] = candidates.best_scores(1 + group)
+        best_of_all = candidates.best_scores(0)
+        found: list[list[CandidateRows]] = [[] for _ in range(1 + group_count)]
         compared = 0
         for number, segment in enumerate(self.segments):
             first, last = segment.rows_between(span)
             if first >= last:
                 continue
             compared += last - first
-            groups = GroupSearch(
-                scorer.group_rows(segment),
-                np.array([rows.min_score for rows in found[1:]]),
-                BEST_OF_GROUP,
-            )
+            groups = GroupSearch(scorer.group_rows(segment), best_scores)
             if query is None:
                 rows, scores = self._search_exhaustively(segment, comparison, (first, last), groups)
             else:
@@ -297,55 +299,45 @@ class Index:
                     max_sequence=comparison.max_sequence,
                     rows=(first, last),
                     k=BEST_COUNT,
-                    min_score=found[0].min_score,
+                    min_score=float(best_of_all[-1]),
                     buffers=self._search_buffers,
                     groups=groups,
                 )
             if len(rows):
-                found[0].add(number, rows, scores)
+                found[0].append(_candidate_rows(segment, number, rows, scores))
+                best_of_all = np.sort(np.concatenate([best_of_all, scores]))[::-1][:BEST_COUNT]
             for group in np.flatnonzero(groups.sizes).tolist():
                 size = groups.sizes[group]
                 rows, scores = groups.hits[group, :size], groups.scores[group, :size]
-                found[1 + group].add(number, rows, scores)
-        places: dict[EventKey, tuple[int, int]] = {}
-        for top, found_rows in zip(candidates.lists, found, strict=True):
-            selected = found_rows.select()
-            keys = [self.segments[number].key(row) for number, row, _ in selected]
-            places.update(
-                (key, (number, row)) for key, (number, row, _) in zip(keys, selected, strict=True)
-            )
-            top.add_hits(keys, np.array([score for _, _, score in selected]))
-        self._score_new_candidates(comparison, places)
+                found[1 + group].append(_candidate_rows(segment, number, rows, scores))
+        for number, parts in enumerate(found):
+            if parts:
+                candidates.add(number, CandidateRows.concatenate(parts))
+        candidates.score_new(partial(self._score_candidate_rows, comparison))
         return compared, candidates.update_top(comparison.top)
 
-    def _score_new_candidates(
-        self, comparison: Comparison, places: Mapping[EventKey, tuple[int, int]]
-    ) -> None:
-        """`places`: segment and row of candidates; others are looked up."""
-        candidates, scorer = comparison.candidates, comparison.scorer
-        assert candidates is not None and scorer is not None
-        rows_by_segment: dict[int, list[tuple[int, EventKey]]] = {}
-        for key in candidates.unscored():
-            number, row = places.get(key) or self._find_place(key)
-            rows_by_segment.setdefault(number, []).append((row, key))
-        if not rows_by_segment:
-            return
-        parts, keys, times, eids = [], [], [], []
-        for number, found in rows_by_segment.items():
-            segment, rows = self.segments[number], np.array([row for row, _ in found])
-            parts.append((segment, rows))
-            keys += [key for _, key in found]
-            times.append(segment.arrays["ts"][rows])
-            eids.append(segment.arrays["eids"][rows])
-        context = self.vocabulary.encode(comparison.event.term_counts)
-        scores = scorer.score_rows(
-            context,
+    def _score_candidate_rows(self, comparison: Comparison, new: CandidateRows) -> Floats:
+        """What the scorer says about some candidates."""
+        assert comparison.scorer is not None
+        segments, rows = new.segments.copy(), new.rows.copy()
+        for number in np.flatnonzero(segments < 0).tolist():
+            segments[number], rows[number] = self._find_place(new.key(number))
+        order = np.argsort(segments, kind="stable")
+        numbers, starts = np.unique(segments[order], return_index=True)
+        rows_by_segment = np.split(rows[order], starts[1:])
+        parts = [
+            (self.segments[number], segment_rows)
+            for number, segment_rows in zip(numbers.tolist(), rows_by_segment, strict=True)
+        ]
+        scores = np.empty(len(new))
+        scores[order] = comparison.scorer.score_rows(
+            self.vocabulary.encode(comparison.event.term_counts),
             gather_rows(parts),
             self.full_counts(comparison),
-            np.concatenate(times),
-            np.concatenate(eids),
+            new.times[order],
+            new.eids[order],
         )
-        candidates.set_scores(keys, scores)
+        return scores
 
     def _find_place(self, key: EventKey) -> tuple[int, int]:
         """Segment and row of an event. Raises `KeyError` if it is not in the corpus."""
@@ -368,7 +360,7 @@ class Index:
             context, segment.sparse_rows(first, last), self.full_counts(comparison)
         )
         scores[segment.arrays["numbers"] > comparison.max_sequence] = 0
-        for group in range(len(groups.min_scores)):
+        for group in range(len(groups.sizes)):
             heads = groups.rows.heads
             group_rows = groups.rows.rows[heads[group] : heads[group + 1]]
             best = group_rows[top_rows(scores[group_rows], BEST_OF_GROUP)]
@@ -389,10 +381,10 @@ class Index:
             if query is not None:
                 self._refresh_segment_bounds(segment, self._log_event_count)
                 bound = segment.score_bound(query, known_norms=True)
-            min_scores = [candidates.lists[0].min_score]
+            min_scores = [candidates.min_score(0)]
             group_sizes = np.diff(scorer.group_rows(segment).heads)
             for group in np.flatnonzero(group_sizes).tolist():
-                min_scores.append(candidates.lists[1 + group].min_score)
+                min_scores.append(candidates.min_score(1 + group))
             may_hold = bound > 0 and bound >= min(min_scores) * _TIE_FACTOR
             bounds.append(float(may_hold))
         return [
@@ -563,6 +555,20 @@ class Index:
         if total_square <= 0:
             return 0.0
         return math.sqrt(shared_square / total_square)
+
+
+def _candidate_rows(
+    segment: Segment, number: int, rows: npt.NDArray[np.int64], scores: Floats
+) -> CandidateRows:
+    """Rows of a segment with their scores by TF-IDF. `number`: of the segment."""
+    return CandidateRows(
+        times=segment.arrays["ts"][rows],
+        eids=segment.arrays["eids"][rows],
+        scores=scores,
+        final_scores=np.full(len(rows), np.nan),
+        segments=np.full(len(rows), number),
+        rows=rows,
+    )
 
 
 def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> tuple[Ids, Floats]:

@@ -243,8 +243,7 @@ def search(
     scores,
     group_heads,
     group_rows,
-    group_min_scores,
-    group_k,
+    group_best_scores,
     group_hits,
     group_scores,
     group_sizes,
@@ -261,8 +260,9 @@ def search(
     (by row) and `gain_by_term` are scratch: zeros before and after.
 
     The same for groups of rows: those of group g are `group_rows` from `group_heads[g]` to before
-    `group_heads[g + 1]`, ascending. Its `group_k` best are written to row g of `group_hits` and
-    `group_scores`, and their number to `group_sizes`.
+    `group_heads[g + 1]`, ascending. Its best are written to row g of `group_hits` and
+    `group_scores`, and their number to `group_sizes`. Row g of `group_best_scores` has the best
+    scores of earlier searches, descending, and is updated; rows score at least the last one.
     """
     bounds_of = (
         starts,
@@ -283,10 +283,11 @@ def search(
     remaining = np.empty(len(query_terms) + 1)
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
     lowest = min_score
-    for group in range(len(group_min_scores)):
+    group_count, group_k = group_best_scores.shape
+    for group in range(group_count):
         group_sizes[group] = 0
         if group_heads[group] < group_heads[group + 1]:
-            lowest = min(lowest, group_min_scores[group])
+            lowest = min(lowest, group_best_scores[group, group_k - 1])
     if remaining[0] <= 0.0 or remaining[0] < lowest * _TIE_FACTOR:
         return 0
     stop_bound = min_score * _STOP_SHARE
@@ -307,8 +308,9 @@ def search(
     weights_of = term_ids, event_count, document_frequencies, changed_terms, frequency_changes
     cell = np.empty(1)
     bits = cell.view(np.int64)
-    for group in range(len(group_min_scores)):
-        required_score = group_min_scores[group]
+    for group in range(group_count):
+        group_min_score = group_best_scores[group, group_k - 1]
+        required_score = group_min_score
         size = 0
         for position in range(group_heads[group], group_heads[group + 1]):
             row = group_rows[position]
@@ -329,7 +331,7 @@ def search(
                 row,
                 score,
                 group_k,
-                group_min_scores[group],
+                group_min_score,
                 size,
                 group_hits[group],
                 group_scores[group],
@@ -339,6 +341,7 @@ def search(
             if size == group_k:
                 required_score = max(required_score, group_scores[group, group_k - 1])
         group_sizes[group] = size
+        _merge_scores(group_scores[group, :size], group_best_scores[group])
     # The k rows with the highest bounds are scored first: their scores exclude most other rows.
     candidates = np.empty(k, dtype=np.int64)
     candidate_count = _best_candidates(
@@ -550,6 +553,19 @@ def _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits):
         position -= 1
     scores[position], rows[position] = score, row
     return min(hit_count + 1, k)
+
+
+@compiled
+def _merge_scores(scores, best_scores):
+    """Insert scores into the best so far; both descend."""
+    for score in scores:
+        position = len(best_scores) - 1
+        if score <= best_scores[position]:
+            return
+        while position > 0 and best_scores[position - 1] < score:
+            best_scores[position] = best_scores[position - 1]
+            position -= 1
+        best_scores[position] = score
 
 
 @compiled

@@ -107,17 +107,20 @@ class GroupedRows(NamedTuple):
 class GroupSearch:
     """Groups of rows that a search looks at beside all rows, and the best rows of each."""
 
-    def __init__(self, rows: GroupedRows, min_scores: Floats, k: int) -> None:
-        """`min_scores`: by group, the score that a row must reach; `k`: the number of rows."""
+    def __init__(self, rows: GroupedRows, best_scores: Floats) -> None:
+        """`best_scores`: by group the scores of its best rows so far, best first; 0: none.
+
+        Updated by the search.
+        """
         self.rows = rows
-        self.min_scores = min_scores
-        self.hits = np.empty((len(min_scores), k), dtype=np.int64)
-        self.scores = np.empty((len(min_scores), k))
-        self.sizes = np.zeros(len(min_scores), dtype=np.int64)
+        self.best_scores = best_scores
+        self.hits = np.empty(best_scores.shape, dtype=np.int64)
+        self.scores = np.empty(best_scores.shape)
+        self.sizes = np.zeros(len(best_scores), dtype=np.int64)
 
 
 _NO_GROUPS = GroupSearch(
-    GroupedRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)), np.empty(0), 1
+    GroupedRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)), np.empty((0, 1))
 )
 
 
@@ -450,8 +453,7 @@ class Segment:
             scores,
             groups.rows.heads,
             groups.rows.rows,
-            groups.min_scores,
-            groups.hits.shape[1],
+            groups.best_scores,
             groups.hits,
             groups.scores,
             groups.sizes,
