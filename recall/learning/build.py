@@ -52,7 +52,7 @@ def build_model(
     `judgements`: by ID of an event and of a past one, whether the past one helps.
     """
     corpus = Corpus()
-    learner = Learner(corpus, use_time=True)
+    learner = Learner(corpus, use_time=True, refits=False)
     place_numbers: dict[str, int] = {}
     grouped = [GroupedEvent(event.event_id, event.ts, event.group) for event in events]
     usable_times = find_usable_times(grouped, dict.fromkeys(tags, 0), gap)

@@ -11,9 +11,19 @@ from archiver.times import Micros
 from recall.learning.learned_model import LearnedQuery, PastRows
 from recall.learning.pair_model import Feature
 from recall.learning.stored_model import StoredModel
-from recall.similarity import ContextVector, CorpusCounts, CorpusEvent, Floats, SparseRows
+from recall.similarity import (
+    ContextVector,
+    CorpusCounts,
+    CorpusEvent,
+    Floats,
+    GroupedRows,
+    Segment,
+    SparseRows,
+)
 
 _FORECAST_TAGS = 5
+# The best past events of each of these tags are candidates.
+_CANDIDATE_TAGS = 5
 _MAX_TAG_TERMS = 5
 _TERM_FEATURES = [Feature.ATTRIBUTES, Feature.TFIDF, Feature.BINARY]
 _PLACE_AND_AGE_FEATURES = [Feature.PLACE, Feature.RECENCY]
@@ -29,6 +39,11 @@ class LearnedScorer:
         # The event's terms as the model numbers them; the index has other numbers.
         self._model_context = stored.vocabulary.encode(event.term_counts)
         self._query: LearnedQuery | None = None
+        self._prediction = stored.model.predict(self._model_context, stored.vocabulary.attributes)
+        self._candidate_tags: list[int] = []
+        if self._prediction is not None:
+            order = np.argsort(-self._prediction.log_probabilities, kind="stable")
+            self._candidate_tags = order[:_CANDIDATE_TAGS].tolist()
 
     def score_rows(
         self,
@@ -41,6 +56,18 @@ class LearnedScorer:
         """See `recall.similarity.EventScorer`."""
         past_rows = self._past_rows(past, times, eids)
         return self._stored.model.score(self._build_query(query, counts), past_rows)
+
+    @property
+    def group_count(self) -> int:
+        """See `recall.similarity.EventScorer`. The most probable tags have candidates."""
+        return len(self._candidate_tags)
+
+    def group_rows(self, segment: Segment) -> GroupedRows:
+        """See `recall.similarity.EventScorer`."""
+        heads, rows = self._stored.tagged_rows(segment)
+        parts = [rows[heads[tag] : heads[tag + 1]] for tag in self._candidate_tags]
+        sizes = np.array([0, *map(len, parts)], dtype=np.int64)
+        return GroupedRows(np.cumsum(sizes), np.concatenate([rows[:0], *parts]))
 
     def explain(
         self,
@@ -95,13 +122,9 @@ class LearnedScorer:
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:
             self._query = self._stored.model.build_query(
-                query, self._event.ts, self._place_number, counts, self._predict()
+                query, self._event.ts, self._place_number, counts, self._prediction
             )
         return self._query
-
-    def _predict(self) -> Any:
-        attributes = self._stored.vocabulary.attributes
-        return self._stored.model.predict(self._model_context, attributes)
 
     def _past_rows(
         self,

@@ -1,12 +1,14 @@
 """The inner loops of the tag model, compiled by numba. Arrays in and out.
 
 For each term, how often each tag occurred with it is a linked list of entries: the first entry of
-term k is `heads[k]`, the entry after e is `links[e]`, and -1 ends the list. An entry has its tag
-(`entry_tags`), how often the two occurred together (`entry_counts`), and the same with earlier
+term k is `heads[k]`, the entry after e is `entries[e].links`, and -1 ends the list. An entry has its
+tag (`entry_tags`), how often the two occurred together (`entry_counts`), and the same with earlier
 occurrences of the term counting less (`entry_recent`), as of the occurrence `entry_updates` of the
 term. Its weight (`entry_weights`, with the sum of its squared gradients in `entry_squares`) corrects
-what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence of a term counts
-`decay`^(k - 1).
+what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence
+of a term counts `decay`^(k - 1).
+
+An entry is one record, so that reading it is one access to memory.
 
 Functions that call each other stay in one file, see `recall.similarity.kernel`.
 """
@@ -18,48 +20,56 @@ import numpy as np
 
 from recall.similarity import compiled
 
+ENTRY = np.dtype(
+    [
+        ("links", np.int64),
+        ("entry_tags", np.int64),
+        ("entry_counts", np.int64),
+        ("entry_recent", np.float64),
+        ("entry_updates", np.int64),
+        ("entry_weights", np.float64),
+        ("entry_squares", np.float64),
+    ]
+)
+# Products above this are replaced by their logarithm.
+_MAX_PRODUCT = 1e200
+# Powers of the decay are computed once, up to this exponent; later ones are about 0.
+_MAX_AGE = 2048
+
 
 @compiled
-def add_occurrences(
-    terms,
-    tag,
-    decay,
-    term_counts,
-    heads,
-    links,
-    entry_tags,
-    entry_counts,
-    entry_recent,
-    entry_updates,
-    entry_weights,
-    entry_squares,
-    entry_count,
-):
+def add_occurrences(terms, tag, decay, term_counts, heads, entries, entry_count):
     """Count a tag with each of some terms; return the number of entries.
 
-    The arrays of entries have room for one more entry for each term.
+    `entries` has room for one more entry for each term.
     """
     for number in range(len(terms)):
         term = terms[number]
         term_counts[term] += 1
-        entry = heads[term]
-        while entry >= 0 and entry_tags[entry] != tag:
-            entry = links[entry]
-        if entry < 0:
-            entry = entry_count
+        position, end = heads[term], -1
+        while position >= 0 and entries[position].entry_tags != tag:
+            position, end = entries[position].links, position
+        if position < 0:
+            # At the end: the first tags of a term are likely to be its frequent ones.
+            position = entry_count
             entry_count += 1
-            links[entry] = heads[term]
-            heads[term] = entry
-            entry_tags[entry] = tag
-            entry_counts[entry] = 0
-            entry_recent[entry] = 0.0
-            entry_updates[entry] = term_counts[term]
-            entry_weights[entry] = 0.0
-            entry_squares[entry] = 0.0
-        age = term_counts[term] - entry_updates[entry]
-        entry_recent[entry] = entry_recent[entry] * decay**age + 1.0
-        entry_updates[entry] = term_counts[term]
-        entry_counts[entry] += 1
+            entry = entries[position]
+            entry.links = -1
+            if end < 0:
+                heads[term] = position
+            else:
+                entries[end].links = position
+            entry.entry_tags = tag
+            entry.entry_counts = 0
+            entry.entry_recent = 0.0
+            entry.entry_updates = term_counts[term]
+            entry.entry_weights = 0.0
+            entry.entry_squares = 0.0
+        entry = entries[position]
+        age = term_counts[term] - entry.entry_updates
+        entry.entry_recent = entry.entry_recent * decay**age + 1.0
+        entry.entry_updates = term_counts[term]
+        entry.entry_counts += 1
     return entry_count
 
 
@@ -72,13 +82,7 @@ def sum_evidence(
     decay,
     term_counts,
     heads,
-    links,
-    entry_tags,
-    entry_counts,
-    entry_recent,
-    entry_updates,
-    entry_weights,
-    entry_squares,
+    entries,
     sums,
     corrections,
     group_sizes,
@@ -92,6 +96,14 @@ def sum_evidence(
     `group_sizes` (zeros) the number of terms that have occurred.
     """
     tag_count = len(priors)
+    powers = np.empty(_MAX_AGE)
+    powers[0] = 1.0
+    for age in range(1, _MAX_AGE):
+        powers[age] = powers[age - 1] * decay
+    scales = 1.0 / (priors * smoothing)
+    # Logarithms are expensive: factors are multiplied first.
+    products = np.ones(sums.shape)
+    bases = np.zeros(len(sums))
     for number in range(len(terms)):
         term = terms[number]
         count = term_counts[term]
@@ -102,34 +114,43 @@ def sum_evidence(
         recent_count = count * 1.0
         if decay < 1.0:
             recent_count = (1.0 - decay**count) / (1.0 - decay)
-        base = np.log(smoothing / (count + smoothing))
-        recent_base = np.log(smoothing / (recent_count + smoothing))
+        bases[row] += np.log(smoothing / (count + smoothing))
+        bases[row + 1] += np.log(smoothing / (recent_count + smoothing))
+        position = heads[term]
+        while position >= 0:
+            entry = entries[position]
+            tag = entry.entry_tags
+            products[row, tag] *= entry.entry_counts * scales[tag] + 1.0
+            if products[row, tag] > _MAX_PRODUCT:
+                sums[row, tag] += np.log(products[row, tag])
+                products[row, tag] = 1.0
+            age = count - entry.entry_updates
+            if age < _MAX_AGE:
+                recent = entry.entry_recent * powers[age]
+                products[row + 1, tag] *= recent * scales[tag] + 1.0
+                if products[row + 1, tag] > _MAX_PRODUCT:
+                    sums[row + 1, tag] += np.log(products[row + 1, tag])
+                    products[row + 1, tag] = 1.0
+            corrections[tag] += entry.entry_weights
+            position = entry.links
+    for row in range(len(sums)):
         for tag in range(tag_count):
-            sums[row, tag] += base
-            sums[row + 1, tag] += recent_base
-        entry = heads[term]
-        while entry >= 0:
-            tag = entry_tags[entry]
-            scale = 1.0 / (priors[tag] * smoothing)
-            recent = entry_recent[entry] * decay ** (count - entry_updates[entry])
-            sums[row, tag] += np.log(entry_counts[entry] * scale + 1.0)
-            sums[row + 1, tag] += np.log(recent * scale + 1.0)
-            corrections[tag] += entry_weights[entry]
-            entry = links[entry]
+            sums[row, tag] += bases[row]
+            if products[row, tag] != 1.0:
+                sums[row, tag] += np.log(products[row, tag])
 
 
 @compiled
-def adjust_weights(
-    terms, errors, step, min_square, heads, links, entry_tags, entry_weights, entry_squares
-):
+def adjust_weights(terms, errors, step, min_square, heads, entries):
     """Move the weights of the entries of some terms against the errors of a prediction (AdaGrad).
 
     `errors`: by tag, the predicted probability minus 1 for the right tag.
     """
     for number in range(len(terms)):
-        entry = heads[terms[number]]
-        while entry >= 0:
-            error = errors[entry_tags[entry]]
-            entry_squares[entry] += error * error
-            entry_weights[entry] -= step * error / np.sqrt(min_square + entry_squares[entry])
-            entry = links[entry]
+        position = heads[terms[number]]
+        while position >= 0:
+            entry = entries[position]
+            error = errors[entry.entry_tags]
+            entry.entry_squares += error * error
+            entry.entry_weights -= step * error / np.sqrt(min_square + entry.entry_squares)
+            position = entry.links

@@ -9,18 +9,21 @@ from archiver.times import Micros
 from recall.learning.pair_model import Feature, PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_model import TagModel, TagPrediction
-from recall.similarity import MEASURES, ContextVector, CorpusCounts, Floats, Ids, SparseRows
+from recall.similarity import (
+    MEASURES,
+    UNLEARNED_MEASURE,
+    ContextVector,
+    CorpusCounts,
+    Floats,
+    Ids,
+    SparseRows,
+    score_by_measures,
+)
 
 # Tags of past events, by number; -1: unknown.
 TagIds = npt.NDArray[np.int32]
 
 UNKNOWN_TAG = -1
-# The measures whose scores are features, by feature.
-_MEASURE_FEATURES = {
-    Feature.ATTRIBUTES: MEASURES["attributes"],
-    Feature.TFIDF: MEASURES["tfidf"],
-    Feature.BINARY: MEASURES["binary"],
-}
 # Added to probabilities before the logarithm: all improbable tags are about equally far away.
 _PROBABILITY_FLOOR = 0.01
 _MICROS_PER_DAY = 86_400e6
@@ -94,9 +97,13 @@ class LearnedModel:
         self.use_time = use_time
 
     @classmethod
-    def empty(cls, use_time: bool) -> "LearnedModel":
-        """A model that has learned nothing: it ranks as `attributes`."""
-        return cls(TagModel(use_time), PairModel(), TagCalibration(), use_time)
+    def empty(cls, use_time: bool, refits: bool = True) -> "LearnedModel":
+        """A model that has learned nothing: it ranks as `attributes`.
+
+        `refits`: whether it is fitted again from time to time while it learns.
+        """
+        pair_model, calibration = PairModel(refits=refits), TagCalibration(refits)
+        return cls(TagModel(use_time), pair_model, calibration, use_time)
 
     def fit(self) -> None:
         """Fit the weights of pairs and the calibration to everything that was learned."""
@@ -131,8 +138,20 @@ class LearnedModel:
     def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
         """The features of the new event with each past one, by row and `Feature`."""
         features = np.zeros((len(past.tags), len(Feature)))
-        for feature, measure in _MEASURE_FEATURES.items():
-            features[:, feature] = measure.score_rows(query.context, past.contexts, query.counts)
+        counts = query.counts
+        score_by_measures(
+            query.context.terms,
+            query.context.counts,
+            past.contexts.starts,
+            past.contexts.terms,
+            past.contexts.counts,
+            float(max(counts.event_count, 1)),
+            counts.document_frequencies,
+            counts.attributes,
+            int(counts.attributes.max(initial=-1)) + 1,
+            max(past.contexts.width, int(query.context.terms.max(initial=-1)) + 1),
+            features,
+        )
         has_tag = past.tags != UNKNOWN_TAG
         probabilities = np.full(len(past.tags), query.chance)
         probabilities[has_tag] = query.probabilities[past.tags[has_tag]]
@@ -149,8 +168,9 @@ class LearnedModel:
         Until weights are learned, it is that of `attributes`.
         """
         if not self.pair_model.is_fitted:
-            measure = _MEASURE_FEATURES[Feature.ATTRIBUTES]
-            return measure.score_rows(query.context, past.contexts, query.counts)
+            return MEASURES[UNLEARNED_MEASURE].score_rows(
+                query.context, past.contexts, query.counts
+            )
         features = self.pair_features(query, past)
         scores = to_score(features @ self.pair_model.weights)
         scores[features[:, Feature.BINARY] == 0] = 0

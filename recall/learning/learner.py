@@ -24,7 +24,7 @@ _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
 # The same for predictions, from which weights are learned. All events are counted.
-_FULL_PREDICTION = 20_000
+_FULL_PREDICTION = 5_000
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,14 @@ class _Outcome:
 class Learner:
     """Learns from the rows of a corpus, by their numbers."""
 
-    def __init__(self, corpus: Corpus, *, use_time: bool, seed: int = 0) -> None:
-        """`use_time`: whether recent events and occurrences count separately."""
-        self.model = LearnedModel.empty(use_time)
+    def __init__(
+        self, corpus: Corpus, *, use_time: bool, seed: int = 0, refits: bool = True
+    ) -> None:
+        """`use_time`: whether recent events and occurrences count separately.
+
+        `refits`: whether the model is used while it learns. Otherwise it is fitted once, by `fit`.
+        """
+        self.model = LearnedModel.empty(use_time, refits)
         self._corpus = corpus
         self._random = np.random.default_rng(seed)
         # By row.

@@ -59,8 +59,9 @@ class PairSample:
 class PairModel:
     """The weights, and the newest samples that they are fitted to."""
 
-    def __init__(self, weights: Floats | None = None) -> None:
-        """`weights`: as fitted before; None: the prior's."""
+    def __init__(self, weights: Floats | None = None, *, refits: bool = True) -> None:
+        """`weights`: as fitted before; None: the prior's. `refits`: whether `learn` fits them."""
+        self._refits = refits
         self.weights = _PRIOR_MEANS.copy() if weights is None else weights
         self._samples: deque[PairSample] = deque(maxlen=_MAX_QUERIES)
         self._sample_count = 0
@@ -75,7 +76,7 @@ class PairModel:
         """Add a sample. The weights are fitted again from time to time."""
         self._samples.append(sample)
         self._sample_count += 1
-        if self._sample_count >= self._next_fit:
+        if self._refits and self._sample_count >= self._next_fit:
             self._next_fit = int(self._sample_count * (1 + _REFIT_GROWTH)) + _FIRST_FIT
             self.fit()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from recall.learning.learned_model import (
 from recall.learning.pair_model import PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_model import TagModel
-from recall.similarity import Vocabulary
+from recall.similarity import GroupedRows, Segment, Vocabulary
 
 _FORMAT_VERSION = 1
 _TAG_PREFIX = "tag_model."
@@ -62,12 +63,25 @@ class StoredModel:
         self.model = model
         self.vocabulary = vocabulary
         self.resolved_events = resolved_events
+        # By segment: its rows with a tag, by tag.
+        self._tagged_rows: WeakKeyDictionary[Segment, GroupedRows] = WeakKeyDictionary()
         self._place_names = list(place_names)
         self._place_numbers = {name: number for number, name in enumerate(place_names)}
 
     def place_number(self, name: str) -> int:
         """The number of a place; -1: no event was resolved there."""
         return self._place_numbers.get(name, -1)
+
+    def tagged_rows(self, segment: Segment) -> GroupedRows:
+        """The rows of a segment by tag."""
+        grouped = self._tagged_rows.get(segment)
+        if grouped is None:
+            tags, _ = self.resolved_events.find(segment.arrays["eids"])
+            order = np.argsort(tags, kind="stable")
+            heads = np.searchsorted(tags[order], np.arange(len(self.model.tag_model.tags) + 1))
+            grouped = GroupedRows(heads.astype(np.int64), order.astype(np.int64))
+            self._tagged_rows[segment] = grouped
+        return grouped
 
     def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
         """The `count` most probable tags of an event with these terms."""

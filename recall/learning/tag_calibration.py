@@ -52,7 +52,9 @@ class PastPrediction:
 class TagCalibration:
     """The temperature, the regressions, and the newest predictions that they are fitted to."""
 
-    def __init__(self) -> None:
+    def __init__(self, refits: bool = True) -> None:
+        """`refits`: whether `learn` fits from time to time."""
+        self._refits = refits
         self.temperature = 1.0
         self.best_weights = _PRIOR_BEST_WEIGHTS
         """Of 1 and the log odds of the best tag, for the log odds that it is right."""
@@ -110,7 +112,7 @@ class TagCalibration:
             return
         self._predictions.append(prediction)
         self._prediction_count += 1
-        if self._prediction_count >= self._next_fit:
+        if self._refits and self._prediction_count >= self._next_fit:
             growth = int(self._prediction_count * _REFIT_GROWTH) + _FIRST_FIT
             self._next_fit = self._prediction_count + min(growth, _MAX_REFIT_INTERVAL)
             self.fit()

@@ -99,7 +99,7 @@ class TagModel:
         self._heads = np.full(0, -1, dtype=np.int64)
         # By entry, see `recall.learning.kernel`.
         self._entry_count = 0
-        self._entries = _allocate_entries(_MIN_CAPACITY)
+        self._entries = np.zeros(_MIN_CAPACITY, dtype=kernel.ENTRY)
 
     def find_tag(self, tag: str) -> int | None:
         """The number of a tag; None if no event with it was learned."""
@@ -151,7 +151,7 @@ class TagModel:
             _TERM_DECAY,
             self._term_counts,
             self._heads,
-            *self._entries.values(),
+            self._entries,
             evidence[_FIRST_ATTRIBUTE_ROW:-1],
             evidence[-1],
             sizes,
@@ -187,15 +187,14 @@ class TagModel:
             self._tag_counts = grow(self._tag_counts, len(self.tags))
             self._recent_tag_counts = grow(self._recent_tag_counts, len(self.tags))
         self._reserve_terms(int(terms.max(initial=-1)) + 1)
-        for name, array in self._entries.items():
-            self._entries[name] = grow(array, self._entry_count + len(terms))
+        self._entries = grow(self._entries, self._entry_count + len(terms))
         self._entry_count = kernel.add_occurrences(
             terms,
             tag_id,
             _TERM_DECAY,
             self._term_counts,
             self._heads,
-            *self._entries.values(),
+            self._entries,
             self._entry_count,
         )
         self._tag_counts[tag_id] += 1
@@ -217,7 +216,6 @@ class TagModel:
 
     def _adjust_term_weights(self, terms: Ids, errors: Floats) -> None:
         """`errors`: by tag; none of tags that were first seen after the prediction."""
-        entries = self._entries
         scaled = np.zeros(len(self.tags))
         scaled[: len(errors)] = errors / np.sqrt(len(terms))
         kernel.adjust_weights(
@@ -226,10 +224,7 @@ class TagModel:
             _TERM_STEP,
             _TERM_MIN_SQUARE,
             self._heads,
-            entries["links"],
-            entries["entry_tags"],
-            entries["entry_weights"],
-            entries["entry_squares"],
+            self._entries,
         )
 
     def _reserve_attributes(self, attribute_count: int) -> None:
@@ -265,8 +260,8 @@ class TagModel:
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as arrays; `from_arrays` is the inverse. Terms keep their numbers."""
         entries = {}
-        for name, array in self._entries.items():
-            entries[name] = array[: self._entry_count]
+        for name in kernel.ENTRY.names or ():
+            entries[name] = np.ascontiguousarray(self._entries[name][: self._entry_count])
         return {
             "tags": np.array(self.tags, dtype=np.str_),
             "tag_counts": self._tag_counts[: len(self.tags)],
@@ -289,8 +284,10 @@ class TagModel:
         model.event_count = int(model._tag_counts.sum())
         model._weights, model._square_sums = arrays["weights"], arrays["square_sums"]
         model._term_counts, model._heads = arrays["term_counts"], arrays["heads"]
-        model._entries = {name: arrays[name] for name in model._entries}
-        model._entry_count = len(model._entries["links"])
+        model._entry_count = len(arrays["links"])
+        model._entries = np.zeros(model._entry_count, dtype=kernel.ENTRY)
+        for name in kernel.ENTRY.names or ():
+            model._entries[name] = arrays[name]
         return model
 
 
@@ -298,18 +295,9 @@ def grow(array: npt.NDArray[Any], size: int, fill: float = 0) -> npt.NDArray[Any
     """The array itself if it has `size` elements, else a longer copy, padded with `fill`."""
     if size <= len(array):
         return array
-    padding = np.full(max(size, 2 * len(array), _MIN_CAPACITY) - len(array), fill, array.dtype)
+    padding_size = max(size, 2 * len(array), _MIN_CAPACITY) - len(array)
+    if array.dtype.names is not None:
+        padding = np.zeros(padding_size, array.dtype)
+    else:
+        padding = np.full(padding_size, fill, array.dtype)
     return np.concatenate([array, padding])
-
-
-def _allocate_entries(size: int) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of entries by name, in the order in which the kernel takes them."""
-    return {
-        "links": np.empty(size, dtype=np.int64),
-        "entry_tags": np.empty(size, dtype=np.int64),
-        "entry_counts": np.empty(size, dtype=np.int64),
-        "entry_recent": np.empty(size),
-        "entry_updates": np.empty(size, dtype=np.int64),
-        "entry_weights": np.empty(size),
-        "entry_squares": np.empty(size),
-    }

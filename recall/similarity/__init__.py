@@ -16,7 +16,7 @@ from recall.similarity.corpus import (
 )
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.kernel import compiled
+from recall.similarity.kernel import compiled, score_by_measures
 from recall.similarity.measure import (
     LEARNED_MEASURE,
     MEASURE_NAMES,
@@ -26,6 +26,7 @@ from recall.similarity.measure import (
     TfIdfMeasure,
 )
 from recall.similarity.ranking import TopK
+from recall.similarity.segment import GroupedRows, Segment
 from recall.similarity.store import IndexStore
 from recall.similarity.warm_up import compile_kernels
 
@@ -37,6 +38,7 @@ __all__ = [
     "EventKey",
     "EventScorer",
     "Floats",
+    "GroupedRows",
     "Ids",
     "Index",
     "IndexStore",
@@ -44,6 +46,7 @@ __all__ = [
     "MEASURES",
     "MEASURE_NAMES",
     "Measure",
+    "Segment",
     "SimilarState",
     "SparseRows",
     "TfIdfMeasure",
@@ -53,6 +56,7 @@ __all__ = [
     "compare",
     "compile_kernels",
     "compiled",
+    "score_by_measures",
     "count_terms",
     "make_corpus_event",
 ]

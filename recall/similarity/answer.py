@@ -9,7 +9,12 @@ import orjson
 
 from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity.comparison import Comparison, EventScorer, restore_top
+from recall.similarity.comparison import (
+    Comparison,
+    EventScorer,
+    make_candidates,
+    restore_top,
+)
 from recall.similarity.events import (
     ContextTables,
     CorpusEvent,
@@ -72,11 +77,17 @@ class SimilarState:
         before_ts = event.ts
         if question.gap:
             before_ts = event.ts - question.gap + 1
+        pinned_counts = index.pin_counts(event)
+        scorer = None if make_scorer is None else make_scorer(event)
+        candidates = make_candidates(scorer, pinned_counts)
+        if candidates is not None and "candidates" in state:
+            candidates.restore(state["candidates"])
         comparison = Comparison(
             event=event,
-            pinned_counts=index.pin_counts(event),
+            pinned_counts=pinned_counts,
             measure=MEASURES.get(question.measure, MEASURES[UNLEARNED_MEASURE]),
-            scorer=None if make_scorer is None else make_scorer(event),
+            scorer=scorer,
+            candidates=candidates,
             top=restore_top(question.k, list(map(tuple, state["hits"]))),
             before_ts=before_ts,
             max_sequence=sequence,
@@ -86,7 +97,10 @@ class SimilarState:
     def dump(self) -> bytes:
         """What `resume` needs to continue, as JSON."""
         hits = [(*hit.event, hit.score) for hit in self.top.hits]
-        return orjson.dumps({"hits": hits, "seen": self.seen_runs})
+        state: dict[str, Any] = {"hits": hits, "seen": self.seen_runs}
+        if self.comparison.candidates is not None:
+            state["candidates"] = self.comparison.candidates.to_json()
+        return orjson.dumps(state)
 
     def skip_pieces(self, pieces: int) -> None:
         """Record that the first pieces need no comparison: no event in them can be a hit."""
@@ -109,8 +123,11 @@ class SimilarState:
         """The number of pieces of history that may still change the best hits.
 
         These are the pieces with an event that may reach the k-th score or, while there are fewer
-        than k hits, score above 0.
+        than k hits, score above 0. If candidates are ranked, they are the pieces with an event that
+        may become a candidate.
         """
+        if self.comparison.candidates is not None:
+            return sum(index.may_hold_candidates(self.comparison, spans))
         min_score = self.top.min_score * _TIE_FACTOR
         bounds = np.array(index.score_bounds(self.comparison, spans))
         return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))
@@ -125,6 +142,9 @@ class SimilarState:
         comparison = self.comparison
         query = index.vocabulary.encode(comparison.event.term_counts)
         counts = index.full_counts(comparison)
+        candidates = {}
+        if comparison.candidates is not None:
+            candidates["candidates"] = comparison.candidates.count()
         rows = []
         for rank, hit in enumerate(comparison.top.hits, start=1):
             past = index.context(hit.event)
@@ -144,6 +164,7 @@ class SimilarState:
                         "newest": explanation.newest_ts,
                         "number": comparison.event.sequence,
                         "seen": self.seen_runs,
+                        **candidates,
                     },
                     **index.explain_by_scorer(comparison, hit.event),
                 }

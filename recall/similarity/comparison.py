@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros
+from recall.similarity.candidates import RANK_ALL_EVENTS, Candidates
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, SparseRows
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measure import Measure
 from recall.similarity.numeric import Scales
 from recall.similarity.pinned_counts import PinnedCounts
 from recall.similarity.ranking import RankedHit, TopK
+from recall.similarity.segment import GroupedRows, Segment
 
 
 class EventScorer(Protocol):
@@ -28,6 +30,13 @@ class EventScorer(Protocol):
         eids: npt.NDArray[np.bytes_],
     ) -> Floats:
         """The score of each past event; 0: its context shares no term with the query's."""
+
+    @property
+    def group_count(self) -> int:
+        """How many groups of past events have candidates of their own, see `Candidates`."""
+
+    def group_rows(self, segment: Segment) -> GroupedRows:
+        """The rows of a segment by group."""
 
     def explain(
         self, query: ContextVector, past: SparseRows, counts: CorpusCounts, ts: Micros, eid: str
@@ -52,6 +61,8 @@ class Comparison:
     """Only events that entered the corpus up to this sequence number are compared."""
     scorer: EventScorer | None = None
     """Scores events instead of `measure`, which explains the shared terms; None: `measure` does."""
+    candidates: Candidates | None = None
+    """Among which `scorer` ranks; None: among all events."""
     counts: CorpusCounts | None = None
     """`pinned_counts` for every term, computed at first use."""
     scales: Scales | None = None
@@ -63,3 +74,10 @@ def restore_top(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[EventKey
     top: TopK[EventKey] = TopK(k)
     top.hits = [RankedHit((ts, eid), score) for ts, eid, score in hits]
     return top
+
+
+def make_candidates(scorer: EventScorer | None, counts: PinnedCounts) -> Candidates | None:
+    """Candidates for an event with these pinned counts; None: all events are ranked."""
+    if scorer is None or counts.event_count <= RANK_ALL_EVENTS:
+        return None
+    return Candidates(scorer.group_count)

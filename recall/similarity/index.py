@@ -7,6 +7,7 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy.typing as npt
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.similarity import kernel
+from recall.similarity.candidates import BEST_COUNT, BEST_OF_GROUP, CandidateRows
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import BinaryMeasure, TfIdfMeasure, score_with_numbers
+from recall.similarity.measure import MEASURES, BinaryMeasure, TfIdfMeasure, score_with_numbers
 from recall.similarity.numeric import (
     NO_VALUES,
     Scales,
@@ -30,11 +32,19 @@ from recall.similarity.numeric import (
 )
 from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
-from recall.similarity.segment import MAX_SEGMENT_ROWS, SearchBuffers, Segment
+from recall.similarity.segment import (
+    MAX_SEGMENT_ROWS,
+    GroupSearch,
+    SearchBuffers,
+    Segment,
+    gather_rows,
+)
 from recall.similarity.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
 
 _MIN_CAPACITY = 1024  # terms
+# Scores whose ratio is above this may be equal after rounding.
+_TIE_FACTOR = 1 - 1e-9
 
 
 class Index:
@@ -228,11 +238,14 @@ class Index:
         for comparison, span in zip(comparisons, spans, strict=True):
             past_spans.append(span.intersect(TimeRange(None, comparison.before_ts)))
         jobs = list(zip(comparisons, queries, past_spans, strict=True))
+        for number, (comparison, _, span) in enumerate(jobs):
+            if comparison.candidates is not None:
+                compared[number], changed[number] = self._score_candidates(comparison, span)
         log_event_count = self._log_event_count
         for segment in self.segments:
             for number, (comparison, query, span) in enumerate(jobs):
                 first, last = segment.rows_between(span)
-                if first >= last:
+                if first >= last or comparison.candidates is not None:
                     continue
                 compared[number] += last - first
                 if query is None:
@@ -254,6 +267,136 @@ class Index:
                     if comparison.top.add_hits(keys, scores):
                         changed[number] = True
         return list(zip(compared, changed, strict=True))
+
+    def _score_candidates(self, comparison: Comparison, span: TimeRange) -> tuple[int, bool]:
+        """Find the candidates of a span of time, and rank all candidates.
+
+        Returns how many events were compared, and whether the best hits have changed.
+        """
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        query = self._candidate_query(comparison)
+        group_count = scorer.group_count
+        best_scores = np.zeros((group_count, BEST_OF_GROUP))
+        for group in range(group_count):
+            best_scores[group] = candidates.best_scores(1 + group)
+        best_of_all = candidates.best_scores(0)
+        found: list[list[CandidateRows]] = [[] for _ in range(1 + group_count)]
+        compared = 0
+        for number, segment in enumerate(self.segments):
+            first, last = segment.rows_between(span)
+            if first >= last:
+                continue
+            compared += last - first
+            groups = GroupSearch(scorer.group_rows(segment), best_scores)
+            if query is None:
+                rows, scores = self._search_exhaustively(segment, comparison, (first, last), groups)
+            else:
+                self._refresh_segment_bounds(segment, self._log_event_count)
+                rows, scores = segment.search(
+                    query,
+                    comparison.pinned_counts,
+                    max_sequence=comparison.max_sequence,
+                    rows=(first, last),
+                    k=BEST_COUNT,
+                    min_score=float(best_of_all[-1]),
+                    buffers=self._search_buffers,
+                    groups=groups,
+                )
+            if len(rows):
+                found[0].append(_candidate_rows(segment, number, rows, scores))
+                best_of_all = np.sort(np.concatenate([best_of_all, scores]))[::-1][:BEST_COUNT]
+            for group in np.flatnonzero(groups.sizes).tolist():
+                size = groups.sizes[group]
+                rows, scores = groups.hits[group, :size], groups.scores[group, :size]
+                found[1 + group].append(_candidate_rows(segment, number, rows, scores))
+        for number, parts in enumerate(found):
+            if parts:
+                candidates.add(number, CandidateRows.concatenate(parts))
+        candidates.score_new(partial(self._score_candidate_rows, comparison))
+        return compared, candidates.update_top(comparison.top)
+
+    def _score_candidate_rows(self, comparison: Comparison, new: CandidateRows) -> Floats:
+        """What the scorer says about some candidates."""
+        assert comparison.scorer is not None
+        segments, rows = new.segments.copy(), new.rows.copy()
+        for number in np.flatnonzero(segments < 0).tolist():
+            segments[number], rows[number] = self._find_place(new.key(number))
+        order = np.argsort(segments, kind="stable")
+        numbers, starts = np.unique(segments[order], return_index=True)
+        rows_by_segment = np.split(rows[order], starts[1:])
+        parts = [
+            (self.segments[number], segment_rows)
+            for number, segment_rows in zip(numbers.tolist(), rows_by_segment, strict=True)
+        ]
+        scores = np.empty(len(new))
+        scores[order] = comparison.scorer.score_rows(
+            self.vocabulary.encode(comparison.event.term_counts),
+            gather_rows(parts),
+            self.full_counts(comparison),
+            new.times[order],
+            new.eids[order],
+        )
+        return scores
+
+    def _find_place(self, key: EventKey) -> tuple[int, int]:
+        """Segment and row of an event. Raises `KeyError` if it is not in the corpus."""
+        for segment, row in self._find_rows(key):
+            return self.segments.index(segment), row
+        raise KeyError(key)
+
+    def _search_exhaustively(
+        self,
+        segment: Segment,
+        comparison: Comparison,
+        rows: tuple[int, int],
+        groups: GroupSearch,
+    ) -> tuple[npt.NDArray[np.intp], Floats]:
+        """As `Segment.search` by TF-IDF, for a query whose bounds do not hold any more."""
+        first, last = rows
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        scores = np.zeros(len(segment))
+        scores[first:last] = MEASURES["tfidf"].score_rows(
+            context, segment.sparse_rows(first, last), self.full_counts(comparison)
+        )
+        scores[segment.arrays["numbers"] > comparison.max_sequence] = 0
+        for group in range(len(groups.sizes)):
+            heads = groups.rows.heads
+            group_rows = groups.rows.rows[heads[group] : heads[group + 1]]
+            best = group_rows[top_rows(scores[group_rows], BEST_OF_GROUP)]
+            groups.sizes[group] = len(best)
+            groups.hits[group, : len(best)] = best
+            groups.scores[group, : len(best)] = scores[best]
+        best = top_rows(scores, BEST_COUNT)
+        return best, scores[best]
+
+    def may_hold_candidates(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[bool]:
+        """For each span of time, whether one of its events may become a candidate."""
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        query = self._candidate_query(comparison)
+        bounds = []
+        for segment in self.segments:
+            bound = math.inf
+            if query is not None:
+                self._refresh_segment_bounds(segment, self._log_event_count)
+                bound = segment.score_bound(query, known_norms=True)
+            min_scores = [candidates.min_score(0)]
+            group_sizes = np.diff(scorer.group_rows(segment).heads)
+            for group in np.flatnonzero(group_sizes).tolist():
+                min_scores.append(candidates.min_score(1 + group))
+            may_hold = bound > 0 and bound >= min(min_scores) * _TIE_FACTOR
+            bounds.append(float(may_hold))
+        return [
+            bound > 0 for bound in max_by_span(self.segments, bounds, spans, comparison.before_ts)
+        ]
+
+    def _candidate_query(self, comparison: Comparison) -> SearchQuery | None:
+        """The event as a query by TF-IDF; None: E was pinned too long ago."""
+        pinned = comparison.pinned_counts
+        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+            return None
+        return pinned.weighted_query(self.vocabulary.encode(comparison.event.term_counts))
 
     def _search_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query of the compiled search; None: its rows must be compared one by one.
@@ -412,6 +555,20 @@ class Index:
         if total_square <= 0:
             return 0.0
         return math.sqrt(shared_square / total_square)
+
+
+def _candidate_rows(
+    segment: Segment, number: int, rows: npt.NDArray[np.int64], scores: Floats
+) -> CandidateRows:
+    """Rows of a segment with their scores by TF-IDF. `number`: of the segment."""
+    return CandidateRows(
+        times=segment.arrays["ts"][rows],
+        eids=segment.arrays["eids"][rows],
+        scores=scores,
+        final_scores=np.full(len(rows), np.nan),
+        segments=np.full(len(rows), number),
+        rows=rows,
+    )
 
 
 def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> tuple[Ids, Floats]:

@@ -40,6 +40,7 @@ _TIE_FACTOR = 1.0 - 1e-11
 # smaller share means more lists and fewer candidates.
 _STOP_SHARE = 0.2
 _BLOCK_ROWS = 64  # rows tested together
+_LN10 = np.log(10.0)
 # As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
@@ -240,6 +241,12 @@ def search(
     gain_by_term,
     rows,
     scores,
+    group_heads,
+    group_rows,
+    group_best_scores,
+    group_hits,
+    group_scores,
+    group_sizes,
 ):
     """Write the k best rows in [first, last) into `rows` and `scores`; return how many there are.
 
@@ -251,6 +258,11 @@ def search(
     `document_frequencies` C_k by vocabulary number, to which `frequency_changes` of the ascending
     `changed_terms` are added. `term_ids`: the vocabulary number of each term of the segment. `sums`
     (by row) and `gain_by_term` are scratch: zeros before and after.
+
+    The same for groups of rows: those of group g are `group_rows` from `group_heads[g]` to before
+    `group_heads[g + 1]`, ascending. Its best are written to row g of `group_hits` and
+    `group_scores`, and their number to `group_sizes`. Row g of `group_best_scores` has the best
+    scores of earlier searches, descending, and is updated; rows score at least the last one.
     """
     bounds_of = (
         starts,
@@ -270,7 +282,13 @@ def search(
     local_terms = np.empty(len(query_terms), dtype=np.int64)
     remaining = np.empty(len(query_terms) + 1)
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
-    if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
+    lowest = min_score
+    group_count, group_k = group_best_scores.shape
+    for group in range(group_count):
+        group_sizes[group] = 0
+        if group_heads[group] < group_heads[group + 1]:
+            lowest = min(lowest, group_best_scores[group, group_k - 1])
+    if remaining[0] <= 0.0 or remaining[0] < lowest * _TIE_FACTOR:
         return 0
     stop_bound = min_score * _STOP_SHARE
     number = 0
@@ -286,9 +304,45 @@ def search(
     for number in range(len(query_terms)):
         if local_terms[number] >= 0:
             gain_by_term[local_terms[number]] = gains[number]
-    # The k rows with the highest bounds are scored first: their scores exclude most other rows.
     rows_of = starts, terms, counts
     weights_of = term_ids, event_count, document_frequencies, changed_terms, frequency_changes
+    cell = np.empty(1)
+    bits = cell.view(np.int64)
+    for group in range(group_count):
+        group_min_score = group_best_scores[group, group_k - 1]
+        required_score = group_min_score
+        size = 0
+        for position in range(group_heads[group], group_heads[group + 1]):
+            row = group_rows[position]
+            if row < first or row >= last or sequences[row] > max_sequence:
+                continue
+            score = _score_row(
+                row,
+                required_score,
+                skipped_bound,
+                sums,
+                inverses,
+                gain_by_term,
+                norm,
+                rows_of,
+                weights_of,
+            )
+            size = _insert_hit(
+                row,
+                score,
+                group_k,
+                group_min_score,
+                size,
+                group_hits[group],
+                group_scores[group],
+                cell,
+                bits,
+            )
+            if size == group_k:
+                required_score = max(required_score, group_scores[group, group_k - 1])
+        group_sizes[group] = size
+        _merge_scores(group_scores[group, :size], group_best_scores[group])
+    # The k rows with the highest bounds are scored first: their scores exclude most other rows.
     candidates = np.empty(k, dtype=np.int64)
     candidate_count = _best_candidates(
         sums,
@@ -301,8 +355,6 @@ def search(
         candidates,
     )
     hit_count = 0
-    cell = np.empty(1)
-    bits = cell.view(np.int64)
     for number in range(candidate_count):
         row = candidates[number]
         score = _score_row(
@@ -501,3 +553,100 @@ def _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits):
         position -= 1
     scores[position], rows[position] = score, row
     return min(hit_count + 1, k)
+
+
+@compiled
+def _merge_scores(scores, best_scores):
+    """Insert scores into the best so far; both descend."""
+    for score in scores:
+        position = len(best_scores) - 1
+        if score <= best_scores[position]:
+            return
+        while position > 0 and best_scores[position - 1] < score:
+            best_scores[position] = best_scores[position - 1]
+            position -= 1
+        best_scores[position] = score
+
+
+@compiled
+def copy_rows(rows, starts, terms, counts, term_ids, position, copied_terms, copied_counts):
+    """Copy rows, with terms by their vocabulary numbers, from `position` on; return where they end."""
+    for number in range(len(rows)):
+        for source in range(starts[rows[number]], starts[rows[number] + 1]):
+            copied_terms[position] = term_ids[terms[source]]
+            copied_counts[position] = counts[source]
+            position += 1
+    return position
+
+
+@compiled
+def score_by_measures(
+    query_terms,
+    query_counts,
+    starts,
+    terms,
+    counts,
+    event_count,
+    document_frequencies,
+    attributes,
+    attribute_count,
+    width,
+    scores,
+):
+    """The scores of rows by `attributes`, `tfidf` and `binary`, into the first columns of `scores`.
+
+    Terms that are not in the counts share the attribute `attribute_count`. All terms are below
+    `width`.
+    """
+    query_count_by_term = np.zeros(width)
+    query_norms = np.zeros(attribute_count + 1)
+    query_square = 0.0
+    for number in range(len(query_terms)):
+        term = query_terms[number]
+        query_count_by_term[term] = query_counts[number]
+        idf = _idf(term, event_count, document_frequencies)
+        query_square += (query_counts[number] * idf) ** 2
+        attribute = attributes[term] if term < len(attributes) else attribute_count
+        query_norms[attribute] += idf * _LN10
+    query_norm_sum = 0.0
+    for attribute in range(attribute_count + 1):
+        query_norms[attribute] = np.sqrt(query_norms[attribute])
+        query_norm_sum += query_norms[attribute]
+    overlaps = np.zeros(attribute_count + 1)
+    norms = np.zeros(attribute_count + 1)
+    for row in range(len(starts) - 1):
+        overlaps[:] = 0.0
+        norms[:] = 0.0
+        product = square = 0.0
+        shared = 0
+        for position in range(starts[row], starts[row + 1]):
+            term = terms[position]
+            idf = _idf(term, event_count, document_frequencies)
+            attribute = attributes[term] if term < len(attributes) else attribute_count
+            norms[attribute] += idf * _LN10
+            square += (counts[position] * idf) ** 2
+            if query_count_by_term[term] > 0.0:
+                shared += 1
+                overlaps[attribute] += idf * _LN10
+                product += counts[position] * query_count_by_term[term] * idf * idf
+        if shared == 0:
+            continue
+        total = norm_sum = 0.0
+        for attribute in range(attribute_count + 1):
+            norm = np.sqrt(norms[attribute])
+            norm_sum += norm
+            if overlaps[attribute] > 0.0:
+                total += overlaps[attribute] / np.sqrt(norm * query_norms[attribute])
+        if total > 0.0:
+            scores[row, 0] = total / np.sqrt(norm_sum * query_norm_sum)
+        if product > 0.0:
+            scores[row, 1] = product / np.sqrt(square * query_square)
+        scores[row, 2] = shared / np.sqrt(float((starts[row + 1] - starts[row]) * len(query_terms)))
+
+
+@compiled
+def _idf(term, event_count, document_frequencies):
+    frequency = 1.0
+    if term < len(document_frequencies):
+        frequency = max(document_frequencies[term], 1.0)
+    return np.log10(event_count / frequency)

@@ -95,6 +95,35 @@ class SegmentRows:
     numeric: NumericValues = NO_VALUES
 
 
+class GroupedRows(NamedTuple):
+    """Rows of a segment by group: those of group g are `rows` from `heads[g]` to before
+    `heads[g + 1]`, ascending.
+    """
+
+    heads: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+
+
+class GroupSearch:
+    """Groups of rows that a search looks at beside all rows, and the best rows of each."""
+
+    def __init__(self, rows: GroupedRows, best_scores: Floats) -> None:
+        """`best_scores`: by group the scores of its best rows so far, best first; 0: none.
+
+        Updated by the search.
+        """
+        self.rows = rows
+        self.best_scores = best_scores
+        self.hits = np.empty(best_scores.shape, dtype=np.int64)
+        self.scores = np.empty(best_scores.shape)
+        self.sizes = np.zeros(len(best_scores), dtype=np.int64)
+
+
+_NO_GROUPS = GroupSearch(
+    GroupedRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)), np.empty((0, 1))
+)
+
+
 class SearchBuffers:
     """Scratch memory that consecutive searches share. All zeros between searches."""
 
@@ -268,6 +297,12 @@ class Segment:
             width=int(self.term_ids.max(initial=-1)) + 1,
         )
 
+    def row_sizes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The number of terms of some rows."""
+        starts = self.arrays["starts"]
+        sizes: npt.NDArray[np.int64] = starts[rows + 1] - starts[rows]
+        return sizes
+
     def _term_range(self, first: int, last: int) -> tuple[int, int]:
         starts = self.arrays["starts"]
         return int(starts[first]), int(starts[last])
@@ -381,11 +416,14 @@ class Segment:
         k: int,
         min_score: float,
         buffers: SearchBuffers,
+        groups: "GroupSearch | None" = None,
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """The k best rows that score at least `min_score`, best first, and their scores.
 
-        `rows`: the first row to search and the row after the last.
+        `rows`: the first row to search and the row after the last. `groups`: receives the best rows
+        of some groups.
         """
+        groups = groups or _NO_GROUPS
         best_rows, scores = np.empty(k, dtype=np.int64), np.empty(k)
         log_event_count, arrays = self._arrays_for(query)
         if query.is_set:
@@ -413,6 +451,12 @@ class Segment:
             buffers.reserve_terms(len(self.term_ids)),
             best_rows,
             scores,
+            groups.rows.heads,
+            groups.rows.rows,
+            groups.best_scores,
+            groups.hits,
+            groups.scores,
+            groups.sizes,
         )
         return best_rows[:hit_count], scores[:hit_count]
 
@@ -422,3 +466,24 @@ def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def gather_rows(parts: Sequence[tuple[Segment, npt.NDArray[np.int64]]]) -> SparseRows:
+    """Copies of rows of some segments, with terms numbered by the vocabulary."""
+    sizes = [np.zeros(1, dtype=np.int64), *(segment.row_sizes(rows) for segment, rows in parts)]
+    starts = np.cumsum(np.concatenate(sizes)).astype(np.int32)
+    terms, counts = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
+    position = 0
+    for segment, rows in parts:
+        source = segment.arrays
+        position = kernel.copy_rows(
+            rows,
+            source["starts"],
+            source["terms"],
+            source["counts"],
+            segment.term_ids,
+            position,
+            terms,
+            counts,
+        )
+    return SparseRows(starts, terms, counts, counts**2, int(terms.max(initial=-1)) + 1)

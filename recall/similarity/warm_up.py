@@ -1,10 +1,13 @@
 """Compiles the search once per installation: `python -m recall.similarity.warm_up`."""
 
+import numpy as np
+
 from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
+from recall.similarity.segment import gather_rows
 
 
 def compile_kernels() -> None:
@@ -31,6 +34,7 @@ def compile_kernels() -> None:
             for sequence in (3, 4):
                 index.score_bounds(comparison, [TimeRange(None, 9)])
                 index.score([comparison], [TimeRange(None, 9)])
+                gather_rows([(index.segments[0], np.zeros(1, dtype=np.int64))])
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])
 
 
