@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from archiver.delta import DataFile
 from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
 from archiver.time_range import TimeRange
@@ -24,20 +23,17 @@ from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_v
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
 from recall.statements import (
+    MAX_PART_ROWS,
+    MIN_TASK_ROWS,
     FilePart,
     FileRows,
     PartJob,
     PartOutcome,
     PartStatement,
     Statement,
+    divide_files,
     run_on_part,
 )
-
-# Rows of files that one task reads; a task with fewer rows takes less time than its start.
-_MAX_TASK_ROWS = 200_000
-_MIN_TASK_ROWS = 25_000
-# Rows of files that a task may read at all; what needs more is left to Spark.
-_MAX_PART_ROWS = 1_000_000
 
 CHARGED_ERRORS = (StatementTimeout, MemoryExceeded, TaskLost)
 """What a rule is charged for. Other failing batches are left to Spark."""
@@ -79,8 +75,8 @@ class ExecutorRules:
             parts = list(divide_files(rows, self._jobs.cores))
         else:
             parts = divide_slice(rule_slice, rows, self._jobs.cores)
-        if any(sum(file.rows for file in part.files) > _MAX_PART_ROWS for part in parts):
-            error = SparkRequired(f"a task would read more than {_MAX_PART_ROWS:,} rows")
+        if any(part.row_count > MAX_PART_ROWS for part in parts):
+            error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
             yield from ((batch, error) for batch in batches)
         elif not parts:
             yield from ((batch, []) for batch in batches)
@@ -224,22 +220,6 @@ def is_executable(
     return all(len(shape.streams) == 1 and shape.streams.issubset(streams) for shape in shapes)
 
 
-def divide_files(rows: FileRows, cores: int) -> Iterator[FilePart]:
-    """Files by task, in order."""
-    task_rows = min(_MAX_TASK_ROWS, max(_MIN_TASK_ROWS, rows.row_count // (2 * cores)))
-    members: list[DataFile] = []
-    row_count = 0
-    for file in rows.files:
-        members.append(file)
-        row_count += file.rows
-        if row_count >= task_rows:
-            yield FilePart(members, rows.time_range)
-            members = []
-            row_count = 0
-    if members:
-        yield FilePart(members, rows.time_range)
-
-
 def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[FilePart]:
     """Smaller slices that together have the events of a slice, with the files that each reads."""
     if not rows.files:
@@ -247,7 +227,7 @@ def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[File
     reach = max(rule.shape.reach for rule in rule_slice.rules)
     lag = max(0, *(rule.shape.lag for rule in rule_slice.rules))
     span = max(file.newest for file in rows.files) - min(file.oldest for file in rows.files)
-    count = min(2 * cores, rows.row_count // _MIN_TASK_ROWS)
+    count = min(2 * cores, rows.row_count // MIN_TASK_ROWS)
     if reach + lag:
         # Each part reads the input before it again.
         count = min(count, span // (reach + lag))

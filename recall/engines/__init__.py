@@ -7,7 +7,13 @@ join, `recall.engines.isolation` repeats for parts what fails for many.
 """
 
 from recall.engines.answers import AnswerRows, MergedPartials, to_json_value
-from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
+from recall.engines.duckdb import (
+    WIDE_SCAN_ROWS,
+    DuckDBStatements,
+    ExecutorEngine,
+    LocalEngine,
+    evaluate_condition,
+)
 from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
     EngineChoice,
@@ -30,6 +36,7 @@ __all__ = [
     "EngineRouter",
     "EngineSetting",
     "EventTables",
+    "ExecutorEngine",
     "LocalEngine",
     "LruCache",
     "MergedPartials",
@@ -39,6 +46,7 @@ __all__ = [
     "SparkStatements",
     "Statement",
     "Template",
+    "WIDE_SCAN_ROWS",
     "evaluate_condition",
     "explain_engine",
     "merge_partials",
