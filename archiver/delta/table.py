@@ -3,7 +3,7 @@
 Data and log files are durable when an append returns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -111,16 +111,15 @@ class StreamTable:
             started_at=started_at,
         )
 
-    def replace_chunk(self, rows: pa.Table, chunk: int) -> None:
-        """Commit rows of the table's schema as the whole content of a chunk.
+    def replace_chunk(self, write: Callable[[], Sequence[DataFile]], chunk: int) -> None:
+        """Commit files as the whole content of a chunk. `write` writes them.
 
         Raises `CommitConflict` when the chunk changes meanwhile.
         """
         self._log.refresh()
         replaced_files = self._files_of_chunk(chunk)
-        rows = self.files.with_append_number(rows, 0)
         started_at = seconds_since_boot()
-        files = [self.files.write(chunk, rows, clustered=True)] if len(rows) else []
+        files = write()
         if files or replaced_files:
             self._log.commit(
                 "WRITE",

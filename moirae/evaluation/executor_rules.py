@@ -48,8 +48,10 @@ class ExecutorRules:
     `time_limit`: seconds of processor time of a statement, besides what many rows and rules add.
     """
 
-    def __init__(self, jobs: Jobs, time_limit: float) -> None:
+    def __init__(self, jobs: Jobs, time_limit: float, max_event_rows: int | None = None) -> None:
+        """`max_event_rows`: of a batch; more are left to Spark. None: no limit."""
         self._jobs = jobs
+        self._max_event_rows = max_event_rows
         self._time_limit = time_limit
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
@@ -111,7 +113,8 @@ class ExecutorRules:
         sources = _shared_sources(batches)
         statements: list[PartStatement] = []
         for batch, limit in zip(batches, limits, strict=True):
-            statements.append(_build_statement(batch, limit, sources))
+            statement = _build_statement(batch, limit, sources)
+            statements.append(self._limit_event_rows(statement, len(parts)))
         has_relations = any(batch.duckdb_query.has_relations for batch in batches)
         job = PartJob(
             rows=rows,
@@ -131,6 +134,14 @@ class ExecutorRules:
         ):
             results.append((batch, _merge_outcomes(batch, outcomes, limit)))
         return results
+
+    def _limit_event_rows(self, statement: PartStatement, part_count: int) -> PartStatement:
+        if self._max_event_rows is None:
+            return statement
+        max_rows = self._max_event_rows // part_count
+        if statement.max_rows is not None:
+            max_rows = min(max_rows, statement.max_rows)
+        return replace(statement, max_rows=max_rows)
 
 
 def _split_rules(

@@ -8,14 +8,14 @@ join, `recall.engines.isolation` repeats for parts what fails for many.
 
 from recall.engines.answers import AnswerRows, MergedPartials, to_json_value
 from recall.engines.duckdb import (
-    WIDE_SCAN_ROWS,
     DuckDBStatements,
-    ExecutorEngine,
     LocalEngine,
+    WideScanEngine,
     evaluate_condition,
 )
 from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
+    WIDE_SCAN_ROWS,
     EngineChoice,
     EngineCosts,
     EngineRouter,
@@ -36,7 +36,6 @@ __all__ = [
     "EngineRouter",
     "EngineSetting",
     "EventTables",
-    "ExecutorEngine",
     "LocalEngine",
     "LruCache",
     "MergedPartials",
@@ -47,6 +46,7 @@ __all__ = [
     "Statement",
     "Template",
     "WIDE_SCAN_ROWS",
+    "WideScanEngine",
     "evaluate_condition",
     "explain_engine",
     "merge_partials",

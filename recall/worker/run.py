@@ -33,10 +33,10 @@ from recall.engines import (
     EngineCosts,
     EngineRouter,
     EngineSetting,
-    ExecutorEngine,
     LocalEngine,
     PartialCache,
     SparkEngine,
+    WideScanEngine,
 )
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
@@ -257,7 +257,7 @@ def _create_engines(
         costs=costs,
         setting=config.engine,
         derived=derived,
-        executors=ExecutorEngine(spark.jobs, derived.reader, config.query_timeout),
+        wide_scans=WideScanEngine(spark.jobs, derived.reader, config.query_timeout),
     )
 
 

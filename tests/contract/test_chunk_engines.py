@@ -27,9 +27,10 @@ from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
 from recall.engines.answers import to_json_value
-from recall.engines.duckdb import executor_engine
+from recall.engines.duckdb import wide_scan
 from recall.engines.duckdb.engine import LocalEngine
-from recall.engines.duckdb.executor_engine import ExecutorEngine
+from recall.engines.duckdb.wide_scan import WideScanEngine
+from recall.engines.routing import choice
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter
 from recall.engines.spark.engine import SparkEngine
@@ -111,14 +112,14 @@ def files(archive: Path) -> LocalEngine:
 
 
 @pytest.fixture(scope="module")
-def tasks(archive: Path) -> ExecutorEngine:
+def tasks(archive: Path) -> WideScanEngine:
     """Tasks that read one file each, with the newest two chunks in the memory of the driver."""
     return executors(reader(archive, 1 << 20), InlineJobs())
 
 
-def executors(reader: Reader, jobs: Jobs) -> ExecutorEngine:
+def executors(reader: Reader, jobs: Jobs) -> WideScanEngine:
     """DuckDB in tasks."""
-    return ExecutorEngine(lambda: jobs, reader, 60.0)
+    return WideScanEngine(lambda: jobs, reader, 60.0)
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +304,7 @@ def questions(draw: st.DrawFn) -> str:
 def test_engines_agree_for_any_pieces(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
-    tasks: ExecutorEngine,
+    tasks: WideScanEngine,
     sql: str,
     borders: list[int],
 ) -> None:
@@ -334,7 +335,7 @@ def test_engines_agree_for_any_pieces(
     ],
 )
 def test_engines_agree_about_plain_rows(
-    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, tasks: ExecutorEngine, sql: str
+    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, tasks: WideScanEngine, sql: str
 ) -> None:
     """In their order, with nulls and NaN; also if DuckDB sorts the merged rows."""
     spark, local = engines
@@ -448,10 +449,10 @@ def test_router_leaves_wide_scans_to_tasks(
     pieces = [(event, Piece(0, None, event.ts)) for event in EVENTS]
     expected = EngineRouter(history, None, PartialCache()).compute_partial(asking, pieces, {})
     for least, tasks_expected in ((601, 0), (600, 4)):
-        monkeypatch.setattr(executor_engine, "WIDE_SCAN_ROWS", least)
+        monkeypatch.setattr(choice, "WIDE_SCAN_ROWS", least)
         jobs.task_count = 0
         router = EngineRouter(
-            history, None, PartialCache(), executors=executors(reader(archive, 0), jobs)
+            history, None, PartialCache(), wide_scans=executors(reader(archive, 0), jobs)
         )
         found = router.compute_partial(asking, pieces, {})
         assert in_order(found) == in_order(expected)
@@ -463,7 +464,7 @@ def test_tasks_leave_queries_beyond_a_limit_to_spark(
     archive: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     """Rows that the driver would hold, rows of an answer, rows of a task."""
-    monkeypatch.setattr(executor_engine, limit, 100)
+    monkeypatch.setattr(wide_scan, limit, 100)
     on_executors = executors(reader(archive, 0), InlineJobs())
     asking = question("SELECT s.ts, s.host FROM s ORDER BY s.ts LIMIT 40")
     with pytest.raises(SparkRequired, match="more than"):

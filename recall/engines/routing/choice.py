@@ -10,6 +10,12 @@ _Result = TypeVar("_Result")
 
 EngineSetting = Literal["auto", "spark", "local"]
 
+WIDE_SCAN_ROWS = 200_000
+"""Rows of pinned files from which tasks on executors read them: as many as one task reads.
+
+Fewer are read sooner by one statement of Spark, which need not start Python workers.
+"""
+
 
 @dataclass(frozen=True)
 class EngineChoice:
@@ -29,6 +35,13 @@ class EngineChoice:
     def measures_costs(self) -> bool:
         """Whether Spark may run what both engines can, because it was faster."""
         return self.setting == "auto"
+
+    def runs_in_tasks(self, row_count: int) -> bool:
+        """Whether tasks on executors run what DuckDB can run and Spark shall.
+
+        `row_count`: of the pinned files that it reads. Otherwise it is one statement of Spark.
+        """
+        return self.setting != "local" and row_count >= WIDE_SCAN_ROWS
 
     def run(self, duckdb: Callable[[], _Result], spark: Callable[[], _Result]) -> _Result:
         """The result of one statement."""

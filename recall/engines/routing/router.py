@@ -13,13 +13,12 @@ import pyarrow as pa
 from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.engines.duckdb import (
-    WIDE_SCAN_ROWS,
-    ExecutorEngine,
     LocalEngine,
+    WideScanEngine,
     is_merge_portable,
     to_portable,
 )
-from recall.engines.routing.choice import EngineChoice, EngineSetting
+from recall.engines.routing.choice import WIDE_SCAN_ROWS, EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.spark import SparkEngine
@@ -38,7 +37,7 @@ class EngineRouter:
     are shared by all workers. With the setting `local`, the local engine runs all queries that it
     supports; with `auto`, the engine that was faster for the query and the size of its rows.
     `derived`: the archived derived streams, read by all engines. `choice`: which engines the
-    worker may use. `executors`: runs wide scans that are left to Spark; None: Spark's statements do.
+    worker may use. `wide_scans`: runs those that are left to Spark; None: Spark's statements do.
     """
 
     def __init__(
@@ -49,10 +48,10 @@ class EngineRouter:
         costs: EngineCosts | None = None,
         setting: EngineSetting = "auto",
         derived: DerivedStreamReader | None = None,
-        executors: ExecutorEngine | None = None,
+        wide_scans: WideScanEngine | None = None,
     ) -> None:
         self._derived = derived
-        self._executors = executors
+        self._wide_scans = wide_scans
         self.spark = spark
         self.choice = EngineChoice("spark" if local is None else setting)
         self._local = local if self.choice.allows_duckdb else None
@@ -62,8 +61,8 @@ class EngineRouter:
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
         self.spark.cancel()
-        if self._executors is not None:
-            self._executors.cancel()
+        if self._wide_scans is not None:
+            self._wide_scans.cancel()
         if self._local is not None:
             self._local.cancel()
 
@@ -226,9 +225,13 @@ class EngineRouter:
 
     def _compute_with_spark(self, query: PartialQuery) -> PartialAnswers:
         """Run a query on executors: in tasks if it is a wide scan, else as one statement."""
-        if self._executors is not None and self._executors.is_wide_scan(query):
+        if (
+            self._wide_scans is not None
+            and self._wide_scans.supports(query.template)
+            and self.choice.runs_in_tasks(self._wide_scans.count_rows(query))
+        ):
             with suppress(SparkRequired):
-                return self._executors.compute_partial(
+                return self._wide_scans.compute_partial(
                     query.template, query.event_pieces, query.event_tables
                 )
         return self.spark.compute_partial(query.template, query.event_pieces, query.event_tables)

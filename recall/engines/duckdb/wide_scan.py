@@ -40,12 +40,6 @@ from recall.statements import (
     run_on_part,
 )
 
-WIDE_SCAN_ROWS = 200_000
-"""Rows of pinned files from which tasks read them: as many as one task reads.
-
-Fewer are read sooner by one statement of Spark, which need not start Python workers.
-"""
-
 MAX_COLLECTED_ROWS = 200_000
 """Rows of partial answers of concurrent tasks that the driver holds at a time, besides those that
 it has merged. It merges so many in about two seconds. A query with more is left to Spark, which
@@ -59,7 +53,7 @@ _GENERATION = "recall"
 _PartialAnswers = dict[str, pa.Table]
 
 
-class ExecutorEngine:
+class WideScanEngine:
     """Runs queries by jobs, one at a time.
 
     `jobs` returns the jobs of the session. `time_limit`: seconds of processor time of a query in
@@ -74,12 +68,13 @@ class ExecutorEngine:
         # Evaluates rows that this process holds in memory anyway.
         self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
 
-    def is_wide_scan(self, query: PartialQuery) -> bool:
-        """Whether tasks can read the files of a query, and there are enough rows in them."""
-        if not self._queries.supports(query.template):
-            return False
-        snapshot = self._snapshot(query)
-        return sum(file.rows for file in snapshot.files) >= WIDE_SCAN_ROWS
+    def supports(self, template: Template) -> bool:
+        """Whether tasks can run a query."""
+        return self._queries.supports(template)
+
+    def count_rows(self, query: PartialQuery) -> int:
+        """How many rows the pinned files of a supported query have."""
+        return sum(file.rows for file in self._snapshot(query).files)
 
     def cancel(self) -> None:
         """Interrupt what runs in this process; may be called from any thread."""
