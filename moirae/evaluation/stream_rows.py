@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
-from archiver.read import Reader, filter_time_range, read_files
+from archiver.read import WIDE_SCAN_ROWS, Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
-from recall.engines import WIDE_SCAN_ROWS
 from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded

@@ -15,7 +15,6 @@ from recall.engines.duckdb import (
 )
 from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
-    WIDE_SCAN_ROWS,
     EngineChoice,
     EngineCosts,
     EngineRouter,
@@ -45,7 +44,6 @@ __all__ = [
     "SparkStatements",
     "Statement",
     "Template",
-    "WIDE_SCAN_ROWS",
     "WideScanEngine",
     "evaluate_condition",
     "explain_engine",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+import archiver.read.reader
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.executors import Jobs, SparkJobs
@@ -504,3 +506,22 @@ def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, Local
         whole = answer(spark, spark, asking, [])
         assert answer(spark, spark, asking, [10, 30, 55]) == whole
         assert len(whole[str(EVENTS[0].eid)]) in (3, 4)
+
+
+def test_tasks_open_files_of_object_storage_for_wide_statements(
+    spark: SparkSession,
+    engines: tuple[SparkEngine, LocalEngine],
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver reads none of them, also for a query that only Spark can run."""
+    fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
+    place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
+    history, _ = engines
+    asking = question("SELECT percentile(s.v, 0.5) AS p, count(s.f) AS n FROM s WHERE s.n > 2")
+    wanted = answer(history, history, asking, [])
+    on_storage = engine(spark, place, 0)
+    monkeypatch.setattr(archiver.read.reader, "WIDE_SCAN_ROWS", 600)
+    with patch.object(StreamTable, "lease_paths", side_effect=AssertionError):
+        assert alike(answer(on_storage, history, asking, []), wanted)

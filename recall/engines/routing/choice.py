@@ -4,17 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from archiver.read import WIDE_SCAN_ROWS
 from recall.errors import SparkRequired
 
 _Result = TypeVar("_Result")
 
 EngineSetting = Literal["auto", "spark", "local"]
-
-WIDE_SCAN_ROWS = 200_000
-"""Rows of pinned files from which tasks on executors read them: as many as one task reads.
-
-Fewer are read sooner by one statement of Spark, which need not start Python workers.
-"""
 
 
 @dataclass(frozen=True)

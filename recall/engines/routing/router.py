@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 import pyarrow as pa
 
+from archiver.read import WIDE_SCAN_ROWS
 from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.engines.duckdb import (
@@ -18,7 +19,7 @@ from recall.engines.duckdb import (
     is_merge_portable,
     to_portable,
 )
-from recall.engines.routing.choice import WIDE_SCAN_ROWS, EngineChoice, EngineSetting
+from recall.engines.routing.choice import EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.spark import SparkEngine
