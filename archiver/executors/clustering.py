@@ -30,7 +30,7 @@ class TaskClustering:
         if sum(file.rows for file in members) < MIN_CLUSTERED_ROWS:
             return files.write_clustered(chunk, members)
         try:
-            (clustered,) = self._jobs.map(partial(files.write_clustered, chunk), [members])
+            (clustered_file,) = self._jobs.map(partial(files.write_clustered, chunk), [members])
         except (TaskLost, PySparkException, Py4JError) as error:
             _LOG.warning(
                 "chunk is clustered without executors",
@@ -39,4 +39,4 @@ class TaskClustering:
                 error=(str(error).strip().splitlines() or [type(error).__name__])[0],
             )
             return files.write_clustered(chunk, members)
-        return clustered
+        return clustered_file

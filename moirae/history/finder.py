@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from archiver.executors import SparkJobs
 from archiver.read import Reader
 from archiver.time_range import TimeRange
 from moirae.alerts import Event, EventRow, deduplicate
@@ -76,15 +77,16 @@ class PastFinder:
         self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader)
         self._context_evaluator = ContextEvaluator(spark, self._rows)
-        spark_engine = SparkEngine(lambda: spark, reader, relations.read)
+        # Jobs of this thread: who runs it may cancel them.
+        jobs = SparkJobs(spark.sparkContext)
         self._engines = EngineRouter(
-            spark_engine,
+            SparkEngine(lambda: spark, reader, relations.read),
             LocalEngine(reader) if self._choice.allows_duckdb else None,
             PartialCache(0),
             setting=setting,
-            wide_scans=WideScanEngine(spark_engine.jobs, reader, _TIME_LIMIT),
+            wide_scans=WideScanEngine(lambda: jobs, reader, _TIME_LIMIT),
         )
-        self._task_rules = ExecutorRules(spark_engine.jobs(), _TIME_LIMIT, MAX_PAST_EVENT_ROWS)
+        self._task_rules = ExecutorRules(jobs, _TIME_LIMIT, MAX_PAST_EVENT_ROWS)
         self._batcher = RuleBatcher({name: self._rows.columns(name) for name in reader.streams})
         reader.refresh()
         for name in relations.names:
