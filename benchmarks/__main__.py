@@ -40,6 +40,7 @@ _MODULES_BY_GOAL = {
     "S3": "benchmarks.executors",
     "S4": "benchmarks.executors",
     "S5": "benchmarks.executors",
+    "S6": "benchmarks.wide_scan",
     "S7": "benchmarks.decoding",
     "S8": "benchmarks.idle",
     "T1": "benchmarks.stages",

@@ -63,6 +63,7 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
         config.schemas,
         RelationVersions(config.relations, frozenset(settings.relations)),
         history=settings.archive_history.total_seconds(),
+        engine=settings.recall.engine,
     )
 
 

@@ -23,6 +23,7 @@ class InlineJobs:
         """There are no workers."""
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        self.task_count += len(items)
         return [copy(copy(function)(copy(item))) for item in items]
 
     def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> "InlineParts":

@@ -25,7 +25,15 @@ from archiver.chunks.lifecycle import (
     MaintenanceTask,
     Requirement,
 )
-from archiver.delta import SequencedTable, StreamSchema, StreamTable, TableSpec, Vacuum
+from archiver.delta import (
+    RewriteFunction,
+    SequencedTable,
+    StreamSchema,
+    StreamTable,
+    TableFiles,
+    TableSpec,
+    Vacuum,
+)
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
@@ -75,6 +83,8 @@ class ChunkMaintenance:
         sequenced_tables: Sequence[TableSpec] = (),
         history: float | None = None,
     ) -> None:
+        # How files are rewritten when they are clustered.
+        self.rewrite: RewriteFunction = TableFiles.write_clustered
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._sequenced_tables = [SequencedTable(root, spec) for spec in sequenced_tables]
         if history is not None:
@@ -148,7 +158,7 @@ class ChunkMaintenance:
 
     def _cluster_chunk(self, chunk: int) -> None:
         for table in self._tables:
-            table.cluster(chunk)
+            table.cluster(chunk, self.rewrite)
 
     def _count_rows(self, chunk: int) -> dict[tuple[str, int], int]:
         """Number of rows in a chunk by stream and source unit id."""

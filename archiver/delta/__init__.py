@@ -17,7 +17,7 @@ from archiver.delta.sequenced_table import (
     TableSpec,
     should_commit,
 )
-from archiver.delta.table import StreamTable
+from archiver.delta.table import RewriteFunction, StreamTable
 from archiver.delta.vacuum import Vacuum
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "EVENTS",
     "IdentityIndex",
     "RevisionTables",
+    "RewriteFunction",
     "SequencedTable",
     "StreamSchema",
     "StreamTable",

@@ -4,11 +4,13 @@ A chunk of a derived stream is computed and written as a whole, and replaces its
 that repeating it changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
+from archiver.delta.data_files import TableFiles
+from archiver.delta.protocol import DataFile
 from archiver.delta.schema import ADDED_COLUMNS, ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.errors import NotArchivable
@@ -16,6 +18,7 @@ from archiver.storage import StorageRoot, as_storage
 
 # The event time column of every derived stream.
 TIME_COLUMN = "ts"
+_FILE_ROWS = 200_000  # rows of a data file, which its writer holds
 _TYPE_NAMES = {arrow_type: name for name, arrow_type in ARROW_TYPES.items()}
 
 
@@ -55,8 +58,25 @@ def open_or_create_table(
     return StreamTable(version_root(root, version), _stream_schema(stream, columns))
 
 
-def replace_chunk(table: StreamTable, rows: pa.Table, chunk: int) -> None:
-    """Replace all rows of a chunk. Raises `CommitConflict` if it changes meanwhile."""
+def write_chunk(
+    files: TableFiles, chunk: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[DataFile]:
+    """Write rows of a chunk, in files of about `_FILE_ROWS` rows. A task on an executor may do it.
+
+    The files are durable, but no part of the table before their commit.
+    """
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        pending.append(batch)
+        if sum(map(len, pending)) >= _FILE_ROWS:
+            yield _write_file(files, chunk, pending)
+            pending = []
+    if any(map(len, pending)):
+        yield _write_file(files, chunk, pending)
+
+
+def _write_file(files: TableFiles, chunk: int, batches: Sequence[pa.RecordBatch]) -> DataFile:
+    rows = pa.Table.from_batches(batches)
     count = len(rows)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), count)
     added = {
@@ -70,7 +90,7 @@ def replace_chunk(table: StreamTable, rows: pa.Table, chunk: int) -> None:
     }
     for name, values in added.items():
         rows = rows.append_column(name, values)
-    table.replace_chunk(rows, chunk)
+    return files.write(chunk, files.with_append_number(rows, 0), clustered=True)
 
 
 def _stream_schema(stream: str, columns: Mapping[str, str]) -> StreamSchema:

@@ -3,7 +3,7 @@
 Data and log files are durable when an append returns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,6 @@ from archiver.delta.data_files import (
     TableFiles,
     append_number,
     cast_to_fields,
-    with_chunk_column,
     write_rows,
 )
 from archiver.delta.log import (
@@ -42,6 +41,10 @@ from archiver.time_range import ALL_TIME, TimeRange
 _APPLICATION_ID = "appends"
 # A clustered file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
+
+
+RewriteFunction = Callable[[TableFiles, int, Sequence[DataFile]], DataFile]
+"""Writes the rows of files of a chunk as one clustered file."""
 
 
 class StreamTable:
@@ -111,16 +114,15 @@ class StreamTable:
             started_at=started_at,
         )
 
-    def replace_chunk(self, rows: pa.Table, chunk: int) -> None:
-        """Commit rows of the table's schema as the whole content of a chunk.
+    def replace_chunk(self, write: Callable[[], Sequence[DataFile]], chunk: int) -> None:
+        """Commit files as the whole content of a chunk. `write` writes them.
 
         Raises `CommitConflict` when the chunk changes meanwhile.
         """
         self._log.refresh()
         replaced_files = self._files_of_chunk(chunk)
-        rows = self.files.with_append_number(rows, 0)
         started_at = seconds_since_boot()
-        files = [self.files.write(chunk, rows, clustered=True)] if len(rows) else []
+        files = write()
         if files or replaced_files:
             self._log.commit(
                 "WRITE",
@@ -237,21 +239,19 @@ class StreamTable:
         """Count the files of a chunk that have not been clustered."""
         return sum(_is_unclustered(file.path) for file in self.accounted_files(chunk))
 
-    def cluster(self, chunk: int) -> None:
+    def cluster(self, chunk: int, rewrite: RewriteFunction = TableFiles.write_clustered) -> None:
         """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
 
         Rows do not change. Of the clustered files only those are rewritten that are not much larger
-        than the new one: few files remain, and each row is rewritten a few times at most. Raises
-        `CommitConflict`.
+        than the new one: few files remain, and each row is rewritten a few times at most.
+        `rewrite`: writes them as one file. Raises `CommitConflict`.
         """
         self._log.refresh()
         files = select_for_clustering(self.accounted_files(chunk))
         if not files:
             return
-        self.fetch(files)
-        rows = self._read_files(files, self.files.stored_columns)
         started_at = seconds_since_boot()
-        clustered_file = self.files.write(chunk, with_chunk_column(rows, chunk), clustered=True)
+        clustered_file = rewrite(self.files, chunk, files)
         self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
 
     def adopt_foreign_files(self) -> None:

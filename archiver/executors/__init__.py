@@ -1,5 +1,6 @@
-"""Ingest on Spark executors: tasks decode, compare and write; the driver commits."""
+"""Work on Spark executors: tasks decode, compare, write and cluster; the driver commits."""
 
+from archiver.executors.clustering import TaskClustering
 from archiver.executors.grouping import divide_times
 from archiver.executors.ingest import ExecutorIngest
 from archiver.executors.jobs import Jobs, Parts, SparkJobs
@@ -9,5 +10,6 @@ __all__ = [
     "Jobs",
     "Parts",
     "SparkJobs",
+    "TaskClustering",
     "divide_times",
 ]

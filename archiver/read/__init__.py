@@ -2,6 +2,7 @@
 
 from archiver.read.appended_rows import AppendedRows, RowsAfter
 from archiver.read.reader import (
+    WIDE_SCAN_ROWS,
     Reader,
     SnapshotReader,
     StreamSnapshot,
@@ -19,6 +20,7 @@ __all__ = [
     "RowsAfter",
     "SnapshotReader",
     "StreamSnapshot",
+    "WIDE_SCAN_ROWS",
     "filter_time_range",
     "read_files",
 ]

@@ -1,8 +1,9 @@
 """Read the rows of a stream in a range of event time, from memory and files."""
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +11,19 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from archiver.delta import DataFile, StreamSchema, StreamTable
+from archiver.delta import DataFile, StreamSchema, StreamTable, TableFiles
 from archiver.read.present_rows import PresentRows
-from archiver.storage import StorageRoot
+from archiver.storage import LocalStorage, StorageRoot
 from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import from_micros, micros_column
+
+WIDE_SCAN_ROWS = 200_000
+"""Rows of files from which tasks on executors open the files by name: as many as one task reads.
+
+The Python workers of tasks take longer to start than fewer rows take to read otherwise.
+"""
+
+_BATCH_ROWS = 50_000  # rows that a task passes to the JVM at a time
 
 # Accepted values by column; rows with other values are filtered out.
 ColumnFilter = Mapping[str, Sequence[Any]]
@@ -24,8 +33,7 @@ def read_files(
     spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
     """The on-time rows of files with the declared columns; None without any file."""
-    paths = table.lease_paths(_select_files(files, include_late=False))
-    return _read_files(spark, table.schema, paths, False, {})
+    return _read_files(spark, table, files, include_late=False, column_filter={})
 
 
 def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFile]:
@@ -35,19 +43,42 @@ def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFil
 
 def _read_files(
     spark: SparkSession,
-    schema: StreamSchema,
-    paths: Sequence[str],
+    table: StreamTable,
+    files: Sequence[DataFile],
     include_late: bool,
     column_filter: ColumnFilter,
 ) -> DataFrame | None:
-    if not paths:
+    """Rows of files; None without any file.
+
+    Files of object storage are read through the cache of this machine if they are few, else by
+    tasks, which open them themselves.
+    """
+    schema = table.schema
+    files = _select_files(files, include_late)
+    if not files:
         return None
-    rows = spark.read.schema(schema.ddl(["_late"])).parquet(*paths)
-    if not include_late:
-        rows = rows.where("NOT _late")
+    is_local = isinstance(table.storage, LocalStorage)
+    if is_local or sum(file.rows for file in files) < WIDE_SCAN_ROWS:
+        rows = spark.read.schema(schema.ddl(["_late"])).parquet(*table.lease_paths(files))
+        if not include_late:
+            rows = rows.where("NOT _late")
+    else:
+        names = spark.createDataFrame(pa.table({"path": [file.path for file in files]}))
+        open_files = partial(_open_files, table.files, include_late)
+        rows = names.mapInArrow(open_files, schema.ddl())
     for name, values in column_filter.items():
         rows = rows.where(F.col(f"`{name}`").isin(list(values)))
     return rows.select(*[f"`{name}`" for name in schema.columns])
+
+
+def _open_files(
+    files: TableFiles, include_late: bool, names: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files with the declared columns, one file at a time. Runs in a task."""
+    read = files.read if include_late else files.read_on_time
+    for batch in names:
+        for path in batch["path"].to_pylist():
+            yield from read(path, list(files.schema.columns)).to_batches(_BATCH_ROWS)
 
 
 def filter_time_range(rows: DataFrame, time: str, time_range: TimeRange) -> DataFrame:
@@ -159,10 +190,9 @@ class Reader:
         """Rows of files and rows in memory; an empty frame without any row."""
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, time_range)
-        paths = []
+        frame: DataFrame | None = None
         if snapshot.table is not None:
-            paths = snapshot.table.lease_paths(_select_files(snapshot.files, include_late))
-        frame = _read_files(spark, schema, paths, include_late, column_filter)
+            frame = _read_files(spark, snapshot.table, snapshot.files, include_late, column_filter)
         parts = [
             _filter_rows(rows, schema, time_range, include_late, column_filter)
             for rows in snapshot.rows

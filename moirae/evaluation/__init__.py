@@ -7,7 +7,11 @@ from moirae.evaluation.context_queries import (
     EventContexts,
     RecallAnswers,
 )
-from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
+from moirae.evaluation.evaluator import (
+    MAX_PAST_EVENT_ROWS,
+    RuleEvaluator,
+    find_archived_event_rows,
+)
 from moirae.evaluation.executor_rules import ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
@@ -36,6 +40,7 @@ __all__ = [
     "ExecutorRules",
     "Guard",
     "LiveStreamRows",
+    "MAX_PAST_EVENT_ROWS",
     "RecallAnswers",
     "RevisionRows",
     "RuleBatcher",

@@ -36,10 +36,15 @@ from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import EngineChoice, Statement
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
-from recall.errors import StatementTimeout
+from recall.errors import LimitExceeded, StatementTimeout
 from recall.statements import FileRows
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
+
+MAX_PAST_EVENT_ROWS = 500_000
+"""Event rows of a rule in a chunk that the driver holds to decide the past of its alerts: about 1 GB
+as Python values.
+"""
 
 _Inputs = Mapping[str, pa.Table | DataFrame | FileRows]  # rows by stream
 _EventRowsByIndex = dict[int, list[EventRow]]  # by the position of the rule
@@ -362,7 +367,7 @@ def find_archived_event_rows(
 ) -> list[EventRow]:
     """The event rows of a rule with ts in a range, from archived rows.
 
-    Replaces the input views of the session.
+    Replaces the input views of the session. Raises `LimitExceeded`.
     """
     shape = rule.shape
     input_range = time_range.shift(start=-shape.reach, end=shape.lag)
@@ -370,8 +375,11 @@ def find_archived_event_rows(
         frame = rows.read_range(stream, input_range)
         frame.createOrReplaceTempView(input_view(stream))
     (statement,) = build_branches([NumberedQuery(0, rule, rule.bind_event_query())])
+    result: pa.Table = spark.sql(statement).limit(MAX_PAST_EVENT_ROWS + 1).toArrow()
+    if len(result) > MAX_PAST_EVENT_ROWS:
+        raise LimitExceeded(f"more than {MAX_PAST_EVENT_ROWS:,} event rows in one chunk")
     event_rows: list[EventRow] = []
-    for _, ts, attributes in _read_result(spark.sql(statement).toArrow()):
+    for _, ts, attributes in _read_result(result):
         if time_range.contains(ts):
             event_rows.append(EventRow(ts, orjson.loads(attributes)))
     return event_rows

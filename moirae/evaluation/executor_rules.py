@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from archiver.delta import DataFile
 from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
 from archiver.time_range import TimeRange
@@ -24,20 +23,17 @@ from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_v
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
 from recall.statements import (
+    MAX_PART_ROWS,
+    MIN_TASK_ROWS,
     FilePart,
     FileRows,
     PartJob,
     PartOutcome,
     PartStatement,
     Statement,
+    divide_files,
     run_on_part,
 )
-
-# Rows of files that one task reads; a task with fewer rows takes less time than its start.
-_MAX_TASK_ROWS = 200_000
-_MIN_TASK_ROWS = 25_000
-# Rows of files that a task may read at all; what needs more is left to Spark.
-_MAX_PART_ROWS = 1_000_000
 
 CHARGED_ERRORS = (StatementTimeout, MemoryExceeded, TaskLost)
 """What a rule is charged for. Other failing batches are left to Spark."""
@@ -52,8 +48,10 @@ class ExecutorRules:
     `time_limit`: seconds of processor time of a statement, besides what many rows and rules add.
     """
 
-    def __init__(self, jobs: Jobs, time_limit: float) -> None:
+    def __init__(self, jobs: Jobs, time_limit: float, max_event_rows: int | None = None) -> None:
+        """`max_event_rows`: of a batch; more are left to Spark. None: no limit."""
         self._jobs = jobs
+        self._max_event_rows = max_event_rows
         self._time_limit = time_limit
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
@@ -79,8 +77,8 @@ class ExecutorRules:
             parts = list(divide_files(rows, self._jobs.cores))
         else:
             parts = divide_slice(rule_slice, rows, self._jobs.cores)
-        if any(sum(file.rows for file in part.files) > _MAX_PART_ROWS for part in parts):
-            error = SparkRequired(f"a task would read more than {_MAX_PART_ROWS:,} rows")
+        if any(part.row_count > MAX_PART_ROWS for part in parts):
+            error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
             yield from ((batch, error) for batch in batches)
         elif not parts:
             yield from ((batch, []) for batch in batches)
@@ -115,7 +113,8 @@ class ExecutorRules:
         sources = _shared_sources(batches)
         statements: list[PartStatement] = []
         for batch, limit in zip(batches, limits, strict=True):
-            statements.append(_build_statement(batch, limit, sources))
+            statement = _build_statement(batch, limit, sources)
+            statements.append(self._limit_event_rows(statement, len(parts)))
         has_relations = any(batch.duckdb_query.has_relations for batch in batches)
         job = PartJob(
             rows=rows,
@@ -135,6 +134,14 @@ class ExecutorRules:
         ):
             results.append((batch, _merge_outcomes(batch, outcomes, limit)))
         return results
+
+    def _limit_event_rows(self, statement: PartStatement, part_count: int) -> PartStatement:
+        if self._max_event_rows is None:
+            return statement
+        max_rows = self._max_event_rows // part_count
+        if statement.max_rows is not None:
+            max_rows = min(max_rows, statement.max_rows)
+        return replace(statement, max_rows=max_rows)
 
 
 def _split_rules(
@@ -224,22 +231,6 @@ def is_executable(
     return all(len(shape.streams) == 1 and shape.streams.issubset(streams) for shape in shapes)
 
 
-def divide_files(rows: FileRows, cores: int) -> Iterator[FilePart]:
-    """Files by task, in order."""
-    task_rows = min(_MAX_TASK_ROWS, max(_MIN_TASK_ROWS, rows.row_count // (2 * cores)))
-    members: list[DataFile] = []
-    row_count = 0
-    for file in rows.files:
-        members.append(file)
-        row_count += file.rows
-        if row_count >= task_rows:
-            yield FilePart(members, rows.time_range)
-            members = []
-            row_count = 0
-    if members:
-        yield FilePart(members, rows.time_range)
-
-
 def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[FilePart]:
     """Smaller slices that together have the events of a slice, with the files that each reads."""
     if not rows.files:
@@ -247,7 +238,7 @@ def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[File
     reach = max(rule.shape.reach for rule in rule_slice.rules)
     lag = max(0, *(rule.shape.lag for rule in rule_slice.rules))
     span = max(file.newest for file in rows.files) - min(file.oldest for file in rows.files)
-    count = min(2 * cores, rows.row_count // _MIN_TASK_ROWS)
+    count = min(2 * cores, rows.row_count // MIN_TASK_ROWS)
     if reach + lag:
         # Each part reads the input before it again.
         count = min(count, span // (reach + lag))

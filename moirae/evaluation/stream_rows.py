@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
-from archiver.read import Reader, filter_time_range, read_files
+from archiver.read import WIDE_SCAN_ROWS, Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.evaluation.revision_rows import RevisionRows
@@ -146,47 +146,16 @@ class LiveStreamRows:
         may return more rows.
         """
         merged = _merge_ranges(time_ranges)
-        files = self._files_beyond_limit(stream, merged)
-        if files:
-            return self._filter_files(stream, files, merged, allowed_values)
-        recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         table = self._archive.tables[stream]
+        frame = _read_beyond_limit(self._spark, table, merged, allowed_values, self._max_read_rows)
+        if frame is not None:
+            return frame
+        recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         if recent is not None:
             rows = _filter_rows(recent, table.schema.time, merged, allowed_values)
         else:
             rows = _read_files(table, _paths(table, merged), merged, allowed_values)
         return self.to_frame(rows)
-
-    def _files_beyond_limit(
-        self, stream: str, time_ranges: Sequence[TimeRange]
-    ) -> Sequence[DataFile]:
-        """The files that overlap some ranges, if this process shall not read them."""
-        if self._max_read_rows is None:
-            return ()
-        files: dict[str, DataFile] = {}
-        for time_range in time_ranges:
-            for file in _own_files(self._archive.tables[stream], time_range):
-                files[file.path] = file
-        if sum(file.rows for file in files.values()) <= self._max_read_rows:
-            return ()
-        return list(files.values())
-
-    def _filter_files(
-        self,
-        stream: str,
-        files: Sequence[DataFile],
-        time_ranges: Sequence[TimeRange],
-        allowed_values: _AllowedValues,
-    ) -> DataFrame:
-        table = self._archive.tables[stream]
-        if len(time_ranges) > _MAX_FILTER_RANGES:
-            time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
-        frame = read_files(self._spark, table, files)
-        assert frame is not None
-        for column, values in allowed_values.items():
-            frame = frame.where(F.col(f"`{column}`").isin(list(values)))
-        time = F.col(f"`{table.schema.time}`")
-        return frame.where(reduce(or_, [_is_in_range(time, part) for part in time_ranges]))
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
         """A data frame of an Arrow table."""
@@ -196,9 +165,13 @@ class LiveStreamRows:
 class ArchivedStreamRows:
     """Rows of the archive in a process that only reads it."""
 
-    def __init__(self, spark: SparkSession, reader: Reader) -> None:
+    def __init__(
+        self, spark: SparkSession, reader: Reader, max_read_rows: int = WIDE_SCAN_ROWS
+    ) -> None:
+        """`max_read_rows`: rows of files near events that this process reads."""
         self._spark = spark
         self._reader = reader
+        self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The declared columns of a stream, with their types."""
@@ -209,19 +182,53 @@ class ArchivedStreamRows:
         frame = self._reader.read_dataframe(self._spark, stream, time_range, False, {})
         return filter_time_range(frame, self._reader.schema(stream).time, time_range)
 
+    def find_range(self, stream: str, time_range: TimeRange) -> FileRows | None:
+        """The archived files of a range; None without any."""
+        snapshot = self._reader.snapshot(stream, time_range)
+        files = [file for file in snapshot.all_files if not file.is_foreign]
+        if snapshot.table is None or not files:
+            return None
+        return FileRows(snapshot.table.files, files, time_range)
+
     def rows_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
-        """Rows with event times in any of some ranges and allowed values.
-
-        They are read in this process, as they are few.
-        """
+        """See `LiveStreamRows.rows_near`."""
         table = self._reader.table(stream)
         if table is None:
             return self._spark.createDataFrame([], self._reader.schema(stream).ddl())
         merged = _merge_ranges(time_ranges)
+        frame = _read_beyond_limit(self._spark, table, merged, allowed_values, self._max_read_rows)
+        if frame is not None:
+            return frame
         rows = _read_files(table, _paths(table, merged), merged, allowed_values)
         return self._spark.createDataFrame(rows)
+
+
+def _read_beyond_limit(
+    spark: SparkSession,
+    table: StreamTable,
+    time_ranges: Sequence[TimeRange],
+    allowed_values: _AllowedValues,
+    max_read_rows: int | None,
+) -> DataFrame | None:
+    """Rows that overlap some ranges, if this process shall not read their files."""
+    if max_read_rows is None:
+        return None
+    files: dict[str, DataFile] = {}
+    for time_range in time_ranges:
+        for file in _own_files(table, time_range):
+            files[file.path] = file
+    if sum(file.rows for file in files.values()) <= max_read_rows:
+        return None
+    if len(time_ranges) > _MAX_FILTER_RANGES:
+        time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
+    frame = read_files(spark, table, list(files.values()))
+    assert frame is not None
+    for column, values in allowed_values.items():
+        frame = frame.where(F.col(f"`{column}`").isin(list(values)))
+    time = F.col(f"`{table.schema.time}`")
+    return frame.where(reduce(or_, [_is_in_range(time, part) for part in time_ranges]))
 
 
 def _own_files(table: StreamTable, time_range: TimeRange) -> list[DataFile]:

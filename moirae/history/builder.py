@@ -44,6 +44,8 @@ from moirae.history.plan import (
 )
 from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
+from recall.engines import EngineSetting
+from recall.errors import LimitExceeded
 
 _LOG = structlog.get_logger()
 
@@ -66,8 +68,13 @@ class HistoryBuilder:
         schemas: Iterable[StreamSchema],
         relations: RelationVersions,
         history: float = 0.0,
+        engine: EngineSetting = "auto",
     ) -> None:
-        """`history`: seconds that superseded versions of archived derived streams stay readable."""
+        """`history`: seconds that superseded versions of archived derived streams stay readable.
+
+        `engine`: the key `recall.engine` of the workspace.
+        """
+        self._engine: EngineSetting = engine
         self._planning = ViewStore(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
@@ -256,6 +263,7 @@ class HistoryBuilder:
             pa.ArrowException,
             LookupError,
             ValueError,
+            LimitExceeded,
         ) as error:
             if self._attempts.is_shut_down:
                 return
@@ -278,7 +286,7 @@ class HistoryBuilder:
         started_at = time.monotonic()
         definition, store = rule.definition, self._execution
         newest = self._newest_event_time()
-        finder = PastFinder(spark, self._reader, self._relations)
+        finder = PastFinder(spark, self._reader, self._relations, self._engine)
         overlap = event_overlap(definition)
         search_range = task.range.shift(start=-overlap.before, end=overlap.after)
         events = finder.find_events(rule, search_range)

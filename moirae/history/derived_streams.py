@@ -5,10 +5,11 @@ its input. Archived streams that no rule needs are removed.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,18 +17,20 @@ import structlog
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import StreamTable, Vacuum, derived_tables
+from archiver.delta import DataFile, StreamTable, TableFiles, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
+from archiver.executors import Jobs, SparkJobs
 from archiver.periodic import Timer
-from archiver.read import Reader
+from archiver.read import Reader, filter_time_range
 from archiver.spark import vacuum_table
 from archiver.storage import LocalStorage, StorageRoot, as_storage
 from archiver.time_range import TimeRange
-from archiver.times import Micros, micros_column
+from archiver.times import Micros
 from moirae.evaluation import ArchivedStreamRows, input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
@@ -251,11 +254,13 @@ class DerivedStreamBuilder:
         started_at = time.monotonic()
         stream = task.stream
         try:
-            rows = self._compute_rows(task, spark)
+            rows = self._select_rows(task, spark)
+            schema = to_arrow_schema(rows.schema, timezone="UTC")
             table = derived_tables.open_or_create_table(
-                self._root, stream.name, stream.version, rows.schema
+                self._root, stream.name, stream.version, schema
             )
-            derived_tables.replace_chunk(table, rows, task.chunk)
+            files = _ChunkWriter(SparkJobs(spark.sparkContext), table.files, task.chunk, rows)
+            table.replace_chunk(files.write, task.chunk)
             self.vacuum_local_table(table, spark)
         except CommitConflict:
             return  # another process archived the chunk, or will
@@ -284,11 +289,12 @@ class DerivedStreamBuilder:
             stream.name,
             stream.version,
             task.chunk,
-            row_count=len(rows),
+            row_count=files.row_count,
             seconds=time.monotonic() - started_at,
         )
 
-    def _compute_rows(self, task: DerivedStreamTask, spark: SparkSession) -> pa.Table:
+    def _select_rows(self, task: DerivedStreamTask, spark: SparkSession) -> DataFrame:
+        """The rows of a chunk, which executors compute from archived files."""
         stream, stream_rows = task.stream, ArchivedStreamRows(spark, self._reader)
         self._reader.refresh()
         input_range = task.range.shift(start=-stream.shape.reach, end=max(stream.shape.lag, 0) + 1)
@@ -301,9 +307,32 @@ class DerivedStreamBuilder:
             versions = spark.createDataFrame(self._relations.read(name))
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
-        rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
-        is_inside = task.range.mask(micros_column(rows, derived_tables.TIME_COLUMN))
-        return rows.filter(pa.array(is_inside))
+        rows = spark.sql(query.sql(dialect="spark"))
+        return filter_time_range(rows, derived_tables.TIME_COLUMN, task.range)
+
+
+class _ChunkWriter:
+    """Writes the rows of a chunk in the tasks that compute them: none reach this process."""
+
+    def __init__(self, jobs: Jobs, files: TableFiles, chunk: int, rows: DataFrame) -> None:
+        self._jobs = jobs
+        self._write_part = partial(derived_tables.write_chunk, files, chunk)
+        self._rows = rows
+        self.row_count = 0
+
+    def write(self) -> list[DataFile]:
+        """The files that were written. Raises the error of a task."""
+        parts = self._jobs.keep_frame(self._write_part, self._rows)
+        try:
+            files = list(chain.from_iterable(parts.map(_list_files)))
+        finally:
+            parts.release()
+        self.row_count = sum(file.rows for file in files)
+        return files
+
+
+def _list_files(_task: int, files: Iterable[DataFile]) -> list[DataFile]:
+    return list(files)
 
 
 def _is_local(root: StorageRoot) -> bool:

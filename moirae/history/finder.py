@@ -11,27 +11,36 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from archiver.executors import SparkJobs
 from archiver.read import Reader
 from archiver.time_range import TimeRange
-from moirae.alerts import Event, deduplicate
+from moirae.alerts import Event, EventRow, deduplicate
 from moirae.evaluation import (
+    MAX_PAST_EVENT_ROWS,
     ActiveRule,
     ArchivedStreamRows,
     ContextEvaluator,
     EventContexts,
+    ExecutorRules,
     RecallAnswers,
+    RuleBatcher,
+    RuleSlice,
     find_archived_event_rows,
+    is_executable,
     relation_view,
 )
 from moirae.rules import build_questions
 from recall.engines import (
     AnswerRows,
+    EngineChoice,
     EngineRouter,
+    EngineSetting,
     EventTables,
     LocalEngine,
     PartialCache,
     SparkEngine,
     Template,
+    WideScanEngine,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
@@ -40,6 +49,8 @@ from recall.requests import Piece, RecallEvent, SqlQuestion
 
 _LOG = structlog.get_logger()
 _QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError)
+# Seconds of processor time of a statement in tasks; what takes longer is left to Spark.
+_TIME_LIMIT = 600.0
 _EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
 
 
@@ -54,13 +65,29 @@ class RelationVersions:
 class PastFinder:
     """Evaluates rules over the archive. Replaces the temporary views of the session."""
 
-    def __init__(self, spark: SparkSession, reader: Reader, relations: RelationVersions) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        reader: Reader,
+        relations: RelationVersions,
+        setting: EngineSetting = "auto",
+    ) -> None:
+        """`setting`: the key `recall.engine` of the workspace."""
         self._spark = spark
+        self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader)
         self._context_evaluator = ContextEvaluator(spark, self._rows)
+        # Jobs of this thread: who runs it may cancel them.
+        jobs = SparkJobs(spark.sparkContext)
         self._engines = EngineRouter(
-            SparkEngine(lambda: spark, reader, relations.read), LocalEngine(reader), PartialCache(0)
+            SparkEngine(lambda: spark, reader, relations.read),
+            LocalEngine(reader) if self._choice.allows_duckdb else None,
+            PartialCache(0),
+            setting=setting,
+            wide_scans=WideScanEngine(lambda: jobs, reader, _TIME_LIMIT),
         )
+        self._task_rules = ExecutorRules(jobs, _TIME_LIMIT, MAX_PAST_EVENT_ROWS)
+        self._batcher = RuleBatcher({name: self._rows.columns(name) for name in reader.streams})
         reader.refresh()
         for name in relations.names:
             versions = spark.createDataFrame(relations.read(name))
@@ -68,8 +95,32 @@ class PastFinder:
 
     def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
         """All events with ts in a range. Their input must be archived."""
-        event_rows = find_archived_event_rows(self._spark, self._rows, rule, time_range)
+        event_rows = self._find_in_tasks(rule, time_range)
+        if event_rows is None:
+            event_rows = find_archived_event_rows(self._spark, self._rows, rule, time_range)
         return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
+
+    def _find_in_tasks(self, rule: ActiveRule, time_range: TimeRange) -> list[EventRow] | None:
+        """The event rows of a plain rule in many rows; None: it is left to one statement of Spark.
+
+        Tasks get names of files, and return event rows only.
+        """
+        batches = self._batcher.batch([rule]).batches
+        streams = list(rule.shape.streams)
+        if not batches or not is_executable(batches[0], [rule], streams, in_slice=True):
+            return None
+        (stream,) = streams
+        input_range = time_range.shift(start=-rule.shape.reach, end=rule.shape.lag)
+        rows = self._rows.find_range(stream, input_range)
+        if rows is None or not self._choice.runs_in_tasks(rows.row_count):
+            return None
+        rule_slice = RuleSlice((rule,), time_range, input_range)
+        event_rows: list[EventRow] = []
+        for _, outcome in self._task_rules.evaluate(batches, stream, rows, rule_slice):
+            if isinstance(outcome, Exception):
+                return None
+            event_rows += [event_row for _, event_row in outcome]
+        return rule_slice.select_event_rows(event_rows)
 
     def compute_contexts(
         self, rule: ActiveRule, events: Sequence[Event]

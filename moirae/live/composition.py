@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
-from archiver.executors import ExecutorIngest, SparkJobs
+from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
 from archiver.ingest import ArchiveWriter, EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
@@ -95,15 +95,16 @@ def build_live_process(
     # Files outlive every query that may still read them.
     grace = settings.recall.query_timeout.total_seconds() + _READER_GRACE
     keep = settings.chunks.keep
+    maintenance = ChunkMaintenance(
+        root,
+        schemas,
+        grace,
+        (EVENTS, CONTEXTS),
+        history=settings.archive_history.total_seconds(),
+    )
     chunk_states = ChunkStates(
         archive,
-        ChunkMaintenance(
-            root,
-            schemas,
-            grace,
-            (EVENTS, CONTEXTS),
-            history=settings.archive_history.total_seconds(),
-        ),
+        maintenance,
         policy=LifecyclePolicy(
             settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
         ),
@@ -124,6 +125,8 @@ def build_live_process(
         jobs = SparkJobs(spark.sparkContext)
         archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
     if jobs is not None and settings.engine == "spark":
+        # With auto, a thread of low priority does it, which leaves the cores to live work.
+        maintenance.rewrite = TaskClustering(jobs)
         jobs.warm_up()
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)

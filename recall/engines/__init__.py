@@ -7,7 +7,12 @@ join, `recall.engines.isolation` repeats for parts what fails for many.
 """
 
 from recall.engines.answers import AnswerRows, MergedPartials, to_json_value
-from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
+from recall.engines.duckdb import (
+    DuckDBStatements,
+    LocalEngine,
+    WideScanEngine,
+    evaluate_condition,
+)
 from recall.engines.lru_cache import LruCache
 from recall.engines.routing import (
     EngineChoice,
@@ -39,6 +44,7 @@ __all__ = [
     "SparkStatements",
     "Statement",
     "Template",
+    "WideScanEngine",
     "evaluate_condition",
     "explain_engine",
     "merge_partials",

@@ -4,7 +4,13 @@ Tasks import this package: it imports neither Spark's sessions nor the analysis 
 """
 
 from recall.statements.duckdb_statements import NO_EXTERNAL_ACCESS, DuckDBStatements
-from recall.statements.file_rows import FilePart, FileRows
+from recall.statements.file_rows import (
+    MAX_PART_ROWS,
+    MIN_TASK_ROWS,
+    FilePart,
+    FileRows,
+    divide_files,
+)
 from recall.statements.part_task import (
     FailureReason,
     PartJob,
@@ -22,6 +28,8 @@ __all__ = [
     "FailureReason",
     "FilePart",
     "FileRows",
+    "MAX_PART_ROWS",
+    "MIN_TASK_ROWS",
     "NO_EXTERNAL_ACCESS",
     "PartJob",
     "PartOutcome",
@@ -29,5 +37,6 @@ __all__ = [
     "Statement",
     "StatementEngine",
     "WORKER_DAEMON",
+    "divide_files",
     "run_on_part",
 ]

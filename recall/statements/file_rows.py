@@ -1,6 +1,6 @@
-"""On-time rows of archived files, which tasks read in parts."""
+"""Rows of archived files, which tasks read in parts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,6 +8,12 @@ import pyarrow as pa
 from archiver.delta import DataFile, TableFiles
 from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import micros_column
+
+# Rows of files that one task reads; a task with fewer rows takes less time than its start.
+MAX_TASK_ROWS = 200_000
+MIN_TASK_ROWS = 25_000
+# Rows of files that a task may read at all, because it holds them; what needs more is left to Spark.
+MAX_PART_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -18,14 +24,25 @@ class FilePart:
     input_range: TimeRange
     event_range: TimeRange = ALL_TIME
 
+    @property
+    def row_count(self) -> int:
+        """An upper bound of the number of rows."""
+        return sum(file.rows for file in self.files)
+
 
 @dataclass(frozen=True)
 class FileRows:
-    """The on-time rows of data files of a stream with event times in a range."""
+    """The rows of data files of a stream with event times in a range.
+
+    `columns`: those to read; None: all declared ones. `include_late`: also rows that were late, and
+    those of other programs.
+    """
 
     table: TableFiles
     files: Sequence[DataFile]
     time_range: TimeRange
+    columns: Sequence[str] | None = None
+    include_late: bool = False
 
     @property
     def row_count(self) -> int:
@@ -33,10 +50,29 @@ class FileRows:
         return sum(file.rows for file in self.files)
 
     def read(self, part: FilePart) -> pa.Table:
-        """The rows of a part of them, with the declared columns."""
-        columns = list(self.table.schema.columns)
-        tables = [self.table.arrow_schema.empty_table().select(columns)]
-        tables += [self.table.read_on_time(file.path, columns) for file in part.files]
+        """The rows of a part of them."""
+        schema = self.table.schema
+        columns = list(schema.columns if self.columns is None else self.columns)
+        read_columns = list(dict.fromkeys([*columns, schema.time]))
+        read_file = self.table.read if self.include_late else self.table.read_on_time
+        tables = [self.table.arrow_schema.empty_table().select(read_columns)]
+        tables += [read_file(file.path, read_columns) for file in part.files]
         rows = pa.concat_tables(tables)
-        is_inside = part.input_range.mask(micros_column(rows, self.table.schema.time))
-        return rows.filter(pa.array(is_inside)).combine_chunks()
+        is_inside = part.input_range.mask(micros_column(rows, schema.time))
+        return rows.filter(pa.array(is_inside)).select(columns).combine_chunks()
+
+
+def divide_files(rows: FileRows, cores: int) -> Iterator[FilePart]:
+    """Files by task, in order."""
+    task_rows = min(MAX_TASK_ROWS, max(MIN_TASK_ROWS, rows.row_count // (2 * cores)))
+    members: list[DataFile] = []
+    row_count = 0
+    for file in rows.files:
+        members.append(file)
+        row_count += file.rows
+        if row_count >= task_rows:
+            yield FilePart(members, rows.time_range)
+            members = []
+            row_count = 0
+    if members:
+        yield FilePart(members, rows.time_range)

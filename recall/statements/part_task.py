@@ -7,6 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from archiver.time_range import ALL_TIME
 from archiver.times import micros_column
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
 from recall.statements.duckdb_statements import NO_EXTERNAL_ACCESS, DuckDBStatements
@@ -49,8 +50,8 @@ class PartJob:
 class PartOutcome:
     """What a task returns of a statement.
 
-    `result`: its rows with `ts` in the event range of the part; None if it failed. `seconds`: of
-    processor time.
+    `result`: its rows, with `ts` in the event range of the part if that has a bound; None if it
+    failed. `seconds`: of processor time.
     """
 
     seconds: float
@@ -108,7 +109,7 @@ def _run(duckdb: DuckDBStatements, statement: PartStatement) -> PartOutcome:
 
 
 def _in_range(outcome: PartOutcome, part: FilePart) -> PartOutcome:
-    if outcome.result is None:
+    if outcome.result is None or part.event_range == ALL_TIME:
         return outcome
     is_inside = part.event_range.mask(micros_column(outcome.result, "ts"))
     return PartOutcome(outcome.seconds, outcome.result.filter(pa.array(is_inside)))

@@ -36,12 +36,14 @@ from recall.engines import (
     LocalEngine,
     PartialCache,
     SparkEngine,
+    WideScanEngine,
 )
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.stages import StageConfig, StageEvaluator, StageRunner
+from recall.statements import WORKER_DAEMON
 from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
@@ -60,7 +62,11 @@ _SHUTDOWN_TIMEOUT = 5.0  # seconds
 _PRESENT_REFRESH_INTERVAL = 0.2  # seconds
 _RETRY_DELAY = 2.0  # seconds
 # Chunks are large compared with micro-batches: whole-stage compilation pays off.
-_SPARK_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
+_SPARK_SETTINGS = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.python.daemon.module": WORKER_DAEMON,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,13 +254,15 @@ def _create_engines(
     costs: EngineCosts,
 ) -> EngineRouter:
     derived = DerivedStreamReader(config.connect(), config.root, reader)
+    spark = SparkEngine(sessions.create, derived.reader, config.relations)
     return EngineRouter(
-        spark=SparkEngine(sessions.create, derived.reader, config.relations),
+        spark=spark,
         local=None if config.engine == "spark" else LocalEngine(derived.reader),
         partial_cache=partial_cache,
         costs=costs,
         setting=config.engine,
         derived=derived,
+        wide_scans=WideScanEngine(spark.jobs, derived.reader, config.query_timeout),
     )
 
 

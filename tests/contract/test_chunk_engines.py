@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,21 +19,28 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+import archiver.read.reader
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.executors import Jobs, SparkJobs
 from archiver.read.reader import Reader
 from archiver.storage.base import StorageRoot
 from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
 from recall.engines.answers import to_json_value
+from recall.engines.duckdb import wide_scan
 from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.duckdb.wide_scan import WideScanEngine
+from recall.engines.routing import choice
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter
 from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion
+from recall.statements import file_rows
+from tests.inline_jobs import InlineJobs
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +111,23 @@ def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngin
 def files(archive: Path) -> LocalEngine:
     """This process, with nothing in memory."""
     return LocalEngine(reader(archive, 0))
+
+
+@pytest.fixture(scope="module")
+def tasks(archive: Path) -> WideScanEngine:
+    """Tasks that read one file each, with the newest two chunks in the memory of the driver."""
+    return executors(reader(archive, 1 << 20), InlineJobs())
+
+
+def executors(reader: Reader, jobs: Jobs) -> WideScanEngine:
+    """DuckDB in tasks."""
+    return WideScanEngine(lambda: jobs, reader, 60.0)
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task reads one file."""
+    monkeypatch.setattr(file_rows, "MIN_TASK_ROWS", 1)
 
 
 def engine(spark: SparkSession, archive: StorageRoot, memory: int) -> SparkEngine:
@@ -279,10 +304,14 @@ def questions(draw: st.DrawFn) -> str:
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_agree_for_any_pieces(
-    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
+    engines: tuple[SparkEngine, LocalEngine],
+    files: LocalEngine,
+    tasks: WideScanEngine,
+    sql: str,
+    borders: list[int],
 ) -> None:
-    """Spark over one piece, Spark over pieces and DuckDB over pieces, also if these are whole
-    files.
+    """Spark over one piece, Spark over pieces, DuckDB over pieces, also if these are whole files,
+    and DuckDB in tasks over one piece and over pieces.
     """
     spark, local = engines
     asking = question(sql)
@@ -294,6 +323,8 @@ def test_engines_agree_for_any_pieces(
         return
     assert alike(here, whole), sql
     assert alike(answer(files, spark, asking, [25, 50, 75]), whole), sql
+    assert alike(answer(tasks, spark, asking, []), whole), sql
+    assert alike(answer(tasks, spark, asking, borders), whole), sql
 
 
 @pytest.mark.parametrize(
@@ -306,7 +337,7 @@ def test_engines_agree_for_any_pieces(
     ],
 )
 def test_engines_agree_about_plain_rows(
-    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str
+    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, tasks: WideScanEngine, sql: str
 ) -> None:
     """In their order, with nulls and NaN; also if DuckDB sorts the merged rows."""
     spark, local = engines
@@ -315,6 +346,7 @@ def test_engines_agree_about_plain_rows(
     for engine in (local, files):
         assert engine.supports(asking)
         assert answer(engine, spark, asking, [25, 50, 75]) == whole
+    assert answer(tasks, spark, asking, []) == whole
     partials = local.compute_partial(asking, [(e, Piece(0, None, e.ts)) for e in EVENTS], {})
     router = EngineRouter(spark, local, PartialCache(), setting="local")
     merged = [(event, partials.get(str(event.eid))) for event in EVENTS]
@@ -399,6 +431,48 @@ def test_spark_reads_memory_and_files_alike(
         )
 
 
+def test_tasks_of_spark_read_pinned_files(
+    engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
+) -> None:
+    """In worker processes; only partial answers return to this process."""
+    history, _ = engines
+    on_executors = executors(reader(archive, 0), SparkJobs(spark.sparkContext))
+    asking = question("SELECT s.host AS h, count(*) AS n, avg(s.v) AS m FROM s GROUP BY s.host")
+    assert alike(answer(on_executors, history, asking, []), answer(history, history, asking, []))
+
+
+def test_router_leaves_wide_scans_to_tasks(
+    engines: tuple[SparkEngine, LocalEngine], archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With engine `spark`, from some rows of pinned files on, with the answer of one statement."""
+    history, _ = engines
+    jobs = InlineJobs()
+    asking = question("SELECT count(*) AS n FROM s WHERE s.host = event.host")
+    pieces = [(event, Piece(0, None, event.ts)) for event in EVENTS]
+    expected = EngineRouter(history, None, PartialCache()).compute_partial(asking, pieces, {})
+    for least, tasks_expected in ((601, 0), (600, 4)):
+        monkeypatch.setattr(choice, "WIDE_SCAN_ROWS", least)
+        jobs.task_count = 0
+        router = EngineRouter(
+            history, None, PartialCache(), wide_scans=executors(reader(archive, 0), jobs)
+        )
+        found = router.compute_partial(asking, pieces, {})
+        assert in_order(found) == in_order(expected)
+        assert jobs.task_count == tasks_expected
+
+
+@pytest.mark.parametrize("limit", ["MAX_COLLECTED_ROWS", "MAX_ROWS", "MAX_PART_ROWS"])
+def test_tasks_leave_queries_beyond_a_limit_to_spark(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Rows that the driver would hold, rows of an answer, rows of a task."""
+    monkeypatch.setattr(wide_scan, limit, 100)
+    on_executors = executors(reader(archive, 0), InlineJobs())
+    asking = question("SELECT s.ts, s.host FROM s ORDER BY s.ts LIMIT 40")
+    with pytest.raises(SparkRequired, match="more than"):
+        on_executors.compute_partial(asking, [(EVENTS[0], Piece(0, None, 1 << 60))], {})
+
+
 @pytest.mark.spark
 def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
@@ -415,6 +489,7 @@ def test_object_storage_is_read_like_a_folder(
         engine(spark, place, 0),
         engine(spark, place, 1 << 20),
         LocalEngine(reader(place, 0)),
+        executors(reader(place, 0), SparkJobs(spark.sparkContext)),
     ):
         assert alike(answer(other, history, question(sql), [20, 60]), wanted)
 
@@ -431,3 +506,22 @@ def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, Local
         whole = answer(spark, spark, asking, [])
         assert answer(spark, spark, asking, [10, 30, 55]) == whole
         assert len(whole[str(EVENTS[0].eid)]) in (3, 4)
+
+
+def test_tasks_open_files_of_object_storage_for_wide_statements(
+    spark: SparkSession,
+    engines: tuple[SparkEngine, LocalEngine],
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver reads none of them, also for a query that only Spark can run."""
+    fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
+    place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
+    history, _ = engines
+    asking = question("SELECT percentile(s.v, 0.5) AS p, count(s.f) AS n FROM s WHERE s.n > 2")
+    wanted = answer(history, history, asking, [])
+    on_storage = engine(spark, place, 0)
+    monkeypatch.setattr(archiver.read.reader, "WIDE_SCAN_ROWS", 600)
+    with patch.object(StreamTable, "lease_paths", side_effect=AssertionError):
+        assert alike(answer(on_storage, history, asking, []), wanted)

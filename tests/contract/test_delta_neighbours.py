@@ -26,6 +26,7 @@ from archiver.spark import vacuum_table
 from archiver.time_range import ALL_TIME
 from moirae.config.settings import load_settings
 from moirae.inspect.delta_checks import run_delta_checks
+from tests.derived_chunks import replace_chunk
 from tests.unit.archiver.delta.test_table import SCHEMA, rows
 
 pytestmark = pytest.mark.spark
@@ -306,7 +307,7 @@ def test_vacuum_by_spark_keeps_the_history_and_what_the_table_has(
     content = pa.table({"ts": ts, "n": pa.array([1, 2])})
     table = derived_tables.open_or_create_table(tmp_path, "d", "v", content.schema)
     for _ in range(2):
-        derived_tables.replace_chunk(table, content, 0)
+        replace_chunk(table, content, 0)
     SparkTable.forPath(spark, str(table.data_folder)).update("n = 2", {"n": "3"})
     change_files = list(table.data_folder.glob("_change_data/**/*.parquet"))
     vacuum_table(spark, table.data_folder, _HISTORY)
@@ -318,7 +319,7 @@ def test_vacuum_by_spark_keeps_the_history_and_what_the_table_has(
     assert [str(file)] == table.local_paths()
     assert not any(file.exists() for file in change_files)
     assert read_numbers(spark, table) == [1, 3]
-    derived_tables.replace_chunk(table, content, 0)
+    replace_chunk(table, content, 0)
     assert read_by_library(table.data_folder) == [1, 2]
 
 

@@ -24,7 +24,7 @@ import archiver.delta.table
 import archiver.storage.s3
 from archiver import clock
 from archiver.delta import log
-from archiver.delta.derived_tables import open_or_create_table, replace_chunk, version_root
+from archiver.delta.derived_tables import open_or_create_table, version_root
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from archiver.delta.table import StreamTable
@@ -36,6 +36,7 @@ from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.time_range import TimeRange
 from recall.worker.key_counts import _count_keys
+from tests.derived_chunks import replace_chunk
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", None, (), timedelta(0), timedelta(0)
@@ -231,7 +232,14 @@ def test_commit_that_takes_too_long_is_refused(bucket: str, tmp_path: Path) -> N
         with patch.object(table.files, "write", partial(write_slowly, max_duration + 1)):
             for write_rows in (
                 lambda: table.append(rows(range(3)), 1),
-                lambda: table.replace_chunk(rows(range(9)), 0),
+                lambda: table.replace_chunk(
+                    lambda: [
+                        table.files.write(
+                            0, table.files.with_append_number(rows(range(9)), 0), clustered=True
+                        )
+                    ],
+                    0,
+                ),
             ):
                 now.return_value, version = start, table.version
                 with pytest.raises(

@@ -15,16 +15,21 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.executors import SparkJobs
 from archiver.ingest.writer import SourceUnit
+from archiver.time_range import TimeRange
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
+from moirae.evaluation import ExecutorRules, LiveStreamRows, RuleEvaluator
 from moirae.inspect import health, status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
+from recall.engines import EngineChoice
 from recall.errors import StatementTimeout
-from tests.property.world import START, WORKSPACE, World
+from recall.statements import FileRows
+from tests.property.world import NOW, START, WORKSPACE, World
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +39,12 @@ BAD = {
     "throws": "SELECT host, n, ts, CAST(host AS INT) AS number FROM a WHERE v > 50",
     "floods": "SELECT host, n, ts, v FROM a",
 }
+# Each row is compared by thousands of branches.
+SLOW = (
+    "SELECT host, n, ts FROM a WHERE CASE "
+    + " ".join(f"WHEN v * {number}.5 > 1000000 THEN true" for number in range(2000))
+    + " ELSE false END"
+)
 LIMITS = "limits: {statement: 3s, matches: 20}\n"
 
 
@@ -121,6 +132,43 @@ def test_the_others_see_every_event(
     assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
     world.detector.reload(START)
     assert len(world.detector.active_rules) == 2 or bad != "floods"
+
+
+def test_rule_that_is_slow_in_tasks_is_quarantined(
+    spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
+) -> None:
+    """By the time that tasks of Spark measure; the others of the same job are evaluated."""
+    definitions = _rules(spark, settings, ("Slow", SLOW), GOOD)
+    world = World(spark, connection, settings, definitions, tmp_path)
+    for number in range(2):
+        world.archive.ingest([_batch(number, rows=2000)], NOW)
+    table = world.archive.tables["a"]
+    evaluator = RuleEvaluator(
+        LiveStreamRows(spark, world.archive),
+        world.guard,
+        {"a": table.schema.columns},
+        {},
+        EngineChoice("spark"),
+        ExecutorRules(SparkJobs(spark.sparkContext), time_limit=0.05),
+    )
+    rows = FileRows(table.files, table.data_files(), TimeRange())
+    states: list[str] = []
+    for _ in range(2):
+        result = evaluator.evaluate(world.detector.active_rules, {"a": rows}, rows.row_count)
+        assert result.failed == {"g/Slow"}
+        ((rule, event_rows),) = result.event_rows
+        assert (rule.name, len(event_rows)) == ("g/Good", 2000)
+        states.append(
+            {
+                deployment.rule: deployment.state
+                for deployment in sql.DeploymentGateway(connection).list_active()
+            }["g/Slow"]
+        )
+    assert states == ["running", "quarantined"]
+    (error,) = {error.kind for error in sql.RuleErrorGateway(connection).list_newest("g/Slow")}
+    assert error == "time"
+    world.detector.reload(START)
+    assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
 
 
 def _says_what_was_wrong(connection: Connection[Any], bad: str) -> None:

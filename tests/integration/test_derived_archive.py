@@ -13,7 +13,7 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.delta import derived_tables
+from archiver.delta import StreamTable
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
 from archiver.time_range import TimeRange
@@ -108,7 +108,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     work = _views(world, settings, connection).next_task()
     assert isinstance(work, DerivedStreamTask)
     with (
-        patch.object(derived_tables, "replace_chunk", _fall_after(derived_tables.replace_chunk)),
+        patch.object(StreamTable, "replace_chunk", _fall_after(StreamTable.replace_chunk)),
         pytest.raises(Killed),
     ):
         _views(world, settings, connection).execute(work, lambda: session)
@@ -123,7 +123,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
             connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
         )
     works = _make_all(_views(world, settings, connection), session)
-    with patch.object(derived_tables, "replace_chunk", lambda *_: pytest.fail("it is there")):
+    with patch.object(StreamTable, "replace_chunk", lambda *_: pytest.fail("it is there")):
         _views(world, settings, connection).execute(work, lambda: session)
     closed = [chunk for chunk in world.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
@@ -176,7 +176,7 @@ def test_orderly_shutdown_counts_no_attempt(
             views.shut_down()
         raise ValueError("Job cancelled")
 
-    with patch.object(DerivedStreamBuilder, "_compute_rows", cancelled):
+    with patch.object(DerivedStreamBuilder, "_select_rows", cancelled):
         views.execute(work, session)
     rows = world.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
     assert rows == {"in a query": [(0, None)], "not at all": [(1, "Job cancelled")]}.get(ended, [])

@@ -13,7 +13,7 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 # listed.
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
-        recall.engines.duckdb.engine recall.engines.spark.engine""",
+        recall.engines.duckdb.engine recall.engines.duckdb.wide_scan recall.engines.spark.engine""",
     "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_ingest_engines.py": """
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
@@ -21,7 +21,6 @@ MODULES_BY_TEST = {
         archiver.executors.decoded_batch
         archiver.executors.grouping archiver.executors.task_planner""",
     "contract/test_statement_engines.py": "recall.statements.statement",
-    "unit/moirae/evaluation/test_executor_rules.py": "recall.statements.file_rows",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",

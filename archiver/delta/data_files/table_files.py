@@ -11,7 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from archiver.delta.data_files.rows import cast_to_fields, split_by_chunk, write_rows
+from archiver.delta.data_files.rows import (
+    cast_to_fields,
+    split_by_chunk,
+    with_chunk_column,
+    write_rows,
+)
 from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
 from archiver.delta.protocol import (
     CLUSTERED_PREFIX,
@@ -77,6 +82,12 @@ class TableFiles:
             oldest=int(ts.min()),
             newest=int(ts.max()),
         )
+
+    def write_clustered(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
+        """Write the rows of files of a chunk as one clustered file."""
+        self.storage.fetch([file.path for file in files])
+        rows = pa.concat_tables([self.read(file.path, self.stored_columns) for file in files])
+        return self.write(chunk, with_chunk_column(rows, chunk), clustered=True)
 
     def fields(self, columns: Sequence[str]) -> list[pa.Field]:
         """The fields of some columns."""

@@ -15,7 +15,7 @@ from archiver.read import Reader, StreamSnapshot
 from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows
 from recall.engines.duckdb import merge as merging
-from recall.engines.duckdb.portable import PortableQuery, to_portable
+from recall.engines.duckdb.portable import PortableQueries, PortableQuery
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PendingEvent, create_pending_table
 from recall.engines.template import (
@@ -44,7 +44,7 @@ class LocalEngine:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._portable_queries: LruCache[str, PortableQuery | SparkRequired] = LruCache()
+        self._queries = PortableQueries(reader)
         # None: not portable.
         self._merge_statements: LruCache[str, str | None] = LruCache()
         # Files never change, and many queries read the same ones.
@@ -67,7 +67,7 @@ class LocalEngine:
         streams: set[str] = set()
         pieces: list[Piece] = []
         for query in partial_queries:
-            portable_queries.append(self._portable_query(query.template))
+            portable_queries.append(self._queries.get(query.template))
             streams |= _streams(query.template)
             pieces += query.pieces
         (stream,) = streams
@@ -81,7 +81,7 @@ class LocalEngine:
                 self._register_events(number, query)
                 statements.append(_query_sql(number, query, portable_queries[number], snapshot))
             tables = self._run_queries(f'WITH "_in_{stream}" AS ', scan, statements)
-            return list(map(_split_answers, partial_queries, tables))
+            return list(map(split_answers, partial_queries, tables))
         except pa.ArrowException as error:
             raise SparkRequired(str(error)) from error
 
@@ -149,11 +149,7 @@ class LocalEngine:
 
     def supports(self, template: Template) -> bool:
         """Whether this engine can run a query."""
-        try:
-            self._portable_query(template)
-            return True
-        except SparkRequired:
-            return False
+        return self._queries.supports(template)
 
     def estimate_megabytes(self, template: Template, event_pieces: EventPieces) -> float:
         """How much a query reads for some events, in megabytes of files and of cached rows."""
@@ -163,27 +159,6 @@ class LocalEngine:
         file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
         cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
         return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
-
-    def _portable_query(self, template: Template) -> PortableQuery:
-        result = self._portable_queries.get_or_create(
-            template.query_key, lambda: self._translate(template)
-        )
-        if isinstance(result, SparkRequired):
-            raise result
-        return result
-
-    def _translate(self, template: Template) -> PortableQuery | SparkRequired:
-        """The query in DuckDB's SQL, or why it needs Spark."""
-        try:
-            return to_portable(template, self._stream_columns(template))
-        except SparkRequired as reason:
-            return reason
-
-    def _stream_columns(self, template: Template) -> Mapping[str, str]:
-        streams = list(_streams(template))
-        if len(streams) != 1:
-            return {}
-        return self._reader.schema(streams[0]).columns
 
 
 def _streams(template: Template) -> frozenset[str]:
@@ -201,7 +176,7 @@ def _query_sql(
     return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {statement} LIMIT {limit}'
 
 
-def _split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
+def split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
     """The result of a query by event ID, with Spark's types."""
     rows = _to_spark_types(query.template, rows)
     return split_by_event(query.template, rows, len(query.event_pieces))

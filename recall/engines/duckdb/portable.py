@@ -12,6 +12,8 @@ from functools import cached_property
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from archiver.read import Reader
+from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
 from recall.errors import SparkRequired
@@ -50,6 +52,45 @@ class PortableQuery:
     def rows_in_range_sql(self) -> str:
         """The query without that filter, if all rows lie in the piece."""
         return self.template.partial_rows_in_range.query.sql(dialect=DuckDB)
+
+
+class PortableQueries:
+    """The portable queries used last. `reader`: of the streams that they read."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._queries: LruCache[str, PortableQuery | SparkRequired] = LruCache()
+
+    def get(self, template: Template) -> PortableQuery:
+        """The query in DuckDB's SQL. Raises `SparkRequired`."""
+        result = self._queries.get_or_create(template.query_key, lambda: self._translate(template))
+        if isinstance(result, SparkRequired):
+            raise result
+        return result
+
+    def supports(self, template: Template) -> bool:
+        """Whether a query is portable."""
+        try:
+            self.get(template)
+            return True
+        except SparkRequired:
+            return False
+
+    def stream_of(self, template: Template) -> str:
+        """The only stream that a portable query reads."""
+        (stream,) = template.partial.inputs.streams
+        return stream
+
+    def _translate(self, template: Template) -> PortableQuery | SparkRequired:
+        """The query in DuckDB's SQL, or why it needs Spark."""
+        columns: Mapping[str, str] = {}
+        streams = template.partial.inputs.streams
+        if len(streams) == 1:
+            columns = self._reader.schema(self.stream_of(template)).columns
+        try:
+            return to_portable(template, columns)
+        except SparkRequired as reason:
+            return reason
 
 
 def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery:

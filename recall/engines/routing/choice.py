@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from archiver.read import WIDE_SCAN_ROWS
 from recall.errors import SparkRequired
 
 _Result = TypeVar("_Result")
@@ -29,6 +30,13 @@ class EngineChoice:
     def measures_costs(self) -> bool:
         """Whether Spark may run what both engines can, because it was faster."""
         return self.setting == "auto"
+
+    def runs_in_tasks(self, row_count: int) -> bool:
+        """Whether tasks on executors run what DuckDB can run and Spark shall.
+
+        `row_count`: of the pinned files that it reads. Otherwise it is one statement of Spark.
+        """
+        return self.setting != "local" and row_count >= WIDE_SCAN_ROWS
 
     def run(self, duckdb: Callable[[], _Result], spark: Callable[[], _Result]) -> _Result:
         """The result of one statement."""

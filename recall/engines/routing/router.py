@@ -10,9 +10,15 @@ from uuid import UUID
 import orjson
 import pyarrow as pa
 
+from archiver.read import WIDE_SCAN_ROWS
 from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
-from recall.engines.duckdb import LocalEngine, is_merge_portable, to_portable
+from recall.engines.duckdb import (
+    LocalEngine,
+    WideScanEngine,
+    is_merge_portable,
+    to_portable,
+)
 from recall.engines.routing.choice import EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
@@ -31,8 +37,8 @@ class EngineRouter:
     `local` None: Spark runs all queries, as with the setting `spark`. `partial_cache` and `costs`
     are shared by all workers. With the setting `local`, the local engine runs all queries that it
     supports; with `auto`, the engine that was faster for the query and the size of its rows.
-    `derived`: the archived derived streams, read by both engines. `choice`: which engines the
-    worker may use.
+    `derived`: the archived derived streams, read by all engines. `choice`: which engines the
+    worker may use. `wide_scans`: runs those that are left to Spark; None: Spark's statements do.
     """
 
     def __init__(
@@ -43,8 +49,10 @@ class EngineRouter:
         costs: EngineCosts | None = None,
         setting: EngineSetting = "auto",
         derived: DerivedStreamReader | None = None,
+        wide_scans: WideScanEngine | None = None,
     ) -> None:
         self._derived = derived
+        self._wide_scans = wide_scans
         self.spark = spark
         self.choice = EngineChoice("spark" if local is None else setting)
         self._local = local if self.choice.allows_duckdb else None
@@ -54,6 +62,8 @@ class EngineRouter:
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
         self.spark.cancel()
+        if self._wide_scans is not None:
+            self._wide_scans.cancel()
         if self._local is not None:
             self._local.cancel()
 
@@ -215,6 +225,16 @@ class EngineRouter:
         return answers
 
     def _compute_with_spark(self, query: PartialQuery) -> PartialAnswers:
+        """Run a query on executors: in tasks if it is a wide scan, else as one statement."""
+        if (
+            self._wide_scans is not None
+            and self._wide_scans.supports(query.template)
+            and self.choice.runs_in_tasks(self._wide_scans.count_rows(query))
+        ):
+            with suppress(SparkRequired):
+                return self._wide_scans.compute_partial(
+                    query.template, query.event_pieces, query.event_tables
+                )
         return self.spark.compute_partial(query.template, query.event_pieces, query.event_tables)
 
     def _prefers_local(self, query: PartialQuery, megabytes: float) -> bool:
@@ -275,13 +295,15 @@ class EngineDecision:
     reason: str
 
 
+_SPARK_SETTING = "recall.engine of the workspace is spark"
+_WIDE_SCANS = f"tasks on executors read files with {WIDE_SCAN_ROWS:,} rows or more by DuckDB"
+
+
 def explain_engine(
     template: Template, columns: Mapping[str, Mapping[str, str]], setting: EngineSetting
 ) -> EngineDecision:
     """Which engine runs a query. `columns`: by stream, with their types."""
     choice = EngineChoice(setting)
-    if not choice.allows_duckdb:
-        return EngineDecision("spark", "recall.engine of the workspace is spark")
     stream_columns: Mapping[str, str] = {}
     for stream in template.partial.inputs.streams:
         stream_columns = columns[stream]
@@ -289,11 +311,17 @@ def explain_engine(
     try:
         to_portable(template, stream_columns)
     except SparkRequired as reason:
+        if not choice.allows_duckdb:
+            reason = SparkRequired(f"{_SPARK_SETTING}; one statement of Spark: {reason}")
         return EngineDecision("spark", str(reason))
+    if not choice.allows_duckdb:
+        return EngineDecision("spark", f"{_SPARK_SETTING}; {_WIDE_SCANS}")
     if not choice.measures_costs:
         return EngineDecision("local", "recall.engine of the workspace is local")
     return EngineDecision(
-        "either", "both engines give the same answer: the faster one is chosen for each piece"
+        "either",
+        "both engines give the same answer: the faster one is chosen for each piece; in Spark, "
+        + _WIDE_SCANS,
     )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from archiver.delta import StreamSchema
+from archiver.executors import Jobs, SparkJobs
 from archiver.read import Reader
 from archiver.spark import jvm_process
 from archiver.time_range import TimeRange
@@ -68,6 +69,10 @@ class SparkEngine:
         `cancel` cancels jobs that this thread starts from now on.
         """
         return self._statements.attach_thread()
+
+    def jobs(self) -> Jobs:
+        """Jobs of the session's application; `cancel` cancels those that this thread starts."""
+        return SparkJobs(self.session().sparkContext)
 
     @property
     def is_spark_running(self) -> bool:

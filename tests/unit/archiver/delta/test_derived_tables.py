@@ -8,10 +8,11 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from archiver.delta.derived_tables import open_or_create_table, open_table, replace_chunk
+from archiver.delta.derived_tables import open_or_create_table, open_table
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, NotArchivable
+from tests.derived_chunks import replace_chunk
 
 TIMES = pa.array(
     [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2)], pa.timestamp("us", tz="UTC")

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from archiver.delta.data_files import cast_to_fields
-from archiver.delta.log import DataFile
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.errors import TaskLost
@@ -21,7 +20,6 @@ from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.executor_rules import (
     BatchOutcome,
     ExecutorRules,
-    divide_files,
     is_executable,
 )
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -197,7 +195,7 @@ def test_new_rows_are_evaluated_by_rules_of_one_row_only() -> None:
 def test_windows_in_parts_of_a_slice_are_those_of_the_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int | None, reach_of_input: bool
 ) -> None:
-    monkeypatch.setattr(executor_rules, "_MIN_TASK_ROWS", 50)
+    monkeypatch.setattr(executor_rules, "MIN_TASK_ROWS", 50)
     rng = random.Random(4)
     rows = make_rows(*(float(rng.randrange(100)) for _ in range(600)))
     table = archive(tmp_path, rows, files=8)
@@ -226,16 +224,6 @@ def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) 
     rule_slice = RuleSlice((WINDOW,), event_range, event_range)
     rows = FileRows(table.files, table.data_files(), event_range)
     assert len(executor_rules.divide_slice(rule_slice, rows, cores=8)) == 1
-
-
-def test_files_are_divided_into_tasks_of_some_size(tmp_path: Path) -> None:
-    table = StreamTable(tmp_path, SCHEMA)
-    files = [DataFile(f"chunk=0/a-{number}.parquet", 0, 20_000, 1, 0, 0) for number in range(40)]
-    tasks = list(divide_files(FileRows(table.files, files, TimeRange()), cores=2))
-    assert [file for task in tasks for file in task.files] == files
-    assert [len(task.files) for task in tasks] == [10, 10, 10, 10]
-    few = FileRows(table.files, files[:2], TimeRange())
-    assert len(list(divide_files(few, cores=2))) == 1
 
 
 def test_subquery_of_several_batches_is_computed_once_in_a_task(

@@ -1,0 +1,42 @@
+"""Clustering of large chunks in tasks: they read and write the files, and this process commits."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from archiver.delta import DataFile, TableFiles
+from archiver.errors import TaskLost
+from archiver.executors.jobs import Jobs
+
+_LOG = structlog.get_logger()
+
+MIN_CLUSTERED_ROWS = 50_000
+"""Rows from which a task clusters files: sooner than this process, which also has live work."""
+
+
+class TaskClustering:
+    """Rewrites files as one, in a task if they have many rows. See `StreamTable.cluster`.
+
+    What a task cannot do is done in this process: a task may have less memory.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def __call__(self, files: TableFiles, chunk: int, members: Sequence[DataFile]) -> DataFile:
+        if sum(file.rows for file in members) < MIN_CLUSTERED_ROWS:
+            return files.write_clustered(chunk, members)
+        try:
+            (clustered_file,) = self._jobs.map(partial(files.write_clustered, chunk), [members])
+        except (TaskLost, PySparkException, Py4JError) as error:
+            _LOG.warning(
+                "chunk is clustered without executors",
+                action="clustering_task_failed",
+                chunk=chunk,
+                error=(str(error).strip().splitlines() or [type(error).__name__])[0],
+            )
+            return files.write_clustered(chunk, members)
+        return clustered_file
