@@ -69,11 +69,11 @@ class QueryOutput:
     @property
     def is_complete(self) -> bool:
         """Whether the last answer is over all of the history that was asked for."""
-        return self.last is not None and not self.last.coverage["partial"]
+        return self.last is not None and not _coverage(self.last)["partial"]
 
     def add(self, answer: "RecallRevision") -> None:
         """Take the next answer."""
-        if answer.coverage.get("appends"):
+        if _coverage(answer).get("appends"):
             self.print_live_rows(self.in_arrival_order(_rows(answer)))
             return
         self.last = answer
@@ -81,7 +81,7 @@ class QueryOutput:
             return
         if self._has_history:
             self.print_live_answer(answer)
-        elif not answer.coverage["partial"] or answer.coverage["left"] == 0:
+        elif not _coverage(answer)["partial"] or _coverage(answer)["left"] == 0:
             self._has_history = True
             self.print_history(answer)
 
@@ -253,7 +253,7 @@ class _TableOutput(QueryOutput):
     def _describe(self, answer: "RecallRevision") -> Text:
         from moirae.inspect import describe_coverage
 
-        return Text(f"{self._progress()}: {describe_coverage(answer.coverage)}", "dim")
+        return Text(f"{self._progress()}: {describe_coverage(_coverage(answer))}", "dim")
 
     def _progress(self) -> str:
         return "waiting" if self._state is None else self._state.state
@@ -261,3 +261,8 @@ class _TableOutput(QueryOutput):
 
 def _rows(answer: "RecallRevision") -> Sequence[Row]:
     return answer.rows or ()
+
+
+def _coverage(answer: "RecallRevision") -> Mapping[str, Any]:
+    assert answer.coverage is not None  # only stages have none
+    return answer.coverage

@@ -51,7 +51,14 @@ BODIES: dict[str, Any] = {
     "/api/v1/tokens": {"name": "-", "role": "viewer"},
 }
 # Answers that depend on other processes, or on what the other tests have done.
-IN_CHILD = ("/rules/check", "/rules/diff", "/rules/apply", "/repeat", "/similarity/evaluation", "/queries")
+IN_CHILD = (
+    "/rules/check",
+    "/rules/diff",
+    "/rules/apply",
+    "/repeat",
+    "/similarity/evaluation",
+    "/queries",
+)
 
 
 @pytest.fixture(scope="module")
