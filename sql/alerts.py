@@ -122,9 +122,10 @@ class AlertFilter:
 
     `rule`: the name of a rule with or without its group. `states`: None for all states.
     `include_all`: also alerts found in history, withdrawn by settling or `where`, or that ended
-    before they fired. `active`: only those that fire now, also provisional ones. `labels`: labels that an alert must have. `text`: searched in rule, key,
-    labels, annotations and notes. `since`, `until`: alerts of this range of event time; open alerts
-    have no end. `after`: start and ID of the last alert of the previous page.
+    before they fired. `active`: only those that fire now, also provisional ones. `labels`: labels
+    that an alert must have. `text`: searched in rule, key, labels, annotations and notes. `since`,
+    `until`: alerts of this range of event time; open alerts have no end. `after`: start and ID of
+    the last alert of the previous page.
     """
 
     rule: str | None = None
