@@ -28,7 +28,6 @@ PATH_VALUES = {
     "alert": ALERT,
     "event": EVENT,
     "recall": RECALL,
-    "query": RECALL,
     "rule": "r",
     "chunk": "1",
     "number": "1",

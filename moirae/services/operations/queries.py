@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from pydantic import AfterValidator, Field
@@ -89,7 +89,7 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
 
 
 @operation("POST", "/queries", role="operator", in_child=True, prepare=_prepare)
-def start(workspace: "LocalWorkspace", body: QueryBody, prepared: "RecallRequest") -> StartedQuery:
+def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) -> StartedQuery:
     """Start an ad-hoc query over the archive, newest chunks first. Its answers are revisions of
     the recall `id`.
 
@@ -111,19 +111,19 @@ def start(workspace: "LocalWorkspace", body: QueryBody, prepared: "RecallRequest
     )
 
 
-@operation("POST", "/queries/{query}/keep-alive", role="operator", changes=False)
-def keep_alive(workspace: "LocalWorkspace", query: UUID) -> sql.TaskSummaryRow:
+@operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False)
+def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> sql.TaskSummaryRow:
     """Record that the client of a query still waits, which resumes a suspended query. Answers with
     the state of its recall.
     """
     from recall.requests import AD_HOC_RULE
 
     gateway = sql.TaskGateway(workspace.connection)
-    selection = sql.TaskFilter(id=query, rule=AD_HOC_RULE)
+    selection = sql.TaskFilter(id=recall, rule=AD_HOC_RULE)
     if not gateway.list_newest(selection, limit=1):
-        raise NotFound(f"no query {query}")
+        raise NotFound(f"no query {recall}")
     _check_recall_process(workspace)
-    gateway.refine([query])
+    gateway.refine([recall])
     return gateway.list_newest(selection, limit=1)[0]
 
 
