@@ -104,7 +104,7 @@ def _measure_updates(browser: Browser, connection: Connection[tuple[object, ...]
     browser.open(f"/alerts/{_id()}", ".norm")
     delays: list[float] = []
     for number in range(_FIRST_REVISION, _FIRST_REVISION + _REPETITIONS):
-        value = number + 0.25
+        value = number + 0.5
         browser.run(_WATCH, f"normally {value}")
         put_revision(connection, _OPEN_ALERT, number, [{"mean": value}])
         committed_at = time.time() * 1_000

@@ -80,7 +80,9 @@ class QueryOutput:
         if not self.follows:
             return
         if self._has_history:
-            self.print_live_answer(answer)
+            # Plain rows are printed once: their last answer repeats those of history.
+            if not self.appends_rows:
+                self.print_live_answer(answer)
         elif not _coverage(answer)["partial"] or _coverage(answer)["left"] == 0:
             self._has_history = True
             self.print_history(answer)

@@ -277,9 +277,10 @@ def recall_process(served: Served) -> Iterator[None]:
 
 def test_query(archived: Served) -> None:
     with recall_process(archived):
-        for arguments in QUERIES:
-            for form in ([], ["-o", "json"], ["-o", "csv"]):
-                compare(archived, ["query", *arguments, *form])
+        for form in ("table", "json"):
+            compare(archived, ["query", *QUERIES[0], "-o", form])
+        for arguments in QUERIES[1:]:
+            compare(archived, ["query", *arguments, "-o", "csv"])
         follow = ["--follow", "--for", "3s", "-o", "csv"]
         followed = compare(archived, ["query", "SELECT host, cpu FROM cpu", *follow])
     assert followed.stdout.splitlines() == ["host,cpu", *[f"h{n % 3},{n / 2}" for n in range(10)]]

@@ -242,13 +242,19 @@ export function conclude(answer: Answer | undefined): Conclusion {
   const kinds = countRemedies(hits);
   const total = hits.filter((hit) => findRemedy(hit) !== null).length;
   const remedies = hits.map(findRemedy).filter((entry) => entry !== null);
-  const probableTag = readForecast(answer)?.tags[0][0];
+  const forecast = readForecast(answer);
+  const probableTag = forecast?.tags[0][0];
   const remedy = remedies.find(({ tag }) => tag !== null && tag === probableTag) ?? remedies[0];
   if (!remedy) {
     return { kind: "similar", title: "Similar past alerts, none with a recorded remedy", detail: sureText };
   }
+  if (forecast && describeForecast(forecast) === null) {
+    const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
+    return { kind: "similar", title: "Probably something new", detail };
+  }
   const [tag, count] = kinds[0] ?? [null, 0];
-  const common = tag ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
+  // The forecast weighs what similar alerts were; their bare number may say something else.
+  const common = tag && !forecast ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
   return { kind: "known", title: remedy.text, detail: [common, sureText].filter(Boolean).join(" ") };
 }
 

@@ -124,6 +124,11 @@ export function formatValue(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+/** A value with three significant digits, to be taken in at a glance. */
+export function formatShort(value: number): string {
+  return String(Number(value.toPrecision(3)));
+}
+
 export function formatCount(count: number, noun: string): string {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -36,7 +36,7 @@ import { useIsOperator } from "../app";
 import { useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { SeriesChart } from "../components/chart";
-import { HistoryLabel, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatValue, shortName, useTitle } from "../components/common";
+import { HistoryLabel, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -285,11 +285,11 @@ function NormCard({ answers, event, alert }: NormProps) {
             <p className="norm">
               {norm.value !== null && (
                 <>
-                  <strong>{formatValue(norm.value)}</strong> {norm.attribute} now,{" "}
+                  <strong>{formatShort(norm.value)}</strong> {norm.attribute} now,{" "}
                 </>
               )}
-              normally <strong>{formatValue(norm.mean)}</strong>
-              {norm.deviation !== null && ` ± ${formatValue(norm.deviation)}`}
+              normally <strong>{formatShort(norm.mean)}</strong>
+              {norm.deviation !== null && ` ± ${formatShort(norm.deviation)}`}
             </p>
             {distance && <p>{distance}</p>}
             <NormBar norm={norm} />
@@ -316,7 +316,7 @@ function NormBar({ norm }: { norm: Norm }) {
   const lowest = Math.min(norm.value, low);
   const scale = (value: number) => (highest > lowest ? ((value - lowest) / (highest - lowest)) * 280 + 10 : 150);
   return (
-    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatValue(low)} to ${formatValue(high)}, value ${formatValue(norm.value)}`}>
+    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatShort(low)} to ${formatShort(high)}, value ${formatShort(norm.value)}`}>
       <line x1="10" x2="290" y1="12" y2="12" className="norm-axis" />
       <rect x={scale(low)} width={Math.max(2, scale(high) - scale(low))} y="6" height="12" rx="3" className="norm-range" />
       <line x1={scale(norm.mean)} x2={scale(norm.mean)} y1="4" y2="20" className="norm-mean" />

@@ -1,5 +1,6 @@
 import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
 import { useEffect, useState } from "react";
+import { Link } from "react-router";
 import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, get } from "../api";
 import {
   conclude,
@@ -14,7 +15,7 @@ import {
   readNorm,
   withRevision,
 } from "../answers";
-import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
@@ -34,6 +35,7 @@ export function NowPage() {
   );
   const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
   const [count, setCount] = useState<number | null>(null);
+  const [isLive, setLive] = useState(true);
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
     page.update((present) => applyAlerts(present, events, size));
@@ -41,6 +43,8 @@ export function NowPage() {
     const status = events.findLast(({ kind }) => kind === "status");
     if (status) {
       setCount(status.data.active_alerts as number);
+      const processes = status.data.processes as { role: string; alive: boolean }[];
+      setLive(processes.some(({ role, alive }) => role === "live" && alive));
     }
     if (events.some(({ kind }) => kind === "reset")) {
       page.reload();
@@ -65,6 +69,11 @@ export function NowPage() {
     <PageSection>
       <Title headingLevel="h1">{total ? `${formatCount(total, "firing alert")}` : "Now"}</Title>
       {page.error && <Message variant="warning" isInline isPlain title={`Not up to date: ${page.error}`} />}
+      {!isLive && (
+        <Message variant="danger" isInline title="The live process does not run: new alerts are not detected">
+          <Link to="/system">System</Link> shows the processes.
+        </Message>
+      )}
       {!alerts.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>
@@ -114,17 +123,17 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   if (!norm) {
     return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
   }
-  const deviation = norm.deviation === null ? "" : ` ± ${formatValue(norm.deviation)}`;
+  const deviation = norm.deviation === null ? "" : ` ± ${formatShort(norm.deviation)}`;
   const distance = describeDistance(norm);
   return (
     <>
       <span>
         {norm.value !== null && (
           <>
-            <strong>{formatValue(norm.value)}</strong> {norm.attribute},{" "}
+            <strong>{formatShort(norm.value)}</strong> {norm.attribute},{" "}
           </>
         )}
-        normally {formatValue(norm.mean)}
+        normally {formatShort(norm.mean)}
         {deviation}
       </span>
       {distance && <span className="note">{distance}</span>}
