@@ -203,7 +203,7 @@ def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Serve
     lines = [item.text.replace("\n", " ") for item in browser.find_all(".forecast li")]
     assert lines == ["restart 75 %", "add-memory 15 %", "none of these 10 %"]
     browser.open("/", ".alert-list .entry")
-    browser.wait_for_text("probably restart 75 %", ".alert-list li:first-child")
+    browser.wait_for_text("probably restart 75 %", ".alert-list")
     served.connection.execute(statement, [None, task_id(SIMILAR)])
 
 
@@ -264,9 +264,9 @@ def test_fresh_alert_is_shown_while_it_is_provisional(browser: Browser, served: 
     browser.open("/", ".alert-list .entry")
     alert = put_alert(served, 13, "fresh")
     served.connection.execute("UPDATE alerts SET state = 'provisional' WHERE id = %s", [alert])
-    browser.wait_for_text("fresh provisional", ".alert-list li:first-child")
+    browser.wait_for_text("fresh provisional", ".alert-list")
     browser.open("/", ".alert-list .entry")
-    assert "fresh provisional" in browser.text(".alert-list li:first-child")
+    assert "fresh provisional" in browser.text(".alert-list")
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
 
 
