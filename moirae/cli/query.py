@@ -148,7 +148,7 @@ class _QueryClient:
                 return number
 
     def keep_alive(self) -> None:
-        """Send a heartbeat. Raises `Unreachable` where nobody works on the query."""
+        """Send a heartbeat. Raises `Unreachable` if no recall process runs at the server."""
         from moirae.services.operations.queries import keep_alive
 
         keep_alive(self._services, self._query)
@@ -157,7 +157,8 @@ class _QueryClient:
         """Cancel or finalize the query."""
         from moirae.services.operations.recalls import CommandBody
 
-        execute_command(self._services, CommandBody(command=verb, id=str(self._query)))
+        body = make_query(CommandBody, command=verb, id=str(self._query))
+        execute_command(self._services, body)
 
 
 def _print_answers(

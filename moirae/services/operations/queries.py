@@ -128,7 +128,7 @@ def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> sql.TaskSummaryRow:
 
 
 def _check_recall_process(workspace: "LocalWorkspace") -> None:
-    """Raise `Unreachable` where nobody works on queries. A local command does so itself."""
+    """Raise `Unreachable` if no recall process runs. A local command works on its query."""
     from moirae.queries import has_recall_process
 
     if workspace.via == _SERVER and not has_recall_process(workspace.connection):
