@@ -478,7 +478,7 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
 /** The condition by which history decides on the alert, and its decisions so far. */
 function ConditionCard({ alert, decisions }: { alert: AlertDetails; decisions: readonly HistoryChange[] }) {
   const condition = useRule(alert.rule, alert.version)?.where;
-  if (!condition) {
+  if (!condition && !decisions.length) {
     return null;
   }
   const outcomes: Record<string, string> = {
@@ -491,7 +491,7 @@ function ConditionCard({ alert, decisions }: { alert: AlertDetails; decisions: r
     <Card isCompact>
       <CardTitle component="h2">Condition on its history</CardTitle>
       <CardBody>
-        <code>{condition}</code>
+        {condition && <code>{condition}</code>}
         <p>
           {alert.history ? outcomes[alert.history] ?? alert.history : "not decided yet"}
           {alert.history && !alert.history_final && ", until more of the history is read"}
