@@ -8,6 +8,8 @@ from benchmarks.results import BenchmarkResult, format_table, save
 
 _MODULES_BY_GOAL = {
     "A1": "benchmarks.live_clients",
+    "A2": "benchmarks.page_load",
+    "A3": "benchmarks.page_load",
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
     "G3": "benchmarks.coverage",

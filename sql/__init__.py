@@ -19,9 +19,11 @@ from sql.calibrations import CalibrationGateway
 from sql.changes import (
     ChangedAlertRow,
     ChangedRecallRow,
+    ChangedStageRow,
     ChangeGateway,
     ChangePosition,
     ChangeRow,
+    EventEndRow,
     RevisionRow,
 )
 from sql.chunks import ChunkGateway
@@ -65,7 +67,12 @@ from sql.overview import (
 )
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
-from sql.recalled_events import NewStageRow, RecalledEventGateway, RecalledEventRow
+from sql.recalled_events import (
+    HistoryChangeRow,
+    NewStageRow,
+    RecalledEventGateway,
+    RecalledEventRow,
+)
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
@@ -114,6 +121,7 @@ __all__ = [
     "DataError",
     "DatabaseError",
     "DeadlockDetected",
+    "HistoryChangeRow",
     "InterfaceError",
     "OperationalError",
     "ProgramLimitExceeded",
@@ -159,6 +167,7 @@ __all__ = [
     "OpenAlertRow",
     "RaisedAlertRow",
     # Events
+    "EventEndRow",
     "EventFilter",
     "EventGateway",
     "NewEventRow",
@@ -186,6 +195,7 @@ __all__ = [
     "ChangeRow",
     "ChangedAlertRow",
     "ChangedRecallRow",
+    "ChangedStageRow",
     "RevisionRow",
     # Contexts and corpora
     "ContextGateway",

@@ -122,14 +122,16 @@ class AlertFilter:
 
     `rule`: the name of a rule with or without its group. `states`: None for all states.
     `include_all`: also alerts found in history, withdrawn by settling or `where`, or that ended
-    before they fired. `labels`: labels that an alert must have. `text`: searched in rule, key,
-    labels, annotations and notes. `since`, `until`: alerts of this range of event time; open alerts
-    have no end. `after`: start and ID of the last alert of the previous page.
+    before they fired. `active`: only those that fire now, also provisional ones. `labels`: labels
+    that an alert must have. `text`: searched in rule, key, labels, annotations and notes. `since`,
+    `until`: alerts of this range of event time; open alerts have no end. `after`: start and ID of
+    the last alert of the previous page.
     """
 
     rule: str | None = None
     states: Collection[str] | None = None
     include_all: bool = False
+    active: bool = False
     labels: Mapping[str, str] | None = None
     text: str | None = None
     since: datetime | None = None
@@ -143,6 +145,7 @@ class AlertFilter:
             "rule": self.rule,
             "states": None if self.states is None else list(self.states),
             "include_all": self.include_all,
+            "active": self.active,
             "labels": Jsonb(dict(self.labels)) if self.labels else None,
             "text": self.text,
             "since": self.since,
@@ -256,6 +259,10 @@ class AlertGateway(Gateway):
     def count_alerts(self) -> dict[str, int]:
         """The number of alerts by state, without those of history."""
         return self._pairs("count_alerts")
+
+    def count_active(self) -> int:
+        """The number of alerts that fire now, also provisional ones."""
+        return int(self._value("count_active"))
 
     def list_raised(self, since: datetime) -> list[RaisedAlertRow]:
         """Alerts that were stored as firing first after a time, in this order."""

@@ -18,7 +18,9 @@ class ChangePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """A change. `key`: the alert, or the task of a recall or revision. `number`: of the revision."""
+    """A change. `key`: the alert, the task of a recall or revision, or the event of a stage or
+    boundary. `number`: of the revision. `version`: of the rule of the event. `name`: of the stage.
+    """
 
     xid: int
     id: int
@@ -26,6 +28,8 @@ class ChangeRow:
     key: UUID
     number: int | None
     at: datetime
+    version: str | None
+    name: str | None
 
     @property
     def position(self) -> ChangePosition:
@@ -56,10 +60,7 @@ class ChangedAlertRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedRecallRow:
-    """The present state of a recall. `read`: pieces that are done, of `pieces`.
-
-    `open_recalls`: how many recalls of the event have not ended.
-    """
+    """The present state of a recall. `read`: pieces that are done, of `pieces`."""
 
     id: UUID
     eid: UUID
@@ -74,12 +75,39 @@ class ChangedRecallRow:
     tickets: int
     error: str | None
     deadline: datetime | None
-    open_recalls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedStageRow:
+    """A stage of an event with its present rows. `revision`: how many times they have changed."""
+
+    eid: UUID
+    rule: str
+    version: str
+    name: str
+    state: str
+    revision: int
+    error: str | None
+    at: datetime
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventEndRow:
+    """An event that has ended `at` some time: no revision of its recalls and stages follows."""
+
+    rule: str
+    version: str
+    eid: UUID
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionRow:
-    """A numbered answer of a recall. `sql`: the query of an SQL recall."""
+    """A numbered answer of a recall. `sql`: the query of an SQL recall.
+
+    `forecast`: the probable resolutions, by the measure `learned`.
+    """
 
     task: UUID
     eid: UUID
@@ -93,6 +121,7 @@ class RevisionRow:
     answer: Sequence[Mapping[str, Any]]
     estimates: Sequence[Mapping[str, Any]] | None
     comparable: float | None
+    forecast: Mapping[str, Any] | None
     at: datetime
 
 
@@ -130,6 +159,22 @@ class ChangeGateway(Gateway):
     def list_recalls(self, ids: Collection[UUID]) -> list[ChangedRecallRow]:
         """Recalls as they are now, in no order."""
         return self._records(ChangedRecallRow, "list_recalls", ids=list(ids))
+
+    def list_stages(self, stages: Collection[tuple[UUID, str, str]]) -> list[ChangedStageRow]:
+        """Stages as they are now by event, version and name, in no order."""
+        return self._records(
+            ChangedStageRow,
+            "list_stages",
+            eids=[eid for eid, _, _ in stages],
+            versions=[version for _, version, _ in stages],
+            names=[name for _, _, name in stages],
+        )
+
+    def list_boundaries(self, events: Collection[tuple[UUID, str]]) -> list[EventEndRow]:
+        """Those of some events, by ID and version, that have ended, in no order."""
+        eids = [eid for eid, _ in events]
+        versions = [version for _, version in events]
+        return self._records(EventEndRow, "list_boundaries", eids=eids, versions=versions)
 
     def list_revisions(self, revisions: Collection[tuple[UUID, int]]) -> list[RevisionRow]:
         """Revisions by task and number, in no order; cancelled recalls have none."""

@@ -684,15 +684,18 @@ CREATE TABLE commands (
 CREATE INDEX commands_open ON commands (id) WHERE done_at IS NULL;
 
 -- What changed, for live clients, in the order of (xid, id). A row is final once its transaction is
--- older than all that still run, so a reader who has passed it misses none. `key`: the alert, or the
--- task of a recall or revision; `number`: of the revision.
+-- older than all that still run, so a reader who has passed it misses none. `key`: the alert, the
+-- task of a recall or revision, or the event of a stage or boundary; `number`: of the revision.
+-- `version`: of the rule, for the event; `name`: of the stage.
 CREATE TABLE changes (
     xid    xid8 NOT NULL DEFAULT pg_current_xact_id(),
     id     bigint GENERATED ALWAYS AS IDENTITY,
-    kind   text NOT NULL CHECK (kind IN ('alert', 'recall', 'revision')),
+    kind   text NOT NULL CHECK (kind IN ('alert', 'recall', 'revision', 'stage', 'boundary')),
     key    uuid NOT NULL,
     number integer,
     at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    version text,
+    name   text,
     PRIMARY KEY (xid, id)
 );
 CREATE INDEX changes_by_time ON changes (at);
@@ -705,6 +708,10 @@ BEGIN
         INSERT INTO changes (kind, key) VALUES ('alert', NEW.alert_id);
     ELSIF TG_TABLE_NAME = 'tasks' THEN
         INSERT INTO changes (kind, key) VALUES ('recall', NEW.id);
+    ELSIF TG_TABLE_NAME = 'stages' THEN
+        INSERT INTO changes (kind, key, version, name) VALUES ('stage', NEW.eid, NEW.version, NEW.name);
+    ELSIF TG_TABLE_NAME = 'recalled_events' THEN
+        INSERT INTO changes (kind, key, version) VALUES ('boundary', NEW.eid, NEW.version);
     ELSE
         INSERT INTO changes (kind, key, number) VALUES ('revision', NEW.task, NEW.number);
     END IF;
@@ -723,6 +730,9 @@ CREATE TRIGGER recall_changed AFTER UPDATE OF state ON tasks FOR EACH ROW
     WHEN (OLD.state IS DISTINCT FROM NEW.state AND NEW.state NOT IN ('waiting', 'running'))
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER revision_inserted AFTER INSERT ON revisions FOR EACH ROW EXECUTE FUNCTION record_change();
+CREATE TRIGGER stage_changed AFTER INSERT OR UPDATE ON stages FOR EACH ROW EXECUTE FUNCTION record_change();
+CREATE TRIGGER event_ended AFTER UPDATE OF ended_at ON recalled_events FOR EACH ROW
+    WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_change();
 
 -- Views for dashboards of other products. Migrations keep their columns.
 CREATE SCHEMA IF NOT EXISTS dashboard;

@@ -92,7 +92,7 @@ app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(replay.repeat)
 for verb, command in recall_control.COMMANDS.items():
     app.command(verb)(accept_server(command))
-app.command("query")(query.query)
+app.command("query")(accept_server(query.query))
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")

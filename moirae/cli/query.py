@@ -2,12 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
@@ -16,24 +15,25 @@ from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     WorkspaceOption,
     expand_option_groups,
-    open_workspace,
 )
-from moirae.cli.query_output import QueryFormat, QueryOutput, make_output
-from moirae.config import Settings, parse_duration
+from moirae.cli.pages import make_query
+from moirae.cli.query_output import OPEN_STATES, QueryFormat, QueryOutput, make_output
+from moirae.cli.recall_control import execute_command
+from moirae.cli.remote import open_services
+from moirae.config import parse_duration
 from moirae.errors import MoiraeError, UsageError
-from moirae.runtime import connect_database, open_storage
+from moirae.runtime import connect_database
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from moirae.queries import QueryTask
-    from recall.requests import SqlQuestion
+    from moirae.services import LocalWorkspace, Workspace
+    from moirae.services.operations.recalls import Verb
 
 _MAX_LIMIT = 10_000  # rows
 _DEFAULT_TIMEOUT = "5m"
 _POLL_INTERVAL = 0.1  # seconds
 # Between two heartbeats of the client, and between two checks whether a recall process runs.
 _KEEP_ALIVE_INTERVAL = 5.0  # seconds
+_ANSWERS_PER_REQUEST = 1_000
 _EXIT_INCOMPLETE = 3
 
 
@@ -87,21 +87,25 @@ def query(
     Exit code 3 if the answer is incomplete: the time limit was reached, or chunks were not
     readable.
     """
+    from moirae.services.operations.queries import QueryBody, start
+
     timeout = _parse(limits.timeout, "--timeout")
+    since = _parse(limits.since, "--since")
     if limits.duration is not None and not limits.follow:
         raise UsageError("--for limits --follow; use --timeout")
     if limits.follow:
         timeout = _parse(limits.duration, "--for")
-    with open_workspace(workspace) as (settings, connection):
-        question = _prepare(text, settings, connection, limits)
-        printer = make_output(output, question)
-        task = _start(settings, connection, question)
-        with _Worker(settings, connection, task) as worker:
+    body = make_query(QueryBody, sql=text, limit=limits.limit, since=since, follow=limits.follow)
+    with open_services(workspace) as services:
+        started = start(services, body)
+        client = _QueryClient(services, started.id)
+        printer = make_output(output, started)
+        with _Worker.of(services, started.id) as worker:
             try:
                 with printer:
-                    is_complete = _print_answers(task, printer, worker.check, timeout)
+                    is_complete = _print_answers(client, printer, worker, timeout)
             except KeyboardInterrupt:
-                task.cancel()
+                client.end("cancel")
                 raise
     if not is_complete:
         raise typer.Exit(_EXIT_INCOMPLETE)
@@ -117,50 +121,48 @@ def _parse(duration: str | None, option: str) -> float | None:
         raise UsageError(f"{option}: {error}") from error
 
 
-def _prepare(
-    text: str, settings: Settings, connection: sql.Connection, limits: _Limits
-) -> "SqlQuestion":
-    from moirae.deployments import RuleRegistry
-    from moirae.queries import QueryOptions, prepare_query
-    from recall.errors import QueryRejected
-    from recall.query import Unsupported
+class _QueryClient:
+    """A query that was started, here or at a server."""
 
-    seconds = _parse(limits.since, "--since")
-    since = None if seconds is None else timedelta(seconds=seconds)
-    options = QueryOptions(limit=limits.limit, since=since, follow=limits.follow)
-    definitions = RuleRegistry(connection).desired_rules()
-    try:
-        with _spark_on_demand(settings) as start_session:
-            return prepare_query(text, settings, definitions, options, start_session)
-    except (Unsupported, QueryRejected) as error:
-        raise UsageError(f"query:{error.line}:{error.column}: {error}") from error
+    def __init__(self, services: "Workspace", query: UUID) -> None:
+        self._services = services
+        self._query = query
 
+    def state(self) -> sql.TaskSummaryRow:
+        """How far the query is."""
+        from moirae.services.operations.recalls import show_recall
 
-@contextmanager
-def _spark_on_demand(settings: Settings) -> Iterator[Callable[[], "SparkSession"]]:
-    """A function that starts Spark, which is stopped at the end."""
-    with ExitStack() as stack:
+        return show_recall(self._services, str(self._query))
 
-        def start() -> "SparkSession":
-            from archiver.spark import session_for_command
+    def print_answers_after(self, number: int, printer: QueryOutput) -> int:
+        """Print the answers after a number, oldest first; returns the number of the last one."""
+        from moirae.services.operations.recalls import RevisionQuery, list_revisions
 
-            warehouse = Path(settings.home) / "warehouse"
-            return stack.enter_context(session_for_command("moirae query", warehouse))
+        while True:
+            page = RevisionQuery(after=number, limit=_ANSWERS_PER_REQUEST)
+            answers = list_revisions(self._services, str(self._query), page)
+            for answer in answers:
+                printer.add(answer)
+                number = answer.number
+            if len(answers) < _ANSWERS_PER_REQUEST:
+                return number
 
-        yield start
+    def keep_alive(self) -> None:
+        """Send a heartbeat. Raises `Unreachable` if no recall process runs at the server."""
+        from moirae.services.operations.queries import keep_alive
 
+        keep_alive(self._services, self._query)
 
-def _start(settings: Settings, connection: sql.Connection, question: "SqlQuestion") -> "QueryTask":
-    from archiver.read import Reader
-    from moirae.config import stream_schema
-    from moirae.queries import start_query
+    def end(self, verb: "Verb") -> None:
+        """Cancel or finalize the query."""
+        from moirae.services.operations.recalls import CommandBody
 
-    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
-    return start_query(connection, question, Reader(open_storage(settings), schemas))
+        body = make_query(CommandBody, command=verb, id=str(self._query))
+        execute_command(self._services, body)
 
 
 def _print_answers(
-    task: "QueryTask", printer: QueryOutput, check_worker: Callable[[], None], timeout: float | None
+    client: _QueryClient, printer: QueryOutput, worker: "_Worker", timeout: float | None
 ) -> bool:
     """Print answers until the query ends; returns whether the last one is complete.
 
@@ -171,21 +173,19 @@ def _print_answers(
     number = 0
     has_timed_out = False
     while True:
-        state = task.state()
-        for answer in task.answers_after(number):
-            number = answer.number
-            printer.add(answer)
+        state = client.state()
+        number = client.print_answers_after(number, printer)
         printer.show_progress(state)
-        if not state.is_open:
+        if state.state not in OPEN_STATES:
             break
         now = time.monotonic()
         if now - checked_at >= _KEEP_ALIVE_INTERVAL:
             checked_at = now
-            task.keep_alive()
-            check_worker()
+            client.keep_alive()
+            worker.check()
         if timeout is not None and now - started_at >= timeout and not has_timed_out:
             has_timed_out = True
-            task.finalize()
+            client.end("finalize")
         else:
             time.sleep(_POLL_INTERVAL)
     printer.finish()
@@ -198,16 +198,23 @@ def _print_answers(
     return printer.is_complete
 
 
-class _Worker:
+class _Worker(AbstractContextManager["_Worker"]):
     """Works on the query in this process while no recall process does."""
 
-    def __init__(self, settings: Settings, connection: sql.Connection, task: "QueryTask") -> None:
-        self._settings = settings
-        self._connection = connection
-        self._task = task
+    def __init__(self, workspace: "LocalWorkspace | None", query: UUID) -> None:
+        """`workspace` None: at a server, where only recall processes work on queries."""
+        self._workspace = workspace
+        self._query = query
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+
+    @classmethod
+    def of(cls, services: "Workspace", query: UUID) -> "_Worker":
+        """The worker of a query of a workspace."""
+        from moirae.services import LocalWorkspace
+
+        return cls(services if isinstance(services, LocalWorkspace) else None, query)
 
     def __enter__(self) -> "_Worker":
         self.check()
@@ -219,20 +226,30 @@ class _Worker:
 
         if self._error is not None:
             raise MoiraeError(f"the query failed: {self._error}") from self._error
-        if self._thread is None and not has_recall_process(self._connection):
-            self._thread = threading.Thread(target=self._work, daemon=True, name="query")
+        if self._workspace is None or self._thread is not None:
+            return
+        if not has_recall_process(self._workspace.connection):
+            self._thread = threading.Thread(
+                target=self._work, args=(self._workspace,), daemon=True, name="query"
+            )
             self._thread.start()
 
-    def _work(self) -> None:
+    def _work(self, workspace: "LocalWorkspace") -> None:
         from moirae.recall_process import run_query_task
 
+        settings = workspace.settings
         try:
-            with connect_database(self._settings, "query") as connection:
-                run_query_task(self._settings, connection, self._task.id, self._stop)
+            with connect_database(settings, "query") as connection:
+                run_query_task(settings, connection, self._query, self._stop)
         except Exception as error:
             self._error = error
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -18,9 +18,12 @@ from moirae.cli.export import format_csv_cell
 from moirae.cli.options import escape_control, format_cell, make_console, print_json
 
 if TYPE_CHECKING:
-    from moirae.queries import QueryState
-    from recall.requests import SqlQuestion
+    from moirae.services.operations.queries import StartedQuery
+    from moirae.services.operations.recalls import RecallRevision
 
+OPEN_STATES = ("waiting", "running", "suspended")
+"""The states of a query that may have further answers."""
+Row = Mapping[str, Any]
 _MAX_REFINED_ROWS = 30  # of a table while it is refined
 
 
@@ -32,28 +35,24 @@ class QueryFormat(StrEnum):
     CSV = "csv"
 
 
-def make_output(output: QueryFormat, question: "SqlQuestion") -> "QueryOutput":
+def make_output(output: QueryFormat, query: "StartedQuery") -> "QueryOutput":
     """What prints the answers of a query."""
     if output is QueryFormat.TABLE:
-        return _TableOutput(question)
+        return _TableOutput(query)
     if output is QueryFormat.JSON:
-        return _JsonOutput(question)
-    return _CsvOutput(question)
+        return _JsonOutput(query)
+    return _CsvOutput(query)
 
 
 class QueryOutput:
     """Prints the last answer of a query; of one that follows, what changes as it changes."""
 
-    def __init__(self, question: "SqlQuestion") -> None:
-        from recall.engines import Template
-
-        split = Template(question).split
-        self.follows = question.follow
-        self.appends_rows = split.selects_rows
-        self._is_newest_first = split.newest_first
-        self._sql = question.sql
+    def __init__(self, query: "StartedQuery") -> None:
+        self.follows = query.follow
+        self.appends_rows = query.appends_rows
+        self._is_newest_first = query.newest_first
         # The last answer that is whole: not only rows that were appended.
-        self.last: sql.AnswerRow | None = None
+        self.last: RecallRevision | None = None
         self._has_history = False
 
     def __enter__(self) -> Self:
@@ -70,19 +69,21 @@ class QueryOutput:
     @property
     def is_complete(self) -> bool:
         """Whether the last answer is over all of the history that was asked for."""
-        return self.last is not None and not self.last.coverage["partial"]
+        return self.last is not None and not _coverage(self.last)["partial"]
 
-    def add(self, answer: sql.AnswerRow) -> None:
+    def add(self, answer: "RecallRevision") -> None:
         """Take the next answer."""
-        if answer.coverage.get("appends"):
-            self.print_live_rows(self.in_arrival_order(self.rows_of(answer)))
+        if _coverage(answer).get("appends"):
+            self.print_live_rows(self.in_arrival_order(_rows(answer)))
             return
         self.last = answer
         if not self.follows:
             return
         if self._has_history:
-            self.print_live_answer(answer)
-        elif not answer.coverage["partial"] or answer.coverage["left"] == 0:
+            # Plain rows are printed once: their last answer repeats those of history.
+            if not self.appends_rows:
+                self.print_live_answer(answer)
+        elif not _coverage(answer)["partial"] or _coverage(answer)["left"] == 0:
             self._has_history = True
             self.print_history(answer)
 
@@ -95,32 +96,26 @@ class QueryOutput:
         elif not self._has_history:
             self.print_history(self.last)
 
-    def rows_of(self, answer: sql.AnswerRow) -> list[dict[str, Any]]:
-        """The rows of an answer, with columns in the order of the query."""
-        from recall.query import order_columns
-
-        return order_columns(self._sql, answer.answer)
-
-    def in_arrival_order(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def in_arrival_order(self, rows: Sequence[Row]) -> list[Row]:
         """Rows as they are appended: oldest first, unless the query has another order."""
         return list(reversed(rows)) if self._is_newest_first else list(rows)
 
-    def show_progress(self, state: "QueryState") -> None:
+    def show_progress(self, state: sql.TaskSummaryRow) -> None:
         """Show how far the query is."""
 
-    def print_answer(self, answer: sql.AnswerRow) -> None:
+    def print_answer(self, answer: "RecallRevision") -> None:
         """Print the only answer that is printed."""
         raise NotImplementedError
 
-    def print_history(self, answer: sql.AnswerRow) -> None:
+    def print_history(self, answer: "RecallRevision") -> None:
         """Print the answer over history, which live rows follow."""
         raise NotImplementedError
 
-    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+    def print_live_answer(self, answer: "RecallRevision") -> None:
         """Print an answer that live rows have changed."""
         raise NotImplementedError
 
-    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+    def print_live_rows(self, rows: Sequence[Row]) -> None:
         """Print plain rows that have arrived."""
         raise NotImplementedError
 
@@ -128,22 +123,22 @@ class QueryOutput:
 class _JsonOutput(QueryOutput):
     """One document at the end; of a query that follows, a line for each change."""
 
-    def print_answer(self, answer: sql.AnswerRow) -> None:
+    def print_answer(self, answer: "RecallRevision") -> None:
         print_json(self._to_json(answer))
 
-    def print_history(self, answer: sql.AnswerRow) -> None:
+    def print_history(self, answer: "RecallRevision") -> None:
         self._print_line(self._to_json(answer))
 
-    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+    def print_live_answer(self, answer: "RecallRevision") -> None:
         self._print_line(self._to_json(answer))
 
-    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+    def print_live_rows(self, rows: Sequence[Row]) -> None:
         self._print_line({"appended": rows})
 
-    def _to_json(self, answer: sql.AnswerRow) -> dict[str, Any]:
+    def _to_json(self, answer: "RecallRevision") -> dict[str, Any]:
         return {
             "revision": answer.number,
-            "rows": self.rows_of(answer),
+            "rows": _rows(answer),
             "estimates": answer.estimates or [],
             "coverage": answer.coverage,
         }
@@ -156,27 +151,27 @@ class _JsonOutput(QueryOutput):
 class _CsvOutput(QueryOutput):
     """Rows below a header; of aggregates that follow, with the number of their revision."""
 
-    def __init__(self, question: "SqlQuestion") -> None:
-        super().__init__(question)
+    def __init__(self, query: "StartedQuery") -> None:
+        super().__init__(query)
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
         self._columns: list[str] = []
 
-    def print_answer(self, answer: sql.AnswerRow) -> None:
-        self._write(self.rows_of(answer))
+    def print_answer(self, answer: "RecallRevision") -> None:
+        self._write(_rows(answer))
 
-    def print_history(self, answer: sql.AnswerRow) -> None:
+    def print_history(self, answer: "RecallRevision") -> None:
         if self.appends_rows:
-            self._write(self.in_arrival_order(self.rows_of(answer)))
+            self._write(self.in_arrival_order(_rows(answer)))
         else:
             self.print_live_answer(answer)
 
-    def print_live_answer(self, answer: sql.AnswerRow) -> None:
-        self._write([{"revision": answer.number, **row} for row in self.rows_of(answer)])
+    def print_live_answer(self, answer: "RecallRevision") -> None:
+        self._write([{"revision": answer.number, **row} for row in _rows(answer)])
 
-    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+    def print_live_rows(self, rows: Sequence[Row]) -> None:
         self._write(rows)
 
-    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+    def _write(self, rows: Sequence[Row]) -> None:
         if rows and not self._columns:
             self._columns = list(rows[0])
             self._writer.writerow(self._columns)
@@ -188,11 +183,11 @@ class _CsvOutput(QueryOutput):
 class _TableOutput(QueryOutput):
     """A table, which on a terminal is refined while chunks are read."""
 
-    def __init__(self, question: "SqlQuestion") -> None:
-        super().__init__(question)
+    def __init__(self, query: "StartedQuery") -> None:
+        super().__init__(query)
         self._console = make_console()
         self._widths: dict[str, int] = {}
-        self._state: QueryState | None = None
+        self._state: sql.TaskSummaryRow | None = None
         # Plain rows that follow are printed below each other and not replaced.
         self._live: Live | None = None
         if self._console.is_terminal and not (self.follows and self.appends_rows):
@@ -207,29 +202,29 @@ class _TableOutput(QueryOutput):
         if self._live is not None:
             self._live.stop()
 
-    def show_progress(self, state: "QueryState") -> None:
+    def show_progress(self, state: sql.TaskSummaryRow) -> None:
         self._state = state
         if self._live is not None:
             self._live.update(self._render(self.last, _MAX_REFINED_ROWS))
 
-    def print_answer(self, answer: sql.AnswerRow) -> None:
+    def print_answer(self, answer: "RecallRevision") -> None:
         if self._live is not None:
-            self._live.update(self._render(answer, len(answer.answer)))
+            self._live.update(self._render(answer, len(_rows(answer))))
         else:
-            self._console.print(self._render(answer, len(answer.answer)))
+            self._console.print(self._render(answer, len(_rows(answer))))
 
-    def print_history(self, answer: sql.AnswerRow) -> None:
+    def print_history(self, answer: "RecallRevision") -> None:
         if self.appends_rows:
             self._console.print(self._describe(answer))
-            self.print_live_rows(self.in_arrival_order(self.rows_of(answer)))
+            self.print_live_rows(self.in_arrival_order(_rows(answer)))
         else:
             self.print_live_answer(answer)
 
-    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+    def print_live_answer(self, answer: "RecallRevision") -> None:
         if self._live is None:
-            self._console.print(self._render(answer, len(answer.answer)))
+            self._console.print(self._render(answer, len(_rows(answer))))
 
-    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+    def print_live_rows(self, rows: Sequence[Row]) -> None:
         cells_by_row = [{name: format_cell(value) for name, value in row.items()} for row in rows]
         if rows and not self._widths:
             for name in rows[0]:
@@ -243,10 +238,10 @@ class _TableOutput(QueryOutput):
         padded = [cells.get(name, "").ljust(width) for name, width in self._widths.items()]
         self._console.print("  ".join(padded).rstrip(), style=style, soft_wrap=True)
 
-    def _render(self, answer: sql.AnswerRow | None, max_rows: int) -> RenderableType:
+    def _render(self, answer: "RecallRevision | None", max_rows: int) -> RenderableType:
         if answer is None:
             return Text(f"{self._progress()}: no answer yet", "dim")
-        rows = self.rows_of(answer)
+        rows = _rows(answer)
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in rows[0] if rows else ():
             table.add_column(escape_control(name), overflow="fold")
@@ -257,10 +252,19 @@ class _TableOutput(QueryOutput):
             parts.append(Text(f"… and {len(rows) - max_rows:,} more", "dim"))
         return Group(*parts, self._describe(answer))
 
-    def _describe(self, answer: sql.AnswerRow) -> Text:
+    def _describe(self, answer: "RecallRevision") -> Text:
         from moirae.inspect import describe_coverage
 
-        return Text(f"{self._progress()}: {describe_coverage(answer.coverage)}", "dim")
+        return Text(f"{self._progress()}: {describe_coverage(_coverage(answer))}", "dim")
 
     def _progress(self) -> str:
         return "waiting" if self._state is None else self._state.state
+
+
+def _rows(answer: "RecallRevision") -> Sequence[Row]:
+    return answer.rows or ()
+
+
+def _coverage(answer: "RecallRevision") -> Mapping[str, Any]:
+    assert answer.coverage is not None  # only stages have none
+    return answer.coverage

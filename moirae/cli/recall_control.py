@@ -74,7 +74,7 @@ def _make_subcommand(verb: "Verb", description: str) -> Callable[..., None]:
             CommandBody, command=verb, id=identifier, rule=rule, older_than=age, key=key
         )
         with open_services(workspace) as services:
-            command = _execute(services, body)
+            command = execute_command(services, body)
         effect = command.effect
         if output is OutputFormat.JSON:
             result = effect and asdict(effect)
@@ -98,7 +98,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def _execute(services: "Workspace", body: "CommandBody") -> "Command":
+def execute_command(services: "Workspace", body: "CommandBody") -> "Command":
     """Submit a command and wait for its effect, unless no recall process executes it in time."""
     from moirae.services.operations.recalls import show_command, submit
 

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -29,7 +28,7 @@ from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
-from moirae.live.metrics import LiveMetrics
+from moirae.live.metrics import BatchFigures, LiveMetrics
 from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
@@ -146,10 +145,10 @@ def build_live_process(
     if settings.no_input is not None and settings.streams and not drain:
         no_input = NoInputMonitor(sql.AlertGateway(connection), settings.no_input)
 
-    def record_batch(rows: int, seconds: float, latencies: Sequence[float]) -> None:
-        metrics.record_batch(rows, seconds, latencies)
+    def record_batch(batch: BatchFigures) -> None:
+        metrics.record_batch(batch)
         if no_input is not None:
-            no_input.record_rows(rows)
+            no_input.record_rows(batch.rows)
 
     ingest = Ingest(
         archive=archive,

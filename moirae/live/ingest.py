@@ -13,6 +13,7 @@ from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
+from moirae.live.metrics import BatchFigures
 from moirae.live.sources import (
     IdleTracker,
     LandingFolders,
@@ -24,14 +25,13 @@ from moirae.runtime import LandedBatch
 
 _MICROS_PER_SECOND = 1_000_000
 
-RecordBatch = Callable[[int, float, Sequence[float]], None]
-"""Gets the rows of a batch, the seconds it took, and the seconds since each unit arrived."""
+RecordBatch = Callable[[BatchFigures], None]
 
 
 class Ingest:
     """Handles one batch of source units at a time.
 
-    `idle_tracker` gets the sources that were active, `record_batch` the number of rows.
+    `idle_tracker` gets the sources that were active, `record_batch` each batch.
     """
 
     def __init__(
@@ -65,18 +65,16 @@ class Ingest:
             raise Unreachable(str(error)) from error
         self._detect_and_settle(ingested)
         now = time.time()
-        self._record_batch(
-            ingested.appended_rows,
-            time.monotonic() - started_at,
-            [now - arrival for arrival in arrived_at],
-        )
+        self._record(ingested, started_at, [now - arrival for arrival in arrived_at])
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_records(self, records: TopicRecords) -> None:
         """Archive and evaluate a micro-batch of a topic on executors."""
+        started_at = time.monotonic()
         ingested = self._archive.ingest_records(records, to_micros(datetime.now(UTC)))
         self._detect_and_settle(ingested)
+        self._record(ingested, started_at)
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
@@ -110,6 +108,16 @@ class Ingest:
             arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
             self.ingest_units(make_landed_units(batches_by_stream), arrived_at)
             self._landing_folders.remove(batches_by_stream)
+
+    def _record(
+        self, ingested: IngestResult, started_at: float, latencies: Sequence[float] = ()
+    ) -> None:
+        """Count a batch that was started at a time of the monotonic clock."""
+        stats = self._archive.engines.stats
+        assert stats is not None
+        seconds = time.monotonic() - started_at
+        figures = BatchFigures(stats.engine, ingested.appended_rows, seconds, latencies)
+        self._record_batch(figures)
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:
         """Evaluate archived rows, settle what is due and follow up alerts."""

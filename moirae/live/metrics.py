@@ -1,10 +1,24 @@
 """Metrics of the live process."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """A batch that was ingested. `engine`: which archived its rows, in so many seconds in all.
+
+    `latencies`: seconds since the arrival of each of its pushed batches.
+    """
+
+    engine: str
+    rows: int
+    seconds: float
+    latencies: Sequence[float] = ()
 
 
 class LiveMetrics:
@@ -13,15 +27,21 @@ class LiveMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._batches = Counter(
-            "moirae_live_batches", "Batches of source units ingested.", registry=self.registry
+            "moirae_live_batches",
+            "Batches ingested, by the engine that archived them.",
+            ["engine"],
+            registry=self.registry,
         )
-        self._rows = Counter("moirae_live_rows", "Rows archived.", registry=self.registry)
+        self._rows = Counter(
+            "moirae_live_rows", "Rows archived.", ["engine"], registry=self.registry
+        )
         self._last_rows = Gauge(
             "moirae_live_batch_rows", "Rows archived by the last batch.", registry=self.registry
         )
         self._batch_seconds = Histogram(
             "moirae_live_batch_seconds",
             "Time from the start of a batch until its events and alerts are stored.",
+            ["engine"],
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -38,13 +58,13 @@ class LiveMetrics:
             registry=self.registry,
         )
 
-    def record_batch(self, rows: int, seconds: float, latencies: Sequence[float] = ()) -> None:
-        """Count a batch. `latencies`: seconds since the arrival of each of its pushed batches."""
-        self._batches.inc()
-        self._rows.inc(rows)
-        self._last_rows.set(rows)
-        self._batch_seconds.observe(seconds)
-        for latency in latencies:
+    def record_batch(self, batch: BatchFigures) -> None:
+        """Count a batch."""
+        self._batches.labels(batch.engine).inc()
+        self._rows.labels(batch.engine).inc(batch.rows)
+        self._last_rows.set(batch.rows)
+        self._batch_seconds.labels(batch.engine).observe(batch.seconds)
+        for latency in batch.latencies:
             self._latency.observe(max(latency, 0.0))
 
     def record_evaluation(self, rules: Sequence[str], seconds: float) -> None:

@@ -5,18 +5,11 @@ refined and controlled as recalls are.
 """
 
 from moirae.queries.prepare import QueryOptions, prepare_query
-from moirae.queries.task import (
-    QueryState,
-    QueryTask,
-    has_recall_process,
-    start_query,
-)
+from moirae.queries.task import has_recall_process, make_request
 
 __all__ = [
     "QueryOptions",
-    "QueryState",
-    "QueryTask",
     "has_recall_process",
+    "make_request",
     "prepare_query",
-    "start_query",
 ]

@@ -13,6 +13,7 @@ _MODULES = (
     "dashboards",
     "events",
     "overview",
+    "queries",
     "recalls",
     "rules",
     "similarity",

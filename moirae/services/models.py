@@ -18,7 +18,8 @@ DEFAULT_PAGE_ROWS = 100
 _CURSOR_SEPARATOR = "|"
 
 
-def _reject_nul(text: str) -> str:
+def reject_nul(text: str) -> str:
+    """The text; PostgreSQL stores no NUL."""
     if "\x00" in text:
         raise PydanticCustomError("nul", "must not contain the NUL character")
     return text
@@ -32,10 +33,10 @@ def _to_utc(moment: datetime) -> datetime:
         raise PydanticCustomError("time", "the time is out of range") from error
 
 
-SearchText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_nul)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_nul)]
-NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(_reject_nul)]
-IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_reject_nul)]
+SearchText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
+NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(reject_nul)]
+IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(reject_nul)]
 """An ID, or a unique prefix of it."""
 Time = Annotated[datetime, AfterValidator(_to_utc)]
 """A time; UTC if it has no time zone."""

@@ -40,6 +40,7 @@ SELECT id, eid, rule, version, key, labels, annotations, state, history, history
 FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
+  AND (NOT %(active)s OR (state IN ('firing', 'provisional') AND fired_at IS NOT NULL AND ends_at IS NULL))
   AND (%(include_all)s OR (NOT past AND state <> 'withdrawn' AND history IS DISTINCT FROM 'withdrawn' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id_prefix)s::text IS NULL OR id::text LIKE %(id_prefix)s || '%%' OR eid::text LIKE %(id_prefix)s || '%%')
   AND (%(labels)s::jsonb IS NULL OR labels @> %(labels)s)
@@ -70,6 +71,12 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
 -- count_alerts --
 -- Number of alerts by state, without those of history.
 SELECT state, count(*) FROM alerts WHERE NOT past GROUP BY state ORDER BY state
+
+-- count_active --
+-- Number of alerts that fire now, also provisional ones.
+SELECT count(*) FROM alerts
+WHERE state IN ('firing', 'provisional') AND fired_at IS NOT NULL AND ends_at IS NULL AND NOT past
+  AND history IS DISTINCT FROM 'withdrawn'
 
 -- list_raised --
 -- Alerts that fired first after a time of the clock, in this order.

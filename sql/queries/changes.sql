@@ -1,6 +1,6 @@
 -- list_after --
 -- Changes after a position, in the order of (xid, id), of transactions older than all that still run.
-SELECT xid::text::bigint AS xid, id, kind, key, number, at FROM changes
+SELECT xid::text::bigint AS xid, id, kind, key, number, at, version, name FROM changes
 WHERE (xid, id) > (%(xid)s::text::xid8, %(id)s)
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY xid, id LIMIT %(limit)s
@@ -30,16 +30,32 @@ SELECT id, eid, rule, state, history, key, labels, annotations, starts_at, fired
 FROM alerts WHERE id = ANY(%(ids)s)
 
 -- list_recalls --
--- The present state of recalls, and how many recalls of the event have not ended.
+-- The present state of recalls.
 SELECT t.id, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.state, t.revision, t.next AS read,
-    jsonb_array_length(t.pieces) AS pieces, t.failed, t.tickets, t.error, t.deadline,
-    (SELECT count(*) FROM tasks o WHERE o.eid = t.eid AND o.state IN ('waiting', 'running', 'suspended')) AS open_recalls
+    jsonb_array_length(t.pieces) AS pieces, t.failed, t.tickets, t.error, t.deadline
 FROM tasks t WHERE t.id = ANY(%(ids)s)
+
+-- list_boundaries --
+-- Events that have ended, by event and version.
+SELECT r.rule, r.version, r.eid, r.ended_at AS at
+FROM unnest(%(eids)s::uuid[], %(versions)s::text[]) AS wanted (eid, version)
+JOIN recalled_events r ON r.eid = wanted.eid AND r.version = wanted.version AND r.ended_at IS NOT NULL
+
+-- list_stages --
+-- Stages with their present rows, by event, version and name.
+SELECT g.eid, g.rule, g.version, g.name, g.state, g.revision, g.error, g.updated_at AS at, (
+    SELECT coalesce(jsonb_agg(l.row ORDER BY l.seq), '[]') FROM (
+        SELECT DISTINCT ON (v.row_key) v.row_key, v.op, v.row, v.seq FROM row_revisions v
+        JOIN revision_streams s ON s.id = v.stream AND s.rule = g.rule AND s.name = g.name
+        WHERE v.eid = g.eid AND v.version = g.version AND v.op <> 'boundary'
+        ORDER BY v.row_key, v.seq DESC) l WHERE l.op <> 'delete') AS rows
+FROM unnest(%(eids)s::uuid[], %(versions)s::text[], %(names)s::text[]) AS wanted (eid, version, name)
+JOIN stages g ON g.eid = wanted.eid AND g.version = wanted.version AND g.name = wanted.name
 
 -- list_revisions --
 -- Revisions of recalls by task and number.
 SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
-    r.coverage, r.answer, r.estimates, r.comparable, r.at
+    r.coverage, r.answer, r.estimates, r.comparable, r.forecast, r.at
 FROM unnest(%(tasks)s::uuid[], %(numbers)s::integer[]) AS wanted (task, number)
 JOIN revisions r ON r.task = wanted.task AND r.number = wanted.number
 JOIN tasks t ON t.id = r.task
@@ -47,6 +63,6 @@ JOIN tasks t ON t.id = r.task
 -- list_revisions_after --
 -- The revisions of a recall after a number, in order.
 SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
-    r.coverage, r.answer, r.estimates, r.comparable, r.at
+    r.coverage, r.answer, r.estimates, r.comparable, r.forecast, r.at
 FROM revisions r JOIN tasks t ON t.id = r.task
 WHERE r.task = %(task)s AND r.number > %(after)s ORDER BY r.number LIMIT %(limit)s

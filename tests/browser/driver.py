@@ -50,9 +50,9 @@ class Browser:
         return self.wait_for(lambda: next(iter(self.find_all(selector)), None))
 
     def text(self, selector: str = "body") -> str:
-        return str(
-            self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
-        )
+        """The text of an element, in one line; empty without the element."""
+        text = self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        return " ".join(str(text).split())
 
     def wait_for(self, condition: Callable[[], Any]) -> Any:
         """The result of a condition once it is true."""

@@ -1,5 +1,6 @@
 """The pages of the dashboard: what an operator sees, does and hears about live."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
@@ -7,6 +8,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from selenium.webdriver.common.keys import Keys
 
+import sql
 from tests.api_data import COUNT, alert_id, event_id, put_revision, put_task, task_id
 from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
 from tests.served import Served
@@ -193,6 +195,91 @@ def test_revisions_appear_live_and_in_order(browser: Browser, served: Served) ->
     assert means == sorted(means)
 
 
+def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Served) -> None:
+    forecast = {"tags": [["restart", 0.75], ["add-memory", 0.15]], "new_tag": 0.1}
+    statement = "UPDATE revisions SET forecast = %s WHERE task = %s AND number = 2"
+    served.connection.execute(statement, [Jsonb(forecast), task_id(SIMILAR)])
+    browser.open(ALERT, ".forecast")
+    lines = [item.text.replace("\n", " ") for item in browser.find_all(".forecast li")]
+    assert lines == ["restart 75 %", "add-memory 15 %", "none of these 10 %"]
+    browser.open("/", ".alert-list .entry")
+    browser.wait_for_text("probably restart 75 %", ".alert-list")
+    served.connection.execute(statement, [None, task_id(SIMILAR)])
+
+
+def test_rows_of_a_stage_appear_live(browser: Browser, served: Served) -> None:
+    key = ["g/r", "v", event_id(1)]
+    browser.open(f"/alerts/{alert_id(1)}")
+    with served.connection.transaction():
+        served.connection.execute(
+            "INSERT INTO recalled_events (rule, version, eid, ts, event, plan)"
+            " VALUES (%s, %s, %s, now(), '{}', '{}')",
+            key,
+        )
+        changes = [["insert", "a", {"target": "idle-host"}]]
+        ts = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
+        stored = [(str(event_id(1)), "v", ts, *change, None) for change in changes]
+        sql.RowRevisionGateway(served.connection).append("g/r", "candidates", stored)
+        row = sql.NewStageRow(
+            rule="g/r",
+            version="v",
+            eid=event_id(1),
+            name="candidates",
+            state="running",
+            error=None,
+            has_changed=True,
+        )
+        sql.RecalledEventGateway(served.connection).put_stages([row])
+    browser.wait_for_text("candidates running", ".side")
+    browser.wait_for_text("idle-host", ".side")
+    served.connection.execute("DELETE FROM recalled_events")
+
+
+def test_decision_of_history_is_shown_with_its_reason(browser: Browser, served: Served) -> None:
+    alert, eid = alert_id(3), event_id(3)
+    for history, reason in (("waiting", "recalls requested"), ("no_history", "no row")):
+        served.connection.execute(
+            "UPDATE alerts SET history = %s, history_final = %s WHERE id = %s",
+            [history, history != "waiting", alert],
+        )
+        served.connection.execute(
+            "INSERT INTO alert_history (alert_id, eid, history, final, reason)"
+            " VALUES (%s, %s, %s, %s, %s)",
+            [alert, eid, history, history != "waiting", reason],
+        )
+    browser.open(f"/alerts/{alert}")
+    assert "no history" in browser.text(".badges")
+    decisions = browser.text(".decisions")
+    assert "waiting for its history recalls requested" in decisions
+    assert "no history no row final" in decisions
+    browser.open("/", ".alert-list .entry")
+    browser.wait_for_text("no history", ".alert-list")
+    served.connection.execute(
+        "UPDATE alerts SET history = NULL, history_final = false WHERE id = %s", [alert]
+    )
+    served.connection.execute("DELETE FROM alert_history")
+
+
+def test_fresh_alert_is_shown_while_it_is_provisional(browser: Browser, served: Served) -> None:
+    browser.open("/", ".alert-list .entry")
+    alert = put_alert(served, 13, "fresh")
+    served.connection.execute("UPDATE alerts SET state = 'provisional' WHERE id = %s", [alert])
+    browser.wait_for_text("fresh provisional", ".alert-list")
+    browser.open("/", ".alert-list .entry")
+    assert "fresh provisional" in browser.text(".alert-list")
+    served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
+
+
+def test_missing_live_process_is_reported(browser: Browser, served: Served) -> None:
+    browser.open("/", ".alert-list .entry")
+    browser.wait_for_text("The live process does not run")
+    served.connection.execute(
+        "INSERT INTO processes (role, epoch, pid, state) VALUES ('live', 1, 1, 'running')"
+    )
+    browser.wait_for(lambda: "The live process does not run" not in browser.text())
+    served.connection.execute("DELETE FROM processes WHERE role = 'live'")
+
+
 def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served: Served) -> None:
     browser.open("/", ".alert-list .entry")
     served.process.kill()
@@ -310,7 +397,7 @@ def test_page_fits_a_phone(browser: Browser, name: str) -> None:
 def test_ten_thousand_alerts_stay_usable(browser: Browser, served: Served) -> None:
     """The page shows some of them, loads more on demand, and follows a storm of changes."""
     put_alerts(served, 10_000)
-    firing = "SELECT count(*) FROM alerts WHERE state = 'firing'"
+    firing = "SELECT count(*) FROM alerts WHERE state = 'firing' AND history IS DISTINCT FROM 'withdrawn'"
     row = served.connection.execute(firing).fetchone()
     assert row is not None
     total = f"{row[0]:,}"

@@ -44,12 +44,20 @@ BODIES: dict[str, Any] = {
     "/api/v1/dead-letters/progress": {"ids": []},
     "/api/v1/dead-letters/retry": {"ids": ["1:99"]},
     "/api/v1/events/{event}/judgements": {"past": EVENT, "helps": True},
+    "/api/v1/queries": {"sql": "SELECT count(*) AS n FROM cpu"},
     "/api/v1/rules/resume": {"rules": ["r"]},
     "/api/v1/streams/{stream}/progress": {"batches": []},
     "/api/v1/tokens": {"name": "-", "role": "viewer"},
 }
 # Answers that depend on other processes, or on what the other tests have done.
-IN_CHILD = ("/rules/check", "/rules/diff", "/rules/apply", "/repeat", "/similarity/evaluation")
+IN_CHILD = (
+    "/rules/check",
+    "/rules/diff",
+    "/rules/apply",
+    "/repeat",
+    "/similarity/evaluation",
+    "/queries",
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,18 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from psycopg.types.json import Jsonb
 
 import sql
+from archiver.times import to_micros
 from moirae.services import tokens
+from recall.ledger.row_revisions import EventOutput, RevisionStreams
+from recall.revisions.changes import RowChange
 from tests.api_data import RULES, WORKSPACE, alert_id, event_id, fill, put_revision, task_id
 from tests.served import JSON, Served, serve
 
@@ -76,6 +81,25 @@ def _end(served: Served, state: str = "finalized") -> None:
     served.connection.execute("UPDATE tasks SET state = %s WHERE id = %s", (state, task_id(1)))
 
 
+def _put_stage(served: Served, state: str, rows: list[dict[str, Any]]) -> None:
+    """Store the rows of a stage of the event, as the recall process does."""
+    events = sql.RecalledEventGateway(served.connection)
+    key = {"rule": "g/r", "version": "v", "eid": EVENT}
+    ts = datetime(2026, 1, 1, tzinfo=UTC)
+    error = "too many rows" if state == "failed" else None
+    with served.connection.transaction():
+        served.connection.execute(
+            "INSERT INTO recalled_events (rule, version, eid, ts, event, plan)"
+            " VALUES (%s, %s, %s, %s, '{}', '{}') ON CONFLICT DO NOTHING",
+            [*key.values(), ts],
+        )
+        changes = [RowChange("insert", row["host"], row) for row in rows]
+        output = EventOutput("g/r", "v", "candidates", EVENT, to_micros(ts))
+        RevisionStreams(served.connection).append(output, changes)
+        row = sql.NewStageRow(**key, name="candidates", state=state, error=error, has_changed=True)
+        events.put_stages([row])
+
+
 def test_changes_arrive_in_order(served: Served) -> None:
     with follow(served) as events:
         assert events.next("status")[1]["alerts"] == {"firing": 5}
@@ -88,10 +112,38 @@ def test_changes_arrive_in_order(served: Served) -> None:
         _end(served)
         kind, recall = events.next("recall", "boundary")
         assert (kind, recall["state"]) == ("recall", "finalized")
-        assert events.next("recall", "boundary") == (
-            "boundary",
-            {"eid": str(EVENT), "rule": "g/r"},
-        )
+        with served.connection.transaction():
+            _put_stage(served, "done", [{"host": "a"}])
+            served.connection.execute("UPDATE recalled_events SET ended_at = now()")
+        assert events.next("revision", "boundary")[1]["final"]
+        kind, boundary = events.next("recall", "revision", "boundary")
+        assert (kind, boundary["eid"], boundary["rule"]) == ("boundary", str(EVENT), "g/r")
+        assert boundary["version"] == "v" and boundary["at"]
+
+
+def test_rows_of_a_stage_are_sent_as_they_change(served: Served) -> None:
+    served.connection.execute("DELETE FROM recalled_events")
+    with follow(served, kind=["revision"], event=str(EVENT)) as events:
+        _put_stage(served, "running", [{"host": "a"}])
+        first = events.next()[1]
+        _put_stage(served, "failed", [{"host": "a"}, {"host": "b"}])
+        second = events.next()[1]
+    assert (first["kind"], first["name"], first["recall"]) == ("stage", "candidates", None)
+    assert (first["rows"], first["final"], first["error"]) == ([{"host": "a"}], False, None)
+    assert [row["host"] for row in second["rows"]] == ["a", "b"]
+    assert (second["number"], second["final"], second["error"]) == (2, True, "too many rows")
+
+
+def test_revision_has_the_forecast(served: Served) -> None:
+    forecast = {"tags": [["restart", 0.75]], "new_tag": 0.25}
+    with follow(served, kind=["revision"], event=str(EVENT)) as events:
+        with served.connection.transaction():
+            put_revision(served.connection, 1, 100, [])
+            served.connection.execute(
+                "UPDATE revisions SET forecast = %s WHERE number = 100", [Jsonb(forecast)]
+            )
+        assert events.next()[1]["forecast"] == forecast
+    served.connection.execute("DELETE FROM revisions WHERE number = 100")
 
 
 def test_client_selects_kinds_and_an_event(served: Served) -> None:

@@ -26,7 +26,7 @@ CHECKS = [
 # The first does not end, the second and third answer 503 without a live process.
 EXCLUDED = ["/api/v1/live", "/-/reload", "/-/ready"]
 # Each request starts a process.
-IN_CHILD = r"/(rules/(check|diff|apply)|events/\{event\}/repeat|similarity/evaluation)$"
+IN_CHILD = r"/(rules/(check|diff|apply)|events/\{event\}/repeat|similarity/evaluation|queries)$"
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,13 @@
 """What pages show at a glance: answers of several alerts, occurrences, figures of rules."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from moirae.server.live.status import read_live_status
 from tests.api_data import COUNT, RULE, RULES, WORKSPACE, alert_id, event_id, fill
 from tests.served import Served, serve
 
@@ -70,3 +72,41 @@ def test_timeline_says_what_is_missing(served: Served) -> None:
     assert timeline["start"] == "2025-12-31T23:50:00Z"
     assert timeline["series"] == []
     assert [entry["stream"] for entry in timeline["missing"]] == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_active"),
+    [
+        ("state = 'firing'", True),
+        ("state = 'provisional'", True),
+        ("state = 'provisional', fired_at = NULL", False),
+        ("state = 'provisional', ends_at = last_at", False),
+        ("state = 'pending', fired_at = NULL", False),
+        ("history = 'waiting'", True),
+        ("history = 'withdrawn'", False),
+        ("past = true", False),
+    ],
+)
+def test_alerts_that_fire_now_are_active(served: Served, change: str, is_active: bool) -> None:
+    """Also fresh ones: an alert is provisional until its first event is settled."""
+    with served.connection.transaction():
+        before = served.connection.execute(
+            "SELECT state, fired_at, ends_at, history, past FROM alerts WHERE id = %s",
+            [alert_id(1)],
+        ).fetchone()
+        served.connection.execute(f"UPDATE alerts SET {change} WHERE id = %s", [alert_id(1)])
+    try:
+        listed = get(served, "/alerts", active=True, count=True)
+        assert (str(alert_id(1)) in [row["id"] for row in listed["alerts"]]) is is_active
+        assert listed["total"] == COUNT - 1 + is_active
+        overview = get(served, "/overview")
+        assert (str(alert_id(1)) in [row["alert"]["id"] for row in overview]) is is_active
+        status = json.loads(read_live_status(served.connection))
+        assert status["active_alerts"] == COUNT - 1 + is_active
+    finally:
+        assert before is not None
+        served.connection.execute(
+            "UPDATE alerts SET state = %s, fired_at = %s, ends_at = %s, history = %s, past = %s"
+            " WHERE id = %s",
+            [*before, alert_id(1)],
+        )

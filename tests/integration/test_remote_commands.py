@@ -2,17 +2,30 @@
 
 import json
 import re
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import structlog
 import typer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from archiver.chunks.chunk import CutPolicy
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.times import duration_to_micros, to_micros
 from moirae.cli import app
+from moirae.config.table_schemas import stream_schema
+from moirae.errors import Unreachable
+from moirae.queries.task import has_recall_process
+from moirae.runtime.storage import open_storage
 from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, put_task, task_id
 from tests.served import Served, serve
 
@@ -23,7 +36,7 @@ FORMATS = ([], ["-o", "json"])
 # Commands about processes of this machine, its files, or files that the command names.
 LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
-    moirae run server, moirae similarity run, moirae query
+    moirae run server, moirae similarity run
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
@@ -99,6 +112,16 @@ CHANGING: list[list[str]] = [
     ["dead-letters", "retry", "--stream", "cpu", "-o", "json"],
     ["tokens", "revoke", "none"],
     ["ingest", "none", "-"],
+]
+
+
+# While a recall process runs.
+QUERIES: list[list[str]] = [
+    ["SELECT host, count(*) AS n, avg(cpu) AS mean FROM cpu GROUP BY host ORDER BY host"],
+    ["SELECT ts, host, cpu FROM cpu", "--limit", "3"],
+    ["SELECT count(*) AS n FROM cpu", "--since", "3s"],
+    ["SELECT * FROM none"],
+    ["SELECT cpu FROM cpu LIMIT 1000"],
 ]
 
 
@@ -221,9 +244,61 @@ def test_audit_names_the_token_and_the_login_name(applied: Served) -> None:
     assert "the author is the token's name" in str(refused.exception)
 
 
+@pytest.fixture(scope="module")
+def archived(applied: Served) -> Served:
+    """Ten rows of the stream `cpu` are archived."""
+    schema = stream_schema("cpu", applied.settings.streams["cpu"])
+    policy = CutPolicy(1_000, duration_to_micros(timedelta(days=1)))
+    root = open_storage(applied.settings)
+    writer = ArchiveWriter(root, [schema], policy, applied.connection, lambda: None)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    lines = []
+    for second in range(10):
+        ts = (start + timedelta(seconds=second)).isoformat()
+        row = {"ts": ts, "host": f"h{second % 3}", "cpu": second / 2}
+        lines.append(json.dumps(row).encode())
+    unit = SourceUnit("cpu", "rows", "jsonl", lambda: iter(lines))
+    writer.ingest([unit], to_micros(datetime.now(UTC)))
+    return applied
+
+
+@contextmanager
+def recall_process(served: Served) -> Iterator[None]:
+    command = ["run", "recall", "--workspace", str(served.settings.file)]
+    with served.log.with_name("recall.log").open("wb") as log:
+        process = psutil.Popen([sys.executable, "-m", "moirae", *command], stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while not has_recall_process(served.connection):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_query(archived: Served) -> None:
+    with recall_process(archived):
+        for form in ("table", "json"):
+            compare(archived, ["query", *QUERIES[0], "-o", form])
+        for arguments in QUERIES[1:]:
+            compare(archived, ["query", *arguments, "-o", "csv"])
+        follow = ["--follow", "--for", "3s", "-o", "csv"]
+        followed = compare(archived, ["query", "SELECT host, cpu FROM cpu", *follow])
+    assert followed.stdout.splitlines() == ["host,cpu", *[f"h{n % 3},{n / 2}" for n in range(10)]]
+
+
+def test_query_at_a_server_needs_a_recall_process(archived: Served) -> None:
+    failed = run(archived, ["query", "SELECT count(*) AS n FROM cpu"], remote=True)
+    assert isinstance(failed.exception, Unreachable)
+    assert "no recall process runs" in str(failed.exception)
+
+
 def test_all_commands_are_compared() -> None:
     compared = {"tokens create", "tokens login-url", "audit", "rules check", "rules diff"}
-    compared |= {"rules apply", "ingest"}
+    compared |= {"rules apply", "ingest", "query"}
     names = set(_command_names(typer.main.get_command(app)))
     for arguments in (*READING, *PRINTING, *CHANGING):
         compared.add(" ".join(arguments[:2]) if " ".join(arguments[:2]) in names else arguments[0])

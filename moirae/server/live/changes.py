@@ -1,21 +1,23 @@
-"""Changes of alerts, recalls and revisions as server-sent events.
+"""Changes of alerts, recalls, revisions and boundaries as server-sent events.
 
 The ID of an event is the position of its change in the log of changes. Readers of revisions go
 through `read_changes` alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import sql
 from moirae.services import to_json
-from moirae.services.operations.recalls import describe_revision
+from moirae.services.operations.recalls import RecallRevision, describe_revision, describe_stage
 from sql import ChangePosition
 
 MAX_EVENT_BYTES = 256 << 10
-"""A larger event is sent without its answer, which the client can get by `recalls/{id}/revisions`."""
+"""A larger event is sent without its answer, which the client can get by `recalls/{id}/revisions`
+or `events/{id}/recalls`."""
+_ANSWER = ("rows", "hits", "estimates", "forecast", "comparable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,61 +72,90 @@ def read_changes(
 
 
 def _describe(connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> Iterator[LiveEvent]:
-    gateway = sql.ChangeGateway(connection)
-    alerts = {row.id: row for row in gateway.list_alerts(_keys(changes, "alert"))}
-    recalls = {row.id: row for row in gateway.list_recalls(_keys(changes, "recall"))}
-    revision_keys = [
-        (change.key, change.number)
-        for change in changes
-        if change.kind == "revision" and change.number is not None
-    ]
-    revisions = {(row.task, row.number): row for row in gateway.list_revisions(revision_keys)}
-    last_of_row = {(change.kind, change.key): change.position for change in changes}
+    rows = _ChangedRows(connection, changes)
+    # Rows that are sent as they are now: once, at their last change.
+    last_of_row = {_row_key(change): change.position for change in changes}
     for change in changes:
-        # Alerts and recalls are sent as they are now: once, at their last change.
-        is_last = last_of_row[change.kind, change.key] == change.position
-        if change.kind == "revision":
-            row = revisions.get((change.key, change.number or 0))
-            if row is not None:
-                yield _describe_revision(connection, row, change.position)
-        elif change.kind == "alert" and change.key in alerts and is_last:
-            alert = alerts[change.key]
-            yield LiveEvent("alert", to_json(alert), change.position, alert.eid)
-        elif change.kind == "recall" and change.key in recalls and is_last:
-            yield from _describe_recall(recalls[change.key], change.position)
+        is_last = last_of_row[_row_key(change)] == change.position
+        if change.kind in ("revision", "boundary") or is_last:
+            event = rows.describe(change)
+            if event is not None:
+                yield event
 
 
-def _keys(changes: Sequence[sql.ChangeRow], kind: str) -> list[UUID]:
-    return [change.key for change in changes if change.kind == kind]
+def _row_key(change: sql.ChangeRow) -> tuple[Any, ...]:
+    return change.kind, change.key, change.version, change.name
 
 
-def _describe_revision(
-    connection: sql.Connection, row: sql.RevisionRow, position: ChangePosition
-) -> LiveEvent:
-    data = to_json(describe_revision(connection, row))
+class _ChangedRows:
+    """The rows that changes name."""
+
+    def __init__(self, connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> None:
+        self._connection = connection
+        by_kind: dict[str, list[sql.ChangeRow]] = {}
+        for change in changes:
+            by_kind.setdefault(change.kind, []).append(change)
+        gateway = sql.ChangeGateway(connection)
+        alerts = gateway.list_alerts([change.key for change in by_kind.get("alert", ())])
+        self._alerts = {row.id: row for row in alerts}
+        recalls = gateway.list_recalls([change.key for change in by_kind.get("recall", ())])
+        self._recalls = {row.id: row for row in recalls}
+        revisions = gateway.list_revisions(
+            [(change.key, change.number or 0) for change in by_kind.get("revision", ())]
+        )
+        self._revisions = {(row.task, row.number): row for row in revisions}
+        stages = gateway.list_stages(
+            [
+                (change.key, change.version or "", change.name or "")
+                for change in by_kind.get("stage", ())
+            ]
+        )
+        self._stages = {(row.eid, row.version, row.name): row for row in stages}
+        boundaries = gateway.list_boundaries(
+            [(change.key, change.version or "") for change in by_kind.get("boundary", ())]
+        )
+        self._boundaries = {(row.eid, row.version): row for row in boundaries}
+
+    def describe(self, change: sql.ChangeRow) -> LiveEvent | None:
+        """The event of a change; None if its row has been deleted."""
+        match change.kind:
+            case "alert":
+                alert = self._alerts.get(change.key)
+                return (
+                    None
+                    if alert is None
+                    else LiveEvent("alert", to_json(alert), change.position, alert.eid)
+                )
+            case "recall":
+                recall = self._recalls.get(change.key)
+                return (
+                    None
+                    if recall is None
+                    else LiveEvent("recall", to_json(recall), change.position, recall.eid)
+                )
+            case "revision":
+                row = self._revisions.get((change.key, change.number or 0))
+                if row is None:
+                    return None
+                return _encode_revision(describe_revision(self._connection, row), change.position)
+            case "stage":
+                stage = self._stages.get((change.key, change.version or "", change.name or ""))
+                if stage is None:
+                    return None
+                return _encode_revision(describe_stage(stage), change.position)
+            case "boundary":
+                end = self._boundaries.get((change.key, change.version or ""))
+                return (
+                    None
+                    if end is None
+                    else LiveEvent("boundary", to_json(end), change.position, end.eid)
+                )
+        return None  # of a later version
+
+
+def _encode_revision(revision: RecallRevision, position: ChangePosition) -> LiveEvent:
+    data = to_json(revision)
     if len(data) > MAX_EVENT_BYTES:
-        summary: Mapping[str, Any] = {
-            "recall": row.task,
-            "eid": row.eid,
-            "rule": row.rule,
-            "name": row.recall,
-            "kind": row.kind,
-            "number": row.number,
-            "final": row.final,
-            "coverage": row.coverage,
-            "omitted": True,
-            "at": row.at,
-        }
-        data = to_json(summary)
-    return LiveEvent("revision", data, position, row.eid)
-
-
-def _describe_recall(row: sql.ChangedRecallRow, position: ChangePosition) -> Iterator[LiveEvent]:
-    if row.open_recalls:
-        yield LiveEvent("recall", to_json(row), position, row.eid)
-        return
-    # No recall of the event is open: no more revisions follow. Only the second event has the ID, so
-    # that a client that has missed it gets both again.
-    yield LiveEvent("recall", to_json(row), None, row.eid)
-    boundary = {"eid": row.eid, "rule": row.rule}
-    yield LiveEvent("boundary", to_json(boundary), position, row.eid)
+        summary = {name: value for name, value in vars(revision).items() if name not in _ANSWER}
+        data = to_json({**summary, "omitted": True})
+    return LiveEvent("revision", data, position, revision.eid)

@@ -7,6 +7,7 @@ from moirae.services import to_json
 
 def read_live_status(connection: sql.Connection) -> bytes:
     """Counts of alerts and recalls, the queue, and processes, as JSON."""
+    alerts = sql.AlertGateway(connection)
     tasks = sql.TaskGateway(connection)
     queue = tasks.waiting()
     processes = [
@@ -15,7 +16,8 @@ def read_live_status(connection: sql.Connection) -> bytes:
     ]
     return to_json(
         {
-            "alerts": sql.AlertGateway(connection).count_alerts(),
+            "alerts": alerts.count_alerts(),
+            "active_alerts": alerts.count_active(),
             "recalls": tasks.count_by_state(),
             "queued": queue.waiting,
             "processes": processes,

@@ -46,6 +46,11 @@ class AlertQuery(PageQuery):
         description="Include withdrawn alerts, pending alerts that never fired, and alerts found "
         "in history. Implied by `state`.",
     )
+    active: bool = Field(
+        False,
+        description="Only alerts that fire now, also those that are provisional because their "
+        "events are not settled yet.",
+    )
     text: SearchText | None = Field(
         None, description="Search in rule, key, labels, annotations and notes, ignoring case."
     )
@@ -135,12 +140,14 @@ class AlertReport:
     """All that is known about an alert, for one page.
 
     `event`: its first event with contexts and surroundings; None if it has been deleted. `recalls`:
-    the last answers with coverage and remaining seconds. `url`: the address of the page.
+    the last answers with coverage and remaining seconds. `history`: the decisions of the condition
+    `where`, oldest first. `url`: the address of the page.
     """
 
     alert: AlertDetails
     event: EventDetails | None
     recalls: Sequence[RecallAnswer]
+    history: Sequence[sql.HistoryChangeRow]
     url: str
 
 
@@ -169,7 +176,7 @@ class AlertOverview:
 @operation("GET", "/overview", role="viewer")
 def show_overview(workspace: "LocalWorkspace", query: OverviewQuery) -> list[AlertOverview]:
     """Show the newest firing alerts, each with its norms and its most similar past event."""
-    selection = sql.AlertFilter(states=["firing"])
+    selection = sql.AlertFilter(active=True)
     alerts = sql.AlertGateway(workspace.connection).list_newest(selection, limit=query.limit)
     return [_summarize_alert(alert, load_event_answers(workspace, alert.eid)) for alert in alerts]
 
@@ -198,6 +205,7 @@ def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
         rule=query.rule,
         states=query.state,
         include_all=query.all or bool(query.state),
+        active=query.active,
         labels=labels,
         text=query.text,
         since=query.since,
@@ -225,6 +233,7 @@ def show_report(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertReport:
         alert=_describe(workspace, row),
         event=describe_event(workspace.connection, row.eid),
         recalls=load_event_answers(workspace, row.eid),
+        history=sql.RecalledEventGateway(workspace.connection).list_history(row.id),
         url=f"{workspace.settings.server.public_url}/alerts/{row.id}",
     )
 

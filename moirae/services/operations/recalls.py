@@ -82,24 +82,28 @@ class RecallPage:
 
 @dataclass(frozen=True, kw_only=True)
 class RecallRevision:
-    """A numbered answer. An SQL recall has `rows`, a similarity recall has `hits`.
+    """A numbered answer. An SQL recall or a stage has `rows`, a similarity recall has `hits`.
 
-    `estimates`: for each row, by column, the estimate for the whole range with its interval.
-    `comparable`: the probability that the best hit is of the same kind.
+    `recall` and `coverage`: None for a stage. `estimates`: for each row, by column, the estimate for
+    the whole range with its interval. `comparable`: the probability that the best hit is of the
+    same kind. `forecast`: by the measure `learned`, the probable resolutions (`tags`) and the
+    probability of none of these (`new_tag`). `error`: why a stage has failed.
     """
 
-    recall: UUID
+    recall: UUID | None
     eid: UUID
     rule: str
     name: str
     kind: str
     number: int
     final: bool
-    coverage: Mapping[str, Any]
+    coverage: Mapping[str, Any] | None
     rows: Sequence[Mapping[str, Any]] | None
     hits: Sequence[SimilarEvent] | None
     estimates: Sequence[Mapping[str, Any]] | None
     comparable: float | None
+    forecast: Mapping[str, Any] | None
+    error: str | None
     at: datetime
 
 
@@ -308,6 +312,29 @@ def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> Recal
         hits=hits,
         estimates=estimates,
         comparable=row.comparable,
+        forecast=row.forecast,
+        error=None,
+        at=row.at,
+    )
+
+
+def describe_stage(row: sql.ChangedStageRow) -> RecallRevision:
+    """The present rows of a stage."""
+    return RecallRevision(
+        recall=None,
+        eid=row.eid,
+        rule=row.rule,
+        name=row.name,
+        kind="stage",
+        number=row.revision,
+        final=row.state != "running",
+        coverage=None,
+        rows=row.rows,
+        hits=None,
+        estimates=None,
+        comparable=None,
+        forecast=None,
+        error=row.error,
         at=row.at,
     )
 

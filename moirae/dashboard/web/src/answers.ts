@@ -13,8 +13,18 @@ export function isOpen(answer: Answer): boolean {
   return OPEN_STATES.includes(answer.state);
 }
 
+/** The answers of recalls, without the rows of stages. */
+export function listRecalls(answers: readonly Answer[]): Answer[] {
+  return answers.filter((answer) => answer.kind !== "stage");
+}
+
+/** The rows of the stages (`then`) of an event. */
+export function listStages(answers: readonly Answer[]): Answer[] {
+  return answers.filter((answer) => answer.kind === "stage");
+}
+
 export function findNorm(answers: readonly Answer[]): Answer | undefined {
-  return answers.find((answer) => answer.kind !== "similar");
+  return answers.find((answer) => answer.kind === "sql");
 }
 
 export function findSimilar(answers: readonly Answer[]): Answer | undefined {
@@ -23,6 +33,9 @@ export function findSimilar(answers: readonly Answer[]): Answer | undefined {
 
 /** Answers with a newer revision. An older one changes nothing. */
 export function withRevision(answers: readonly Answer[], revision: Revision): Answer[] {
+  if (revision.kind === "stage") {
+    return withStage(answers, revision);
+  }
   return answers.map((answer) => {
     if (answer.id !== revision.recall || revision.number <= answer.number) {
       return answer;
@@ -36,8 +49,59 @@ export function withRevision(answers: readonly Answer[], revision: Revision): An
       hits: revision.hits ?? answer.hits,
       estimates: revision.estimates,
       comparable: revision.comparable,
+      forecast: revision.forecast ?? answer.forecast,
     };
   });
+}
+
+/** Answers with the present rows of a stage, which may be new. */
+function withStage(answers: readonly Answer[], revision: Revision): Answer[] {
+  const isOfStage = (answer: Answer) => answer.kind === "stage" && answer.recall === revision.name;
+  const before = answers.find(isOfStage);
+  if (before && before.number > revision.number) {
+    return [...answers];
+  }
+  const stage: Answer = {
+    recall: revision.name,
+    kind: "stage",
+    state: revision.error ? "failed" : revision.final ? "done" : "running",
+    number: revision.number,
+    coverage: null,
+    rows: revision.rows ?? before?.rows ?? null,
+    hits: null,
+    error: revision.error,
+    estimates: null,
+    forecast: null,
+    comparable: null,
+    id: null,
+    remaining_seconds: null,
+  };
+  return [...answers.filter((answer) => !isOfStage(answer)), stage];
+}
+
+/** What an alert probably is: resolutions with their probabilities, and that of none of these. */
+export interface Forecast {
+  tags: [string, number][];
+  newTag: number;
+}
+
+/** The forecast of a similarity recall by the measure `learned`; null if it has none. */
+export function readForecast(answer: Answer | undefined): Forecast | null {
+  const stored = answer?.forecast as { tags?: [string, number][]; new_tag?: number } | null | undefined;
+  if (!stored?.tags?.length) {
+    return null;
+  }
+  return { tags: stored.tags, newTag: stored.new_tag ?? 0 };
+}
+
+/** `restart 75 %`: the most probable resolution; null if it is probably none of the known ones. */
+export function describeForecast(forecast: Forecast): string | null {
+  const [tag, probability] = forecast.tags[0];
+  return probability > forecast.newTag ? `${tag} ${formatPercent(probability)}` : null;
+}
+
+export function formatPercent(share: number): string {
+  return `${Math.round(share * 100)} %`;
 }
 
 /** The share of history that was read, from 0 to 1. */
@@ -177,12 +241,20 @@ export function conclude(answer: Answer | undefined): Conclusion {
   }
   const kinds = countRemedies(hits);
   const total = hits.filter((hit) => findRemedy(hit) !== null).length;
-  const remedy = hits.map(findRemedy).find((entry) => entry !== null);
+  const remedies = hits.map(findRemedy).filter((entry) => entry !== null);
+  const forecast = readForecast(answer);
+  const probableTag = forecast?.tags[0][0];
+  const remedy = remedies.find(({ tag }) => tag !== null && tag === probableTag) ?? remedies[0];
   if (!remedy) {
     return { kind: "similar", title: "Similar past alerts, none with a recorded remedy", detail: sureText };
   }
+  if (forecast && describeForecast(forecast) === null) {
+    const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
+    return { kind: "similar", title: "Probably something new", detail };
+  }
   const [tag, count] = kinds[0] ?? [null, 0];
-  const common = tag ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
+  // The forecast weighs what similar alerts were; their bare number may say something else.
+  const common = tag && !forecast ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
   return { kind: "known", title: remedy.text, detail: [common, sureText].filter(Boolean).join(" ") };
 }
 

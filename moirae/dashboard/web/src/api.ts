@@ -14,6 +14,7 @@ export type Command = Schemas["Command"];
 export type DeadLetterPage = Schemas["DeadLetterPage"];
 export type EventAnswers = Schemas["EventAnswers"];
 export type EventDetails = Schemas["EventDetails"];
+export type HistoryChange = Schemas["HistoryChangeRow"];
 export type Hit = Schemas["SimilarEvent"];
 export type Judgement = Schemas["EventJudgementRow"];
 export type Occurrence = Schemas["OccurrenceRow"];

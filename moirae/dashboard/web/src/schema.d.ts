@@ -472,6 +472,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start an ad-hoc query over the archive, newest chunks first. Its answers are revisions of
+         * @description Start an ad-hoc query over the archive, newest chunks first. Its answers are revisions of
+         *     the recall `id`.
+         *
+         *     A client calls `keep-alive` more often than every 30 s, until the recall has ended: without it
+         *     the query is suspended.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["queries_start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/recalls": {
         parameters: {
             query?: never;
@@ -1102,6 +1128,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queries/{recall}/keep-alive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record that the client of a query still waits, which resumes a suspended query. Answers with
+         * @description Record that the client of a query still waits, which resumes a suspended query. Answers with
+         *     the state of its recall.
+         *
+         *     Role: `operator`.
+         */
+        post: operations["queries_keep_alive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/recalls/{recall}": {
         parameters: {
             query?: never;
@@ -1442,13 +1491,16 @@ export interface components {
          * @description All that is known about an alert, for one page.
          *
          *     `event`: its first event with contexts and surroundings; None if it has been deleted. `recalls`:
-         *     the last answers with coverage and remaining seconds. `url`: the address of the page.
+         *     the last answers with coverage and remaining seconds. `history`: the decisions of the condition
+         *     `where`, oldest first. `url`: the address of the page.
          */
         AlertReport: {
             alert: components["schemas"]["AlertDetails"];
             event: components["schemas"]["EventDetails"] | null;
             /** Recalls */
             recalls: components["schemas"]["RecallAnswer"][];
+            /** History */
+            history: components["schemas"]["HistoryChangeRow"][];
             /** Url */
             url: string;
         };
@@ -1972,6 +2024,23 @@ export interface components {
             total: number | null;
         };
         /**
+         * HistoryChangeRow
+         * @description A change of the `history` of an alert.
+         */
+        HistoryChangeRow: {
+            /** History */
+            history: string;
+            /** Final */
+            final: boolean;
+            /** Reason */
+            reason: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+        };
+        /**
          * JudgementBody
          * @description A judgement of a similar past event.
          */
@@ -2159,10 +2228,42 @@ export interface components {
             error: string | null;
             /** Failed At */
             failed_at: string | null;
+            /** Ingest */
+            ingest: {
+                [key: string]: unknown;
+            } | null;
             /** Alive */
             alive: boolean;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * QueryBody
+         * @description A query and what it reads.
+         */
+        QueryBody: {
+            /**
+             * Sql
+             * @description SELECT over streams, relations and derived streams.
+             */
+            sql: string;
+            /**
+             * Limit
+             * @description Maximum number of plain rows.
+             * @default 100
+             */
+            limit: number;
+            /**
+             * Since
+             * @description How far before the newest row history is read, in s; absent: all of it.
+             */
+            since?: number | null;
+            /**
+             * Follow
+             * @description Continue with rows that arrive after the start.
+             * @default false
+             */
+            follow: boolean;
         };
         /**
          * RecallAnswer
@@ -2235,17 +2336,16 @@ export interface components {
         };
         /**
          * RecallRevision
-         * @description A numbered answer. An SQL recall has `rows`, a similarity recall has `hits`.
+         * @description A numbered answer. An SQL recall or a stage has `rows`, a similarity recall has `hits`.
          *
-         *     `estimates`: for each row, by column, the estimate for the whole range with its interval.
-         *     `comparable`: the probability that the best hit is of the same kind.
+         *     `recall` and `coverage`: None for a stage. `estimates`: for each row, by column, the estimate for
+         *     the whole range with its interval. `comparable`: the probability that the best hit is of the
+         *     same kind. `forecast`: by the measure `learned`, the probable resolutions (`tags`) and the
+         *     probability of none of these (`new_tag`). `error`: why a stage has failed.
          */
         RecallRevision: {
-            /**
-             * Recall
-             * Format: uuid
-             */
-            recall: string;
+            /** Recall */
+            recall: string | null;
             /**
              * Eid
              * Format: uuid
@@ -2264,7 +2364,7 @@ export interface components {
             /** Coverage */
             coverage: {
                 [key: string]: unknown;
-            };
+            } | null;
             /** Rows */
             rows: {
                 [key: string]: unknown;
@@ -2277,6 +2377,12 @@ export interface components {
             }[] | null;
             /** Comparable */
             comparable: number | null;
+            /** Forecast */
+            forecast: {
+                [key: string]: unknown;
+            } | null;
+            /** Error */
+            error: string | null;
             /**
              * At
              * Format: date-time
@@ -2715,6 +2821,26 @@ export interface components {
                 string,
                 number
             ][];
+        };
+        /**
+         * StartedQuery
+         * @description A query that was started. `id`: of its recall.
+         *
+         *     `appends_rows`: whether rows that arrive are added to the answer, which is else replaced.
+         *     `newest_first`: whether its rows are ordered by time, newest first.
+         */
+        StartedQuery: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Follow */
+            follow: boolean;
+            /** Appends Rows */
+            appends_rows: boolean;
+            /** Newest First */
+            newest_first: boolean;
         };
         /**
          * StoredEventRow
@@ -3447,6 +3573,8 @@ export interface operations {
                 state?: ("pending" | "firing" | "resolved" | "provisional" | "withdrawn")[] | null;
                 /** @description Include withdrawn alerts, pending alerts that never fired, and alerts found in history. Implied by `state`. */
                 all?: boolean;
+                /** @description Only alerts that fire now, also those that are provisional because their events are not settled yet. */
+                active?: boolean;
                 /** @description Search in rule, key, labels, annotations and notes, ignoring case. */
                 text?: string | null;
                 /** @description Labels that an alert has: NAME=VALUE. */
@@ -3846,6 +3974,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RuleFiguresRow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    queries_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueryBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedQuery"];
                 };
             };
             /** @description A problem */
@@ -4835,6 +4996,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProcessStatus"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    queries_keep_alive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                recall: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskSummaryRow"];
                 };
             };
             /** @description A problem */

@@ -1,6 +1,6 @@
 """Metrics of the live process."""
 
-from moirae.live.metrics import LiveMetrics
+from moirae.live.metrics import BatchFigures, LiveMetrics
 
 
 def test_time_of_shared_evaluation_is_split_among_its_rules() -> None:
@@ -15,12 +15,15 @@ def test_time_of_shared_evaluation_is_split_among_its_rules() -> None:
     assert (seconds("g/a"), seconds("g/b")) == (2.5, 1.5)
 
 
-def test_batches_are_counted_with_their_rows_and_latencies() -> None:
+def test_batches_are_counted_by_engine_with_their_rows_and_latencies() -> None:
     metrics = LiveMetrics()
-    metrics.record_batch(5, 0.2, [0.3, -0.1])
-    metrics.record_batch(0, 0.1)
+    metrics.record_batch(BatchFigures("local", 5, 0.2, [0.3, -0.1]))
+    metrics.record_batch(BatchFigures("spark", 7, 0.3))
+    metrics.record_batch(BatchFigures("spark", 0, 0.1))
     value = metrics.registry.get_sample_value
-    assert value("moirae_live_batches_total") == 2
-    assert value("moirae_live_rows_total") == 5
+    assert value("moirae_live_batches_total", {"engine": "local"}) == 1
+    assert value("moirae_live_batches_total", {"engine": "spark"}) == 2
+    assert value("moirae_live_rows_total", {"engine": "spark"}) == 7
+    assert value("moirae_live_batch_seconds_count", {"engine": "spark"}) == 2
     assert value("moirae_live_batch_rows") == 0
     assert value("moirae_live_latency_seconds_count") == 2

@@ -89,18 +89,21 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
       <Button variant="secondary" onClick={() => setDialog("resolve")}>
         Resolve
       </Button>
-      <span className="action-gap" />
-      {(Object.keys(VERBS) as Verb[]).map((verb) => (
+      <span className="recall-actions" role="group" aria-label="Recalls">
+        <span className="note">Recalls:</span>
+        {(Object.keys(VERBS) as Verb[]).map((verb) => (
         <Button
           key={verb}
-          variant={verb === "cancel" ? "danger" : "tertiary"}
+          variant="tertiary"
+          isDanger={verb === "cancel"}
           title={VERBS[verb].hint}
           isDisabled={verb === "refine" ? !hasSuspended : !hasOpen}
           onClick={() => submit(verb)}
         >
           {VERBS[verb].title}
         </Button>
-      ))}
+        ))}
+      </span>
       <div role="status" className="effect">
         {effect && (
           <Message

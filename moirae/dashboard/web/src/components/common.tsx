@@ -29,6 +29,11 @@ export function Time({ value, brief = false }: { value: string | number; brief?:
   );
 }
 
+const STATE_HINTS: Record<string, string> = {
+  provisional: "Fresh: rows that may still arrive can change or withdraw it",
+  pending: "Not yet for long enough to fire",
+};
+
 export function StateLabel({ state }: { state: string }) {
   const colors: Record<string, "red" | "green" | "orange" | "grey" | "blue"> = {
     firing: "red",
@@ -45,7 +50,27 @@ export function StateLabel({ state }: { state: string }) {
   };
   return (
     <Label color={colors[state] ?? "grey"} isCompact>
-      {state}
+      <span title={STATE_HINTS[state]}>{state}</span>
+    </Label>
+  );
+}
+
+const HISTORY_TEXTS: Record<string, { text: string; color: "blue" | "green" | "grey"; hint: string }> = {
+  waiting: { text: "waiting for its history", color: "blue", hint: "The rule's condition waits for answers of recalls" },
+  kept: { text: "kept by its history", color: "green", hint: "The rule's condition holds" },
+  withdrawn: { text: "withdrawn by its history", color: "grey", hint: "The rule's condition does not hold" },
+  no_history: { text: "no history", color: "grey", hint: "No answer to decide by: the alert is kept" },
+};
+
+/** What history has decided about an alert, if its rule has a condition. */
+export function HistoryLabel({ history }: { history: string | null | undefined }) {
+  const entry = history ? HISTORY_TEXTS[history] : undefined;
+  if (!entry) {
+    return null;
+  }
+  return (
+    <Label isCompact variant="outline" color={entry.color}>
+      <span title={entry.hint}>{entry.text}</span>
     </Label>
   );
 }
@@ -97,6 +122,11 @@ export function formatValue(value: unknown): string {
     return "–";
   }
   return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** A value with three significant digits, to be taken in at a glance. */
+export function formatShort(value: number): string {
+  return String(Number(value.toPrecision(3)));
 }
 
 export function formatCount(count: number, noun: string): string {

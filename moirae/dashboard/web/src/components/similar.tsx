@@ -101,10 +101,31 @@ function SharedTerms({ hit }: { hit: Hit }) {
         ))}
       </ul>
       <ExpandableSection toggleText="All terms" isIndented>
+        <RankParts hit={hit} />
         <TermList title="Shared" terms={hit.shared.map(([term, share]) => `${term} (${(share * 100).toFixed(1)} %)`)} />
         <TermList title="Only now" terms={hit.only_new} />
         <TermList title="Only then" terms={hit.only_past} />
       </ExpandableSection>
+    </>
+  );
+}
+
+/** What the rank consists of, by the measure `learned`. */
+function RankParts({ hit }: { hit: Hit }) {
+  const { parts } = hit;
+  if (!parts) {
+    return null;
+  }
+  const names: Record<string, string> = { terms: "shared terms", resolution: "resolution", place_and_age: "place and age" };
+  const texts = Object.entries(parts).map(([part, value]) => `${names[part] ?? part} ${value > 0 ? "+" : ""}${value.toFixed(1)}`);
+  return (
+    <>
+      <p>
+        <strong>Rank from:</strong> {texts.join(", ")}
+      </p>
+      {(hit.tag_terms?.length ?? 0) > 0 && (
+        <TermList title="Speak for its resolution" terms={(hit.tag_terms ?? []).map(([term]) => String(term))} />
+      )}
     </>
   );
 }

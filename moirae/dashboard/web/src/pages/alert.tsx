@@ -7,6 +7,7 @@ import {
   type AlertReport,
   type Answer,
   type EventDetails,
+  type HistoryChange,
   type Judgement,
   type Revision,
   type Row,
@@ -22,8 +23,12 @@ import {
   describeDistance,
   findNorm,
   findSimilar,
+  formatPercent,
   isOpen,
+  listRecalls,
+  listStages,
   listTerms,
+  readForecast,
   readNorm,
   withRevision,
 } from "../answers";
@@ -31,7 +36,7 @@ import { useIsOperator } from "../app";
 import { useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { SeriesChart } from "../components/chart";
-import { Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatValue, shortName, useTitle } from "../components/common";
+import { HistoryLabel, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -41,6 +46,7 @@ import { useLoaded } from "../load";
 
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
 const FIRST_HITS = 5; // similar alerts that are shown at first
+const STAGE_ROWS = 10; // of a stage that are shown at first
 
 export function AlertPage() {
   const id = useParams().alert ?? "";
@@ -64,7 +70,9 @@ interface ReportProps {
 }
 
 function Report({ report, error, reload, update }: ReportProps) {
-  const { alert, event, recalls } = report;
+  const { alert, event } = report;
+  const recalls = listRecalls(report.recalls);
+  const stages = listStages(report.recalls);
   const isOperator = useIsOperator();
   const navigate = useNavigate();
   const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
@@ -98,7 +106,7 @@ function Report({ report, error, reload, update }: ReportProps) {
     <>
       <PageSection className="alert-head">
         <AlertHeader alert={alert} />
-        {isOperator && <AlertActions alert={alert} answers={[...recalls]} reload={reload} />}
+        {isOperator && <AlertActions alert={alert} answers={recalls} reload={reload} />}
         {error && <Message variant="warning" isInline isPlain title={`Not up to date: ${error}`} />}
       </PageSection>
       <PageSection className="alert-grid" isFilled>
@@ -107,6 +115,7 @@ function Report({ report, error, reload, update }: ReportProps) {
             The past of this alert
           </Title>
           <Verdict similar={similar} />
+          <ForecastCard similar={similar} />
           {hits.slice(0, areAllShown ? undefined : FIRST_HITS).map((hit) => (
             <SimilarAlert
               key={hit.eid}
@@ -137,10 +146,13 @@ function Report({ report, error, reload, update }: ReportProps) {
               ))}
             </CardBody>
           </Card>
+          {stages.map((stage) => (
+            <StageCard key={stage.recall} stage={stage} />
+          ))}
+          <ConditionCard alert={alert} decisions={report.history} />
           <NotesCard alert={alert} />
           <TimelineCard alert={alert} />
           <ContextCard event={event} hits={hits} />
-          <ConditionCard alert={alert} />
         </div>
       </PageSection>
     </>
@@ -154,7 +166,7 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
     <>
       <div className="badges">
         <SeverityLabel alert={alert} /> <StateLabel state={alert.state} />
-        {alert.history === "withdrawn" && <Label isCompact>withdrawn by its history</Label>}
+        <HistoryLabel history={alert.history} />
         <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>
         {labels.map(([name, value]) => (
           <Label key={name} isCompact variant="outline">
@@ -199,6 +211,54 @@ function Verdict({ similar }: { similar: Answer | undefined }) {
   );
 }
 
+/** Probable resolutions, by the resolutions of past alerts. */
+function ForecastCard({ similar }: { similar: Answer | undefined }) {
+  const forecast = readForecast(similar);
+  if (!forecast) {
+    return null;
+  }
+  const entries: [string, number][] = [...forecast.tags, ["none of these", forecast.newTag]];
+  return (
+    <Card isCompact component="section" aria-label="What it probably is">
+      <CardTitle component="h3">What it probably is</CardTitle>
+      <CardBody>
+        <ol className="forecast">
+          {entries.map(([tag, probability], index) => (
+            <li key={tag} className={index === forecast.tags.length ? "forecast-new" : undefined}>
+              <span className="forecast-tag">{tag}</span>
+              <meter min={0} max={1} value={probability} aria-label={`Probability of ${tag}`} />
+              <span>{formatPercent(probability)}</span>
+            </li>
+          ))}
+        </ol>
+        <p className="note">Learned from the resolutions of past alerts of this rule.</p>
+      </CardBody>
+    </Card>
+  );
+}
+
+/** The rows of a stage, which joins answers with live data. */
+function StageCard({ stage }: { stage: Answer }) {
+  const rows = (stage.rows ?? []) as Row[];
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">
+        {stage.recall} <StateLabel state={stage.state} />
+      </CardTitle>
+      <CardBody>
+        {stage.error && <p className="note error">{stage.error}</p>}
+        {!rows.length && !stage.error && <p className="note">{isOpen(stage) ? "No rows so far." : "No rows."}</p>}
+        {rows.length > 0 && <RowsTable rows={rows.slice(0, STAGE_ROWS)} label={`Rows of ${stage.recall}`} />}
+        {rows.length > STAGE_ROWS && (
+          <ExpandableSection toggleText={`${rows.length - STAGE_ROWS} more rows`}>
+            <RowsTable rows={rows.slice(STAGE_ROWS)} label={`More rows of ${stage.recall}`} />
+          </ExpandableSection>
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
 interface NormProps {
   answers: readonly Answer[];
   event: EventDetails | null;
@@ -225,11 +285,11 @@ function NormCard({ answers, event, alert }: NormProps) {
             <p className="norm">
               {norm.value !== null && (
                 <>
-                  <strong>{formatValue(norm.value)}</strong> {norm.attribute} now,{" "}
+                  <strong>{formatShort(norm.value)}</strong> {norm.attribute} now,{" "}
                 </>
               )}
-              normally <strong>{formatValue(norm.mean)}</strong>
-              {norm.deviation !== null && ` ± ${formatValue(norm.deviation)}`}
+              normally <strong>{formatShort(norm.mean)}</strong>
+              {norm.deviation !== null && ` ± ${formatShort(norm.deviation)}`}
             </p>
             {distance && <p>{distance}</p>}
             <NormBar norm={norm} />
@@ -256,7 +316,7 @@ function NormBar({ norm }: { norm: Norm }) {
   const lowest = Math.min(norm.value, low);
   const scale = (value: number) => (highest > lowest ? ((value - lowest) / (highest - lowest)) * 280 + 10 : 150);
   return (
-    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatValue(low)} to ${formatValue(high)}, value ${formatValue(norm.value)}`}>
+    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatShort(low)} to ${formatShort(high)}, value ${formatShort(norm.value)}`}>
       <line x1="10" x2="290" y1="12" y2="12" className="norm-axis" />
       <rect x={scale(low)} width={Math.max(2, scale(high) - scale(low))} y="6" height="12" rx="3" className="norm-range" />
       <line x1={scale(norm.mean)} x2={scale(norm.mean)} y1="4" y2="20" className="norm-mean" />
@@ -415,10 +475,10 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
   );
 }
 
-/** The condition by which history decides on the alert. */
-function ConditionCard({ alert }: { alert: AlertDetails }) {
+/** The condition by which history decides on the alert, and its decisions so far. */
+function ConditionCard({ alert, decisions }: { alert: AlertDetails; decisions: readonly HistoryChange[] }) {
   const condition = useRule(alert.rule, alert.version)?.where;
-  if (!condition) {
+  if (!condition && !decisions.length) {
     return null;
   }
   const outcomes: Record<string, string> = {
@@ -431,11 +491,24 @@ function ConditionCard({ alert }: { alert: AlertDetails }) {
     <Card isCompact>
       <CardTitle component="h2">Condition on its history</CardTitle>
       <CardBody>
-        <code>{condition}</code>
+        {condition && <code>{condition}</code>}
         <p>
           {alert.history ? outcomes[alert.history] ?? alert.history : "not decided yet"}
           {alert.history && !alert.history_final && ", until more of the history is read"}
         </p>
+        {decisions.length > 0 && (
+          <ol className="decisions">
+            {decisions.map((decision, index) => (
+              <li key={index}>
+                <HistoryLabel history={decision.history} /> {decision.reason}{" "}
+                <span className="note">
+                  {decision.final && "final, "}
+                  <Time value={decision.at} brief />
+                </span>
+              </li>
+            ))}
+          </ol>
+        )}
       </CardBody>
     </Card>
   );

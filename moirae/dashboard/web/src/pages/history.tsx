@@ -2,7 +2,7 @@ import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, PageSe
 import { type FormEvent, useState } from "react";
 import { useSearchParams } from "react-router";
 import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
-import { AlertLink, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
+import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { formatDay } from "../time";
@@ -130,7 +130,7 @@ function Results({ text, rule, label, day, clearDay }: ResultsProps) {
     since: day || undefined,
     until,
     // Alerts that were found in history are past alerts as well.
-    state: ["firing", "resolved"],
+    state: ["firing", "provisional", "resolved"],
     limit: size,
     count: true,
   };
@@ -180,7 +180,7 @@ function Result({ alert }: { alert: Alert }) {
       </span>
       <span className="row-past">
         <span>
-          <StateLabel state={alert.state} />
+          <StateLabel state={alert.state} /> <HistoryLabel history={alert.history} />
         </span>
       </span>
     </AlertLink>

@@ -1,8 +1,21 @@
 import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
 import { useEffect, useState } from "react";
+import { Link } from "react-router";
 import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, get } from "../api";
-import { conclude, coverageOf, coveredShare, describeDistance, findNorm, findSimilar, isOpen, readNorm, withRevision } from "../answers";
-import { AlertLink, Pending, SeverityLabel, Time, alertTitle, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import {
+  conclude,
+  coverageOf,
+  coveredShare,
+  describeDistance,
+  describeForecast,
+  findNorm,
+  findSimilar,
+  isOpen,
+  readForecast,
+  readNorm,
+  withRevision,
+} from "../answers";
+import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
@@ -17,18 +30,21 @@ export function NowPage() {
   useTitle("Now");
   const [size, setSize] = useState(PAGE_SIZE);
   const page = useLoaded(
-    (signal) => get<AlertPage>("/alerts", { state: ["firing"], limit: size, count: true }, signal),
+    (signal) => get<AlertPage>("/alerts", { active: true, limit: size, count: true }, signal),
     [size],
   );
   const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
-  const [counts, setCounts] = useState<Record<string, number>>({});
+  const [count, setCount] = useState<number | null>(null);
+  const [isLive, setLive] = useState(true);
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
     page.update((present) => applyAlerts(present, events, size));
     setAnswers((present) => applyAnswers(present, events));
     const status = events.findLast(({ kind }) => kind === "status");
     if (status) {
-      setCounts(status.data.alerts as Record<string, number>);
+      setCount(status.data.active_alerts as number);
+      const processes = status.data.processes as { role: string; alive: boolean }[];
+      setLive(processes.some(({ role, alive }) => role === "live" && alive));
     }
     if (events.some(({ kind }) => kind === "reset")) {
       page.reload();
@@ -48,11 +64,16 @@ export function NowPage() {
     );
   }
   const { alerts } = page.data;
-  const total = Math.max(counts.firing ?? page.data.total ?? 0, alerts.length);
+  const total = Math.max(count ?? page.data.total ?? 0, alerts.length);
   return (
     <PageSection>
       <Title headingLevel="h1">{total ? `${formatCount(total, "firing alert")}` : "Now"}</Title>
       {page.error && <Message variant="warning" isInline isPlain title={`Not up to date: ${page.error}`} />}
+      {!isLive && (
+        <Message variant="danger" isInline title="The live process does not run: new alerts are not detected">
+          <Link to="/system">System</Link> shows the processes.
+        </Message>
+      )}
       {!alerts.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>
@@ -79,7 +100,8 @@ function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefi
     <AlertLink id={alert.id}>
       <span className="row-what">
         <span>
-          <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>
+          <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>{" "}
+          {alert.state !== "firing" && <StateLabel state={alert.state} />} <HistoryLabel history={alert.history} />
         </span>
         <span className="note">
           {shortName(alert.rule)}, since <Time value={alert.starts_at} brief />
@@ -101,17 +123,17 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   if (!norm) {
     return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
   }
-  const deviation = norm.deviation === null ? "" : ` ± ${formatValue(norm.deviation)}`;
+  const deviation = norm.deviation === null ? "" : ` ± ${formatShort(norm.deviation)}`;
   const distance = describeDistance(norm);
   return (
     <>
       <span>
         {norm.value !== null && (
           <>
-            <strong>{formatValue(norm.value)}</strong> {norm.attribute},{" "}
+            <strong>{formatShort(norm.value)}</strong> {norm.attribute},{" "}
           </>
         )}
-        normally {formatValue(norm.mean)}
+        normally {formatShort(norm.mean)}
         {deviation}
       </span>
       {distance && <span className="note">{distance}</span>}
@@ -124,12 +146,15 @@ function Past({ answers }: { answers: readonly Answer[] }) {
   const conclusion = conclude(similar);
   const coverage = similar ? coverageOf(similar) : null;
   const best = similar?.hits?.[0];
+  const forecast = readForecast(similar);
+  const probable = forecast && describeForecast(forecast);
   return (
     <>
       <span className={conclusion.kind === "known" ? "past-known" : "past-open"}>
         {conclusion.kind === "known" ? `Then: ${conclusion.title}` : conclusion.title}
       </span>
       <span className="note">
+        {probable && `probably ${probable}, `}
         {best && (
           <>
             best match {best.score.toFixed(2)}, <Time value={best.ts} brief />
@@ -171,6 +196,11 @@ function addAnswers(present: Answers, entries: readonly EventAnswers[]): Answers
   return next;
 }
 
+/** Whether an alert fires now. A fresh one is provisional until its first event is settled. */
+function isActive({ state, history, fired_at, ends_at }: Alert): boolean {
+  return (state === "firing" || (state === "provisional" && !!fired_at && !ends_at)) && history !== "withdrawn";
+}
+
 /** Apply changes of alerts: firing ones are added, others removed, the newest are kept. */
 function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number): AlertPage {
   const changed = new Map<string, Alert>();
@@ -182,7 +212,7 @@ function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number
   if (!changed.size) {
     return page;
   }
-  const firing = [...changed.values()].filter(({ state, history }) => state === "firing" && history !== "withdrawn");
+  const firing = [...changed.values()].filter(isActive);
   const alerts = [...page.alerts.filter(({ id }) => !changed.has(id)), ...firing];
   alerts.sort((one, other) => other.starts_at.localeCompare(one.starts_at));
   return { ...page, alerts: alerts.slice(0, size) };

@@ -34,6 +34,7 @@ function StatusCards() {
     return <Pending error={status.error} />;
   }
   const { problems, warnings, processes, disks, recall_queue: queue } = status.data;
+  const isLive = processes.some(({ role, alive }) => role === "live" && alive);
   return (
     <Card isCompact>
       <CardTitle component="h2">Processes</CardTitle>
@@ -44,7 +45,10 @@ function StatusCards() {
         {warnings.map((text) => (
           <Message key={text} variant="warning" isInline isPlain title={text} />
         ))}
-        {!problems.length && <Message variant="success" isInline isPlain title="No problem is known" />}
+        {!isLive && (
+          <Message variant="danger" isInline isPlain title="The live process does not run: new alerts are not detected" />
+        )}
+        {isLive && !problems.length && <Message variant="success" isInline isPlain title="No problem is known" />}
         <DataTable
           label="Processes"
           columns={["Process", "State", "Heartbeat", "Engine and load", "Error"]}
