@@ -7,7 +7,6 @@ kept.
 
 import random
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -113,14 +112,6 @@ def _normalize(rows: list[dict[str, Any]]) -> list[Any]:
     )
 
 
-def _damage_oldest_chunk(world: StageWorld) -> None:
-    """Make the files of the oldest chunk unreadable."""
-    folders = (Path(world.settings.archive) / "streams" / "load").glob("chunk=*")
-    oldest = min(folders, key=lambda folder: int(folder.name.split("=")[1]))
-    for path in oldest.glob("*.parquet"):
-        path.write_bytes(b"damaged")
-
-
 def _rows_read(world: StageWorld, eid: UUID, history: list[Row]) -> list[Row]:
     """The rows in the pieces of history that the recall could read."""
     pieces, reads = world.connection.execute(
@@ -140,9 +131,8 @@ def _run(
     chain: int,
     *,
     command: Verb | None = None,
-    is_damaged: bool = False,
 ) -> None:
-    """`command`: given at some point while the recall runs. `is_damaged`: the oldest chunk."""
+    """`command`: given at some point while the recall runs."""
     rng = random.Random(seed)
     limit = rng.uniform(2.0, 8.0)
     at = 0.0
@@ -151,8 +141,6 @@ def _run(
         history.append((at, rng.choice(HOSTS), round(rng.gauss(5, 3), 3)))
         at += rng.uniform(0.5, 4.0)
     world.ingest(history)
-    if is_damaged:
-        _damage_oldest_chunk(world)
     eid = world.request(1, EVENT_AT, _plan(analysis, chain), limit=limit)
     command_round = rng.randrange(1, 4)
     rounds = 0
@@ -196,7 +184,7 @@ def _run(
     state = world.task_state(eid)
     if state in ("failed", "cancelled"):  # also if killed three times at one piece: no rows
         history = []
-    elif is_damaged or state == "finalized":
+    elif state == "finalized":
         history = _rows_read(world, eid, history)
     expected = _batch(history, on_time, analysis, limit)
     for name in list(expected)[:chain]:
@@ -245,18 +233,3 @@ def test_stages_follow_commands(
 ) -> None:
     with stage_world(rows_per_chunk) as world:
         _run(world, seed, analysis, 3, command=command)
-
-
-@given(seed=st.integers(0, 1 << 30), rows_per_chunk=st.integers(20, 40))
-@settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    phases=PHASES,
-    suppress_health_check=list(HealthCheck),
-)
-def test_chunks_that_cannot_be_read_are_left_out(seed: int, rows_per_chunk: int) -> None:
-    with stage_world(rows_per_chunk) as world:
-        _run(world, seed, "event", 3, is_damaged=True)
-        row = world.connection.execute("SELECT state, failed > 0 FROM tasks").fetchone()
-    assert row in (("done", True), ("failed", True), ("failed", False))
