@@ -81,7 +81,7 @@ def test_learns_to_rank_better_than_every_other_measure() -> None:
 
 
 def test_wrong_tags_do_not_make_it_worse() -> None:
-    """All events have one tag, or one of ten has a wrong one: P@10 by the true kinds stays."""
+    """One tag for all, a tenth wrong, renamed, another meaning, merged: P@10 by kinds stays."""
     corpus = make_incidents(120)
     kinds = dict(corpus.kinds)
     expected = precision(corpus.alerts, kinds, ATTRIBUTES)
@@ -91,7 +91,16 @@ def test_wrong_tags_do_not_make_it_worse() -> None:
         event: kinds[f"e{rng.integers(len(kinds))}"] if rng.random() < 0.1 else tag
         for event, tag in kinds.items()
     }
-    for tags in (equal_tags, wrong_tags):
+    middle = corpus.alerts[len(corpus.alerts) // 2].ts
+    later = {alert.event_id for alert in corpus.alerts if alert.ts >= middle}
+    renamed_tags = {event: f"new {tag}" if event in later else tag for event, tag in kinds.items()}
+    names = sorted(set(kinds.values()))
+    following = dict(zip(names, [*names[1:], names[0]], strict=True))
+    drifted_tags = {
+        event: following[tag] if event in later else tag for event, tag in kinds.items()
+    }
+    merged_tags = {event: "merged" if tag in names[:2] else tag for event, tag in kinds.items()}
+    for tags in (equal_tags, wrong_tags, renamed_tags, drifted_tags, merged_tags):
         ranker = LearnedRanker(corpus.alerts, make_resolutions(corpus.alerts, tags), HOUR)
         assert precision(corpus.alerts, kinds, ranker) > expected - 0.01
 
