@@ -99,8 +99,8 @@ def make_training_events(
         for terms, tag in zip(contexts.rows(), contexts.tags.tolist(), strict=True):
             sequence += 1
             event = _make_event(sequence, terms)
-            place = f"place {sequence % _PLACES}"
-            events.append(TrainingEvent(event.eid, event.ts, event.term_counts, place))
+            place_name = f"place {sequence % _PLACES}"
+            events.append(TrainingEvent(event.eid, event.ts, event.term_counts, place_name))
             tags[event.eid] = f"tag {tag}"
     return events, tags
 
@@ -137,8 +137,8 @@ def measure_recall(corpus: _Corpus) -> list[float]:
     shares = []
     for terms in corpus.queries:
         best = {hit.event for hit in _search(corpus, terms, "all").top.hits}
-        found = {hit.event for hit in _search(corpus, terms, "learned").top.hits}
-        shares.append(len(best & found) / max(len(best), 1))
+        candidate_hits = {hit.event for hit in _search(corpus, terms, "learned").top.hits}
+        shares.append(len(best & candidate_hits) / max(len(best), 1))
     return shares
 
 

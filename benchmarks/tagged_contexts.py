@@ -47,9 +47,9 @@ def draw_tagged_contexts(rng: np.random.Generator, count: int) -> TaggedContexts
     rows = np.repeat(np.arange(count), sizes)
     # The last terms make room for those of the tag.
     position = np.arange(len(terms)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = position < np.repeat(sizes, sizes) - _TELLING_TERMS
-    all_rows = np.concatenate([rows[kept], np.repeat(np.arange(count), _TELLING_TERMS)])
-    all_terms = np.concatenate([terms[kept].astype(np.int64), telling.ravel()])
+    is_kept = position < np.repeat(sizes, sizes) - _TELLING_TERMS
+    all_rows = np.concatenate([rows[is_kept], np.repeat(np.arange(count), _TELLING_TERMS)])
+    all_terms = np.concatenate([terms[is_kept].astype(np.int64), telling.ravel()])
     keys = np.unique(all_rows * VOCABULARY_SIZE + all_terms)
     sizes = np.bincount(keys // VOCABULARY_SIZE, minlength=count)
     return TaggedContexts(sizes, (keys % VOCABULARY_SIZE).astype(np.int32), tags)

@@ -44,6 +44,14 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
         parts.append(_render_forecast(answer.forecast))
     elif answer.hits is not None and answer.comparable is not None:
         parts.append(_render_comparable(answer.comparable))
+    if answer.candidates is not None:
+        parts.append(
+            Text(
+                f"  ranked among {answer.candidates} candidates; an unread chunk can change the "
+                "answer if it can hold another one",
+                "dim",
+            )
+        )
     parts.append(_render_result(answer))
     if answer.error is not None:
         parts.append(Text(f"  failed: {escape_control(answer.error)}", "red"))

@@ -71,6 +71,8 @@ class AlertNarrator:
                     self._first_hits[eid] = answer.hits[0].eid
                 self._console.print(Text.assemble(("    most similar", "dim"), coverage))
                 self._print_hits(answer.hits[:_FIRST_HIT_COUNT])
+                if answer.forecast is not None:
+                    self._console.print(_format_forecast(answer.forecast))
 
     def _print_final_answer(
         self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
@@ -102,6 +104,13 @@ class AlertNarrator:
             self._console.print(_format_hit(hit))
             if hit.resolutions:
                 self._console.print(_format_resolution(hit.resolutions[0]))
+
+
+def _format_forecast(forecast: Mapping[str, Any]) -> Text:
+    """The most probable resolutions, and the probability of none of these."""
+    parts = [f"{tag} {probability:.2f}" for tag, probability in forecast["tags"]]
+    parts.append(f"none of these {forecast['new_tag']:.2f}")
+    return Text.assemble(("    probable resolution: ", "dim"), ", ".join(parts))
 
 
 def _have_first_answers(answers: Sequence[RecallAnswer]) -> bool:

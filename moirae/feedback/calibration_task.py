@@ -22,8 +22,9 @@ from recall.similarity import LEARNED_MEASURE
 _LOG = structlog.get_logger()
 
 _CHECK_INTERVAL = 30.0  # seconds between two checks for new feedback
-# Tags of events that were too recent are learned this long after the last run.
-_WAITING_INTERVAL = 600.0  # seconds
+# While tags of events that were too recent wait, models are built again, but take at most this
+# share of the time.
+_WAITING_SHARE = 0.1
 
 
 def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
@@ -84,6 +85,14 @@ def _store_model(connection: sql.Connection, judged: JudgedRecall, built: BuiltM
     gateway.delete_superseded(*recall)
 
 
+def waiting_interval(seconds: float) -> float:
+    """How long to wait after a run that took some seconds, while tags wait to be old enough.
+
+    With the interval of the check, a tag counts within a minute if a run takes up to three seconds.
+    """
+    return seconds / _WAITING_SHARE
+
+
 class CalibrationTask:
     """Learns again when there is new feedback.
 
@@ -121,9 +130,13 @@ class CalibrationTask:
         return self._next_run_at is not None and time.monotonic() >= self._next_run_at
 
     def _learn(self, connection: sql.Connection) -> None:
+        began_at = time.monotonic()
         calibrated = calibrate(connection, self._storage)
         _LOG.info("calibrations updated", action="calibrations_updated", recalls=calibrated)
         built, waiting = build_models(connection, self._storage)
-        self._next_run_at = time.monotonic() + _WAITING_INTERVAL if waiting else None
+        self._next_run_at = None
+        if waiting:
+            now = time.monotonic()
+            self._next_run_at = now + waiting_interval(now - began_at)
         if built:
             _LOG.info("models learned", action="models_learned", recalls=built, waiting=waiting)

@@ -106,6 +106,8 @@ class RecallAnswer:
     forecast: Mapping[str, Any] | None = None
     """By the measure `learned`: `tags`, the most probable resolutions with their probabilities, and
     `new_tag`, the probability of none of these."""
+    candidates: int | None = None
+    """Among how many events a similarity recall ranked; None: among all."""
     comparable: float | None = None
     """The calibrated probability that the best hit is of the same kind.
 
@@ -155,11 +157,12 @@ def _make_answer(
     hits = None
     rows = None
     estimates = None
-    comparable = None
+    comparable = candidates = None
     if row.request["kind"] == "similar":
         if row.answer is not None:
             hits = _load_hits(connection, row.answer)
-        if hits:
+        if hits and row.answer:
+            candidates = row.answer[0]["corpus"].get("candidates")
             comparable = _comparable_probability(connection, row, hits)
     else:
         rows = _order_columns(row.request["sql"], row.answer)
@@ -175,6 +178,7 @@ def _make_answer(
         error=row.error,
         estimates=estimates,
         forecast=row.forecast,
+        candidates=candidates,
         comparable=comparable,
         id=row.task,
         remaining_seconds=remaining_seconds,

@@ -47,7 +47,14 @@ class CandidateRows:
 
     def select(self, numbers: npt.NDArray[np.intp]) -> "CandidateRows":
         """Some of the events, in the given order."""
-        return CandidateRows(*(array[numbers] for array in self._arrays()))
+        return CandidateRows(
+            self.times[numbers],
+            self.eids[numbers],
+            self.scores[numbers],
+            self.final_scores[numbers],
+            self.segments[numbers],
+            self.rows[numbers],
+        )
 
     def _arrays(self) -> list[npt.NDArray[np.generic]]:
         return [
@@ -88,8 +95,8 @@ class Candidates:
     def best_scores(self, number: int) -> Floats:
         """The scores of a list by TF-IDF, best first, padded with 0."""
         scores = np.zeros(self._sizes[number])
-        found = self._lists[number].scores
-        scores[: len(found)] = found
+        list_scores = self._lists[number].scores
+        scores[: len(list_scores)] = list_scores
         return scores
 
     def min_score(self, number: int) -> float:

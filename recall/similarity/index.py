@@ -37,6 +37,7 @@ from recall.similarity.segment import (
     GroupSearch,
     SearchBuffers,
     Segment,
+    WantedRows,
     gather_rows,
 )
 from recall.similarity.segment_merge import merge_segments
@@ -258,8 +259,7 @@ class Index:
                         comparison.pinned_counts,
                         max_sequence=comparison.max_sequence,
                         rows=(first, last),
-                        k=comparison.top.k,
-                        min_score=comparison.top.min_score,
+                        wanted_rows=WantedRows(comparison.top.k, comparison.top.min_score),
                         buffers=self._search_buffers,
                     )
                 if len(rows):
@@ -281,7 +281,7 @@ class Index:
         for group in range(group_count):
             best_scores[group] = candidates.best_scores(1 + group)
         best_of_all = candidates.best_scores(0)
-        found: list[list[CandidateRows]] = [[] for _ in range(1 + group_count)]
+        row_parts: list[list[CandidateRows]] = [[] for _ in range(1 + group_count)]
         compared = 0
         for number, segment in enumerate(self.segments):
             first, last = segment.rows_between(span)
@@ -298,19 +298,17 @@ class Index:
                     comparison.pinned_counts,
                     max_sequence=comparison.max_sequence,
                     rows=(first, last),
-                    k=BEST_COUNT,
-                    min_score=float(best_of_all[-1]),
+                    wanted_rows=WantedRows(BEST_COUNT, float(best_of_all[-1]), groups),
                     buffers=self._search_buffers,
-                    groups=groups,
                 )
             if len(rows):
-                found[0].append(_candidate_rows(segment, number, rows, scores))
+                row_parts[0].append(_candidate_rows(segment, number, rows, scores))
                 best_of_all = np.sort(np.concatenate([best_of_all, scores]))[::-1][:BEST_COUNT]
             for group in np.flatnonzero(groups.sizes).tolist():
                 size = groups.sizes[group]
                 rows, scores = groups.hits[group, :size], groups.scores[group, :size]
-                found[1 + group].append(_candidate_rows(segment, number, rows, scores))
-        for number, parts in enumerate(found):
+                row_parts[1 + group].append(_candidate_rows(segment, number, rows, scores))
+        for number, parts in enumerate(row_parts):
             if parts:
                 candidates.add(number, CandidateRows.concatenate(parts))
         candidates.score_new(partial(self._score_candidate_rows, comparison))

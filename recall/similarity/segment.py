@@ -124,6 +124,14 @@ _NO_GROUPS = GroupSearch(
 )
 
 
+class WantedRows(NamedTuple):
+    """What a search finds: the k best rows that score at least `min_score`, and those of groups."""
+
+    k: int
+    min_score: float
+    groups: GroupSearch = _NO_GROUPS
+
+
 class SearchBuffers:
     """Scratch memory that consecutive searches share. All zeros between searches."""
 
@@ -413,17 +421,14 @@ class Segment:
         *,
         max_sequence: int,
         rows: tuple[int, int],
-        k: int,
-        min_score: float,
+        wanted_rows: WantedRows,
         buffers: SearchBuffers,
-        groups: "GroupSearch | None" = None,
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """The k best rows that score at least `min_score`, best first, and their scores.
+        """The best rows, best first, and their scores.
 
-        `rows`: the first row to search and the row after the last. `groups`: receives the best rows
-        of some groups.
+        `rows`: the first row to search and the row after the last.
         """
-        groups = groups or _NO_GROUPS
+        k, min_score, groups = wanted_rows
         best_rows, scores = np.empty(k, dtype=np.int64), np.empty(k)
         log_event_count, arrays = self._arrays_for(query)
         if query.is_set:

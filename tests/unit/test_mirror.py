@@ -37,7 +37,7 @@ MODULES_BY_TEST = {
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder moirae.rules.requests""",
     "integration/test_evaluation.py": """
-        moirae.cli.feedback moirae.feedback.calibration_task moirae.feedback.workspace
+        moirae.cli.feedback moirae.feedback.workspace
         recall.confidence""",
     "integration/test_indexes.py": "moirae.history.corpus_indexes",
     "integration/test_ingest_command.py": "moirae.live.sources.landing",

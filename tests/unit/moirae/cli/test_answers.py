@@ -92,3 +92,10 @@ def test_recall_without_answer_shows_state_and_error() -> None:
     assert draw(render_answer(make_answer(state="running"))) == ["r  running", "no answer yet"]
     lines = draw(render_answer(make_answer(state="failed", error="out of memory")))
     assert lines == ["r  failed", "no answer", "failed: out of memory"]
+
+
+def test_answer_says_among_how_many_candidates_it_ranked() -> None:
+    lines = draw(render_answer(make_answer(hits=[], kind="similar", candidates=321)))
+    assert any(line.startswith("ranked among 321 candidates") for line in lines)
+    lines = draw(render_answer(make_answer(hits=[], kind="similar")))
+    assert not any("candidates" in line for line in lines)

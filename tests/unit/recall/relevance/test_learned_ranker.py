@@ -80,8 +80,8 @@ def test_learns_to_rank_better_than_every_other_measure() -> None:
         assert learned > precision(corpus.alerts, kinds, rank_by(measure)) + 0.05
 
 
-def test_wrong_tags_do_not_make_it_worse() -> None:
-    """All events have one tag, or one of ten has a wrong one: P@10 by the true kinds stays."""
+def test_wrong_tags_do_not_make_it_worse_unless_all_change_their_meaning() -> None:
+    """One tag for all, a tenth wrong, renamed, another meaning, merged: P@10 by kinds stays."""
     corpus = make_incidents(120)
     kinds = dict(corpus.kinds)
     expected = precision(corpus.alerts, kinds, ATTRIBUTES)
@@ -91,9 +91,29 @@ def test_wrong_tags_do_not_make_it_worse() -> None:
         event: kinds[f"e{rng.integers(len(kinds))}"] if rng.random() < 0.1 else tag
         for event, tag in kinds.items()
     }
-    for tags in (equal_tags, wrong_tags):
+    middle = corpus.alerts[len(corpus.alerts) // 2].ts
+    later = {alert.event_id for alert in corpus.alerts if alert.ts >= middle}
+    renamed_tags = {event: f"new {tag}" if event in later else tag for event, tag in kinds.items()}
+    names = sorted(set(kinds.values()))
+    following = dict(zip(names, [*names[1:], names[0]], strict=True))
+    drifted_tags = {
+        event: following[tag] if event in later else tag for event, tag in kinds.items()
+    }
+    merged_tags = {event: "merged" if tag in names[:2] else tag for event, tag in kinds.items()}
+    changes = {
+        "equal": equal_tags,
+        "wrong": wrong_tags,
+        "renamed": renamed_tags,
+        "drifted": drifted_tags,
+        "merged": merged_tags,
+    }
+    losses = {}
+    for name, tags in changes.items():
         ranker = LearnedRanker(corpus.alerts, make_resolutions(corpus.alerts, tags), HOUR)
-        assert precision(corpus.alerts, kinds, ranker) > expected - 0.01
+        losses[name] = expected - precision(corpus.alerts, kinds, ranker)
+    # A known limitation: past events keep the old meaning when all tags change theirs at once.
+    assert [name for name, loss in losses.items() if loss > 0.01] == ["drifted"], losses
+    assert losses["drifted"] < 0.15
 
 
 def test_group_is_never_learned_before_its_last_alert_is_old_enough() -> None:
