@@ -74,7 +74,6 @@ class HistoryBuilder:
 
         `engine`: the key `recall.engine` of the workspace.
         """
-        self._engine: EngineSetting = engine
         self._planning = ViewStore(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
@@ -84,8 +83,10 @@ class HistoryBuilder:
         self._lateness = {
             schema.name: duration_to_micros(schema.lateness) for schema in declared_streams
         }
-        self._relations = relations
         self._reader = Reader(root, declared_streams)
+        self._create_finder = partial(
+            PastFinder, reader=self._reader, relations=relations, setting=engine
+        )
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()
         self._stream_builder = DerivedStreamBuilder(
@@ -286,7 +287,7 @@ class HistoryBuilder:
         started_at = time.monotonic()
         definition, store = rule.definition, self._execution
         newest = self._newest_event_time()
-        finder = PastFinder(spark, self._reader, self._relations, self._engine)
+        finder = self._create_finder(spark)
         overlap = event_overlap(definition)
         search_range = task.range.shift(start=-overlap.before, end=overlap.after)
         events = finder.find_events(rule, search_range)

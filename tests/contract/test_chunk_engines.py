@@ -6,6 +6,7 @@ The division into pieces makes no difference: merged partial answers equal the q
 
 import math
 import random
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -122,6 +123,13 @@ def tasks(archive: Path) -> WideScanEngine:
 def executors(reader: Reader, jobs: Jobs) -> WideScanEngine:
     """DuckDB in tasks."""
     return WideScanEngine(lambda: jobs, reader, 60.0)
+
+
+@pytest.fixture
+def keys_in_tasks(spark: SparkSession, _store: Mapping[str, str]) -> Iterator[None]:
+    """Executors whose environment has the keys of the bucket."""
+    with patch.dict(spark.sparkContext.environment, _store):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -473,7 +481,7 @@ def test_tasks_leave_queries_beyond_a_limit_to_spark(
         on_executors.compute_partial(asking, [(EVENTS[0], Piece(0, None, 1 << 60))], {})
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("keys_in_tasks")
 def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
@@ -508,6 +516,7 @@ def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, Local
         assert len(whole[str(EVENTS[0].eid)]) in (3, 4)
 
 
+@pytest.mark.usefixtures("keys_in_tasks")
 def test_tasks_open_files_of_object_storage_for_wide_statements(
     spark: SparkSession,
     engines: tuple[SparkEngine, LocalEngine],
