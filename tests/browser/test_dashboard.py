@@ -248,7 +248,8 @@ def test_decision_of_history_is_shown_with_its_reason(browser: Browser, served: 
             [alert, eid, history, history != "waiting", reason],
         )
     browser.open(f"/alerts/{alert}")
-    assert "no history" in browser.text(".badges")
+    browser.wait_for_text("no history", ".badges")
+    browser.wait_for_text("no row", ".decisions")
     decisions = browser.text(".decisions")
     assert "waiting for its history recalls requested" in decisions
     assert "no history no row final" in decisions

@@ -64,7 +64,7 @@ def _wait_for_metrics(system: Stage) -> dict[str, Any]:
         text = httpx.get(f"http://{address}/metrics", headers=headers, timeout=60).text
         families = {family.name: family for family in text_string_to_metric_families(text)}
         batches = families.get("moirae_live_batches")
-        if batches is not None and batches.samples[0].value > 0:
+        if batches is not None and any(sample.value > 0 for sample in batches.samples):
             return families
         assert time.monotonic() < deadline, text
         time.sleep(0.5)
