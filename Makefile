@@ -48,9 +48,9 @@ demo: setup
 demo-once: setup
 	@$(BIN)/moirae demo --once -o json
 
-# Four files of tests at a time, on two cores: most of their time they wait for processes.
+# Three files of tests at a time, on two cores: much of their time they wait for processes.
 test: setup broker
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # A test that starts a service fails here: see tests/no_services.py.
 test-fast: setup

@@ -1,5 +1,6 @@
 """What tests of several kinds share."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The JVMs of processes under test live too briefly for optimized code to pay off.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         end_with_parent()
     if config.getoption("--fast"):

@@ -22,6 +22,8 @@ from archiver.spark.scratch import scratch_folder
 
 _JVM_LOG = logging.getLogger("spark.jvm")
 
+_EXPECTED_JVM_OUTPUT = ("WARNING: Using incubator modules:", "NOTE: Picked up JDK_JAVA_OPTIONS:")
+
 StartupProfile = Literal["serve", "short"]
 
 _LOG4J_FILE = Path(__file__).parent / "log4j2.properties"
@@ -153,8 +155,8 @@ def _log_jvm_output(pipe: IO[bytes]) -> None:
     """Log each line until the JVM exits."""
     for line in iter(pipe.readline, b""):
         text = line.decode("utf-8", "replace").rstrip()
-        # Spark's launcher always adds this module, and Java always reports it.
-        if text and not text.startswith("WARNING: Using incubator modules:"):
+        # Java always reports the module that Spark's launcher adds, and options of the environment.
+        if text and not text.startswith(_EXPECTED_JVM_OUTPUT):
             _JVM_LOG.warning(text)
 
 

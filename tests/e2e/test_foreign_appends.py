@@ -68,6 +68,7 @@ def _findings(root: Path) -> dict[str, dict[str, Any]]:
     return {one["check"]: one for one in json.loads(_moirae(root, "doctor", "-o", "json"))}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_foreign_rows_are_listed_and_stop_nothing() -> None:
     with workspace(WORKSPACE, RULES) as root:

@@ -44,6 +44,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_unusual_values_stop_no_process() -> None:
     with workspace(WORKSPACE, RULES) as root, Commands(root) as commands:

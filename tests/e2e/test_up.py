@@ -110,6 +110,7 @@ def test_sigterm_stops_all_processes_and_no_row_was_lost(running: Stage) -> None
     running.check(besides=("load/Extra",))
 
 
+@pytest.mark.slow
 def test_lost_checkpoint_repeats_no_row_and_rows_older_than_a_drained_stream_are_late() -> None:
     with stage(seed=6) as system:
         system.producer.landing.mkdir(parents=True)

@@ -29,7 +29,7 @@ def _kill_often(system: Stage, times: int, rng: random.Random, engine: str) -> N
 @pytest.mark.parametrize(
     ("engine", "kills"),
     [
-        ("spark", 2),
+        pytest.param("spark", 3, marks=pytest.mark.slow),
         *(pytest.param(name, 20, marks=pytest.mark.faults) for name in ("auto", "spark")),
     ],
 )

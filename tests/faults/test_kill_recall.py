@@ -118,7 +118,11 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
 
 
 @pytest.mark.parametrize(
-    ("kills", "events"), [(1, 2), pytest.param(10, 8, marks=pytest.mark.faults)]
+    ("kills", "events"),
+    [
+        pytest.param(2, 3, marks=pytest.mark.slow),
+        pytest.param(10, 8, marks=pytest.mark.faults),
+    ],
 )
 @pytest.mark.timeout(3000)
 def test_killed_recall_process_changes_no_answer(kills: int, events: int) -> None:

@@ -150,6 +150,7 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
     not (JARS.is_dir() and list(ENGINE_JARS.glob("*kafka*"))),
     reason="no Kafka here: `make setup broker` fetches it",
 )
+@pytest.mark.slow
 def test_records_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path: Path) -> None:
     from confluent_kafka import Producer
 

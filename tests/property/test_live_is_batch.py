@@ -91,7 +91,7 @@ def _crash(world: World, batch: Any) -> None:
         ArchiveWriter._finish_units = finish  # type: ignore[method-assign]
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(
     seed=st.integers(0, 10**9),
     idle=st.booleans(),
@@ -110,7 +110,7 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
     _alerts(world)
 
 
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=st.integers(0, 10**9))
 def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
     plan = Plan.draw(seed)
