@@ -184,8 +184,10 @@ class RowRevisionGateway(Gateway):
         end: datetime | None,
     ) -> list[ValidRow]:
         """The present rows of events in a range of event time, or all revisions of them."""
-        statement = "list_revisions" if all_revisions else "list_rows"
-        return self._records(ValidRow, statement, rule=rule, name=name, start=start, end=end)
+        selection = {"rule": rule, "name": name, "start": start, "end": end}
+        if all_revisions:
+            return self._records(ValidRow, "list_revisions", **selection)
+        return self._records(ValidRow, "list_rows", **selection)
 
     def boundary(self, rule: str) -> datetime | None:
         """The event time before which all events of a rule have their boundary; None: unknown."""
