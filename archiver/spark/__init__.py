@@ -1,11 +1,11 @@
 """Spark sessions from locally installed jars, started without network access."""
 
-from archiver.spark.session import jvm_process, session_for_command, start_session
+from archiver.spark.session import jvm_process, open_session, start_session
 from archiver.spark.vacuum import vacuum_table
 
 __all__ = [
     "jvm_process",
-    "session_for_command",
+    "open_session",
     "start_session",
     "vacuum_table",
 ]

@@ -117,18 +117,23 @@ def start_session(
 
 
 @contextmanager
-def session_for_command(app: str, warehouse: Path) -> Iterator[SparkSession]:
-    """A session for one command; it is stopped at the end.
+def open_session(
+    app: str,
+    warehouse: Path,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    profile: StartupProfile = "short",
+) -> Iterator[SparkSession]:
+    """Start the session of this process, and stop it at the end.
 
     A session that this process has already is used instead, and left running.
 
     Raises `NotInstalled`.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
+    if SparkContext._active_spark_context is not None:
+        yield SparkSession.builder.getOrCreate()
         return
-    session = start_session(app, "local[2]", warehouse, {}, "short")
+    session = start_session(app, master, warehouse, conf or {}, profile)
     try:
         yield session
     finally:

@@ -60,11 +60,11 @@ def doctor(
 
 
 def _run_delta_checks(settings: Settings) -> list[Any]:
-    from archiver.spark import session_for_command
+    from archiver.spark import open_session
     from moirae.inspect import run_delta_checks
 
     warehouse = Path(settings.home) / "warehouse"
-    with session_for_command("moirae doctor", warehouse) as session:
+    with open_session("moirae doctor", warehouse) as session:
         return run_delta_checks(settings, session)
 
 

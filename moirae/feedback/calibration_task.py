@@ -1,8 +1,9 @@
 """Learns from feedback in the background: calibrations, and models of the measure `learned`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import NamedTuple
 
 import structlog
 
@@ -10,12 +11,13 @@ import sql
 from archiver.background import BackgroundRunner
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
+from archiver.times import Micros
 from moirae.errors import MoiraeError
 from moirae.feedback.judgements import JudgedCorpus
 from moirae.feedback.learning_process import run_in_process
 from moirae.feedback.training import build_past_events, build_training_cases
 from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
-from recall.learning import BuiltModel, build_model
+from recall.learning import TrainingEvent, build_model
 from recall.relevance import fit_calibration
 from recall.similarity import LEARNED_MEASURE
 
@@ -68,19 +70,42 @@ def build_models(connection: sql.Connection, storage: StorageRoot) -> tuple[int,
     return built, waiting
 
 
-def _build_model(corpus: JudgedCorpus) -> BuiltModel | None:
+class _BuiltArrays(NamedTuple):
+    """A model as it is stored."""
+
+    arrays: bytes
+    learned_until: Micros
+    resolutions: int
+    waiting: int
+
+
+def _build_arrays(
+    events: Sequence[TrainingEvent],
+    tags: Mapping[str, str],
+    gap: Micros,
+    judgements: Mapping[tuple[str, str], bool],
+) -> _BuiltArrays | None:
+    built = build_model(events, tags, gap, judgements)
+    if built is None:
+        return None
+    return _BuiltArrays(
+        built.model.to_bytes(), built.learned_until, built.resolutions, built.waiting
+    )
+
+
+def _build_model(corpus: JudgedCorpus) -> _BuiltArrays | None:
     events = build_past_events(corpus)
-    return run_in_process(build_model, events, corpus.kinds, corpus.gap_micros, corpus.judgements)
+    return run_in_process(_build_arrays, events, corpus.kinds, corpus.gap_micros, corpus.judgements)
 
 
-def _store_model(connection: sql.Connection, judged: JudgedRecall, built: BuiltModel) -> None:
+def _store_model(connection: sql.Connection, judged: JudgedRecall, built: _BuiltArrays) -> None:
     recall = (judged.definition.name, judged.definition.version, judged.recall)
     gateway = sql.LearnedModelGateway(connection)
     gateway.add(
         recall,
         learned_until=built.learned_until,
         resolutions=built.resolutions,
-        arrays=built.model.to_bytes(),
+        arrays=built.arrays,
     )
     gateway.delete_superseded(*recall)
 

@@ -162,7 +162,7 @@ def _make_answer(
         if row.answer is not None:
             hits = _load_hits(connection, row.answer)
         if hits and row.answer:
-            candidates = row.answer[0]["corpus"].get("candidates")
+            candidates = row.answer[0].get("corpus", {}).get("candidates")
             comparable = _comparable_probability(connection, row, hits)
     else:
         rows = _order_columns(row.request["sql"], row.answer)

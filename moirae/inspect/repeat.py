@@ -9,7 +9,7 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.spark import session_for_command
+from archiver.spark import open_session
 from moirae.config import Settings, stream_schema
 from moirae.live import Relations
 from moirae.runtime import open_storage
@@ -39,13 +39,13 @@ def _open_replayers(
         @cache
         def start_session() -> SparkSession:
             warehouse = Path(settings.home) / "warehouse"
-            return stack.enter_context(session_for_command("moirae repeat", warehouse))
+            return stack.enter_context(open_session("moirae repeat", warehouse))
 
-        def open_session() -> SparkSession:
+        def create_session() -> SparkSession:
             return harden_session(start_session().newSession())
 
         sql_replayer = SqlReplayer(
-            connection, storage, schemas, open_session, relations.table, settings.recall.engine
+            connection, storage, schemas, create_session, relations.table, settings.recall.engine
         )
         similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
         yield {"sql": sql_replayer, "similar": similar_replayer}

@@ -6,7 +6,7 @@ It has a lower priority than the live process.
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ import sql
 from archiver.delta import StreamSchema
 from archiver.errors import ArchiverError
 from archiver.read import AppendedRows, Reader, SnapshotReader
-from archiver.spark import jvm_process, start_session
+from archiver.spark import jvm_process, open_session
 from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
 from recall.corpora import Corpora
@@ -211,22 +211,27 @@ class _SparkSessions:
         self._config = config
         self._lock = threading.Lock()
         self._spark: SparkSession | None = None
+        self._stack = ExitStack()
 
     def create(self) -> SparkSession:
         """A session with temporary views of its own."""
         with self._lock:
             if self._spark is None:
                 settings = {**_SPARK_SETTINGS, **self._config.spark_settings}
-                self._spark = start_session(
-                    "moirae recall", self._config.spark_master, self._config.warehouse, settings
+                session = open_session(
+                    "moirae recall",
+                    self._config.warehouse,
+                    self._config.spark_master,
+                    settings,
+                    "serve",
                 )
+                self._spark = self._stack.enter_context(session)
             return harden_session(self._spark.newSession())
 
     def stop(self) -> None:
         """Stop the JVM if it was started."""
         with self._lock:
-            if self._spark is not None:
-                self._spark.stop()
+            self._stack.close()
 
 
 def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> None:

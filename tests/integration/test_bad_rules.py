@@ -21,6 +21,7 @@ from archiver.time_range import TimeRange
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation import ExecutorRules, LiveStreamRows, RuleEvaluator
+from moirae.evaluation.revision_rows import RevisionRows
 from moirae.inspect import health, status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
@@ -151,7 +152,7 @@ def test_rule_that_is_slow_in_tasks_is_quarantined(
     world.archive.ingest([_batch(0, rows=400, host="a" * 10_000)], NOW)
     table = world.archive.tables["a"]
     evaluator = RuleEvaluator(
-        LiveStreamRows(spark, world.archive),
+        LiveStreamRows(spark, world.archive, RevisionRows(connection)),
         world.guard,
         {"a": table.schema.columns},
         {},

@@ -144,9 +144,9 @@ def _spark_on_demand(settings: "Settings") -> Iterator[Callable[[], "SparkSessio
     with ExitStack() as stack:
 
         def start() -> "SparkSession":
-            from archiver.spark import session_for_command
+            from archiver.spark import open_session
 
             warehouse = Path(settings.home) / "warehouse"
-            return stack.enter_context(session_for_command("moirae query", warehouse))
+            return stack.enter_context(open_session("moirae query", warehouse))
 
         yield start

@@ -352,7 +352,7 @@ def _rename(problem: Problem, names: Mapping[Path, str]) -> Problem:
 def _check_paths(
     settings: Settings, files: Sequence[Path]
 ) -> "tuple[list[Definition], list[Problem]]":
-    from archiver.spark import session_for_command
+    from archiver.spark import open_session
     from moirae.deployments import check_rule_files, select_rule_files
     from moirae.rules import find_unused_keys, read_rule_files
 
@@ -361,5 +361,5 @@ def _check_paths(
     if any(problem.severity == "error" for problem in problems):
         raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
     warehouse = Path(settings.home) / "warehouse"
-    with session_for_command("moirae rules", warehouse) as spark:
+    with open_session("moirae rules", warehouse) as spark:
         return check_rule_files(spark, settings, paths)
