@@ -93,7 +93,7 @@ def serve(workspace_text: str, rules: str) -> Iterator[Served]:
     with workspace(workspace_text, rules) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with database.connect_database(settings, "tests") as connection:
-            token_by_role = {
+            token_by_role: dict[str, str] = {
                 role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES
             }
             log = root / "server.log"

@@ -47,7 +47,8 @@ class Browser:
         return self.driver.find_elements("css selector", selector)
 
     def find(self, selector: str) -> WebElement:
-        return self.wait_for(lambda: next(iter(self.find_all(selector)), None))
+        found: WebElement = self.wait_for(lambda: next(iter(self.find_all(selector)), None))
+        return found
 
     def text(self, selector: str = "body") -> str:
         """The text of an element, in one line; empty without the element."""
