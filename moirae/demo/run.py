@@ -266,7 +266,8 @@ class _Demo:
     def _drain(self, connection: sql.Connection) -> None:
         """Run the workspace until all recalls have ended."""
         tasks = sql.TaskGateway(connection)
-        self._console.print(f"\nFinishing {tasks.count_open():,} recalls, which takes minutes …")
+        if count := tasks.count_open():
+            self._console.print(f"\nFinishing {count:,} recalls, which takes minutes …")
         with self._run_up("--drain") as up:
             while not up.has_succeeded():
                 self._wait(_DRAIN_POLL)
