@@ -1,11 +1,12 @@
 """Spark sessions from locally installed jars, started without network access."""
 
-from archiver.spark.session import jvm_process, open_session, start_session
+from archiver.spark.session import jvm_process, open_session, session_on_demand, start_session
 from archiver.spark.vacuum import vacuum_table
 
 __all__ = [
     "jvm_process",
     "open_session",
+    "session_on_demand",
     "start_session",
     "vacuum_table",
 ]

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Literal
 
@@ -138,6 +139,13 @@ def open_session(
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def session_on_demand(app: str, warehouse: Path) -> Iterator[Callable[[], SparkSession]]:
+    """A function that opens the session when it is first called; see `open_session`."""
+    with ExitStack() as stack:
+        yield cache(lambda: stack.enter_context(open_session(app, warehouse)))
 
 
 def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:

@@ -1,15 +1,14 @@
 """Answers computed again from the inputs that are stored with them."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.spark import open_session
+from archiver.spark import session_on_demand
 from moirae.config import Settings, stream_schema
 from moirae.live import Relations
 from moirae.runtime import open_storage
@@ -34,12 +33,7 @@ def _open_replayers(
     storage = open_storage(settings)
     schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
     relations = Relations(connection, settings.relations)
-    with ExitStack() as stack:
-
-        @cache
-        def start_session() -> SparkSession:
-            warehouse = Path(settings.home) / "warehouse"
-            return stack.enter_context(open_session("moirae repeat", warehouse))
+    with session_on_demand("moirae repeat", Path(settings.home) / "warehouse") as start_session:
 
         def create_session() -> SparkSession:
             return harden_session(start_session().newSession())

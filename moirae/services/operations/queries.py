@@ -4,8 +4,6 @@ A query is a recall without a rule: its state and answers are read, and it is fi
 cancelled, by the operations of recalls.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,9 +19,6 @@ from moirae.services.models import Arguments, reject_nul
 from moirae.services.operation import operation
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from moirae.config import Settings
     from moirae.services.workspace import LocalWorkspace
     from recall.requests import RecallRequest
 
@@ -68,6 +63,7 @@ class StartedQuery:
 def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     """The request of a query. What DuckDB cannot run is analysed by Spark."""
     from archiver.read import Reader
+    from archiver.spark import session_on_demand
     from moirae.config import stream_schema
     from moirae.deployments import RuleRegistry
     from moirae.queries import QueryOptions, make_request, prepare_query
@@ -80,7 +76,7 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     options = QueryOptions(limit=body.limit, since=since, follow=body.follow)
     definitions = RuleRegistry(workspace.connection).desired_rules()
     try:
-        with _spark_on_demand(settings) as start_session:
+        with session_on_demand("moirae query", Path(settings.home) / "warehouse") as start_session:
             question = prepare_query(body.sql, settings, definitions, options, start_session)
     except (Unsupported, QueryRejected) as error:
         raise UsageError(f"query:{error.line}:{error.column}: {error}") from error
@@ -136,17 +132,3 @@ def _check_recall_process(workspace: "LocalWorkspace") -> None:
             "no recall process runs, which answers queries: start `moirae up` or `moirae run "
             "recall` where the server runs"
         )
-
-
-@contextmanager
-def _spark_on_demand(settings: "Settings") -> Iterator[Callable[[], "SparkSession"]]:
-    """A function that starts Spark, which is stopped at the end."""
-    with ExitStack() as stack:
-
-        def start() -> "SparkSession":
-            from archiver.spark import open_session
-
-            warehouse = Path(settings.home) / "warehouse"
-            return stack.enter_context(open_session("moirae query", warehouse))
-
-        yield start
