@@ -36,9 +36,10 @@ def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
     a model instead.
     """
     fitted = 0
-    for judged in load_judged_corpora(connection, storage):
-        if judged.corpus.measure != LEARNED_MEASURE:
-            fitted += _calibrate_recall(connection, judged)
+    for judged in load_judged_corpora(
+        connection, storage, has_measure=lambda measure: measure != LEARNED_MEASURE
+    ):
+        fitted += _calibrate_recall(connection, judged)
     return fitted
 
 
@@ -59,9 +60,9 @@ def build_models(connection: sql.Connection, storage: StorageRoot) -> tuple[int,
     Returns how many were built, and how many tags they could not use yet.
     """
     built = waiting = 0
-    for judged in load_judged_corpora(connection, storage):
-        if judged.corpus.measure != LEARNED_MEASURE:
-            continue
+    for judged in load_judged_corpora(
+        connection, storage, has_measure=lambda measure: measure == LEARNED_MEASURE
+    ):
         model = _build_model(judged.corpus)
         if model is not None:
             _store_model(connection, judged, model)

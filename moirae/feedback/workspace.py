@@ -1,6 +1,6 @@
 """The feedback of a workspace: judgements in the database, and judged corpora."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -43,17 +43,22 @@ class JudgedRecall(NamedTuple):
 
 
 def load_judged_corpora(
-    connection: sql.Connection, storage: StorageRoot, rule: str | None = None
+    connection: sql.Connection,
+    storage: StorageRoot,
+    rule: str | None = None,
+    *,
+    has_measure: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[JudgedRecall]:
     """The judged corpus of each similarity recall of the applied rules.
 
     `rule`: only of the rules with this name, with or without its group; None: of all.
+    `has_measure`: only of the recalls whose measure it accepts; other corpora are not loaded.
     """
     for definition in RuleRegistry(connection).desired_rules():
         if rule is not None and not matches_name(definition, rule):
             continue
         for name, recall in definition.recalls.items():
-            if isinstance(recall, SimilarRecall):
+            if isinstance(recall, SimilarRecall) and has_measure(recall.similar.measure):
                 corpus = _load_judged_corpus(connection, storage, definition, name, recall)
                 yield JudgedRecall(definition, name, corpus)
 
