@@ -13,6 +13,7 @@ from moirae.runtime import database
 from recall.event_plans import EventPlan, Stage
 from recall.ledger.tasks import Ledger
 from tests.stage_world import NORM_COLUMNS, StageWorld, stage, stage_world
+from tests.waiting import wait_until
 
 RECALLS = ("norm", "more")
 LIGHT: Stage = stage(
@@ -38,7 +39,16 @@ def world(shared_world: StageWorld) -> StageWorld:
 def _process(world: StageWorld) -> Iterator[Ledger]:
     """The ledger of a recall process, which is killed at the end."""
     with database.connect_database(world.settings, "recall") as connection:
+        backend = connection.info.backend_pid
         yield Ledger(connection, Ledger.acquire_lease(connection))
+    # PostgreSQL releases the locks of a closed connection shortly after it.
+    wait_until(
+        lambda: (
+            not world.connection.execute(
+                "SELECT FROM pg_stat_activity WHERE pid = %s", (backend,)
+            ).fetchall()
+        )
+    )
 
 
 def _claim(ledger: Ledger, limit: int = 100) -> list[tuple[int, str]]:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -10,13 +9,7 @@ import sql
 from recall.ledger.commands import Target, submit_command
 from recall.worker import manager as manager_module
 from tests.integration.history import History
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from tests.waiting import wait_until
 
 
 def test_notification_of_another_connection_ends_the_wait(past: History) -> None:

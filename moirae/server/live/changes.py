@@ -120,19 +120,9 @@ class _ChangedRows:
         """The event of a change; None if its row has been deleted."""
         match change.kind:
             case "alert":
-                alert = self._alerts.get(change.key)
-                return (
-                    None
-                    if alert is None
-                    else LiveEvent("alert", to_json(alert), change.position, alert.eid)
-                )
+                return _encode_row(change, self._alerts.get(change.key))
             case "recall":
-                recall = self._recalls.get(change.key)
-                return (
-                    None
-                    if recall is None
-                    else LiveEvent("recall", to_json(recall), change.position, recall.eid)
-                )
+                return _encode_row(change, self._recalls.get(change.key))
             case "revision":
                 row = self._revisions.get((change.key, change.number or 0))
                 if row is None:
@@ -144,13 +134,16 @@ class _ChangedRows:
                     return None
                 return _encode_revision(describe_stage(stage), change.position)
             case "boundary":
-                end = self._boundaries.get((change.key, change.version or ""))
-                return (
-                    None
-                    if end is None
-                    else LiveEvent("boundary", to_json(end), change.position, end.eid)
-                )
+                return _encode_row(change, self._boundaries.get((change.key, change.version or "")))
         return None  # of a later version
+
+
+def _encode_row(
+    change: sql.ChangeRow, row: sql.ChangedAlertRow | sql.ChangedRecallRow | sql.EventEndRow | None
+) -> LiveEvent | None:
+    if row is None:
+        return None
+    return LiveEvent(change.kind, to_json(row), change.position, row.eid)
 
 
 def _encode_revision(revision: RecallRevision, position: ChangePosition) -> LiveEvent:
