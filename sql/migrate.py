@@ -20,7 +20,7 @@ from sql.errors import SchemaTooNew
 from sql.loader import read_text
 
 # Key of the advisory lock under which one process at a time migrates: any fixed number.
-_MIGRATION_LOCK = 0x6D6F6972
+MIGRATION_LOCK = 0x6D6F6972
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 _CREATE_TABLE = SQL("""
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -62,14 +62,16 @@ def migrate(connection: Connection) -> None:
     if _last_applied(connection) == len(migrations()):
         return
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        # Before the table is looked up: `to_regclass` alone may answer from this session's cache of
+        # the catalog, without a table that was created while the session waited for the lock.
+        connection.execute(_CREATE_TABLE)
         last_applied = _last_applied(connection)
         if last_applied > len(migrations()):
             raise SchemaTooNew(
                 f"the database has migration {last_applied}, this version of Moirae knows"
                 f" {len(migrations())}: update Moirae"
             )
-        connection.execute(_CREATE_TABLE)
         if last_applied == 0 and _is_empty(connection):
             connection.execute(SQL(read_text("schema.sql")))
             _record(connection, migrations())

@@ -98,11 +98,12 @@ def test_the_demo_of_make_demo_once(run: Run) -> None:
     assert figures["latency_ms"]["event_to_alert"]["alerts"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
         pytest.param([sys.executable, "-c", SHORT], id="short"),
-        pytest.param(ONCE, id="once", marks=pytest.mark.slow),
+        pytest.param(ONCE, id="once"),
     ],
 )
 @pytest.mark.timeout(900)

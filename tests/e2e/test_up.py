@@ -33,6 +33,7 @@ def running() -> Iterator[Stage]:
         yield system
 
 
+@pytest.mark.slow
 def test_live_process_exits_with_its_supervisor(running: Stage) -> None:
     live, jvm = running.live(), running.jvm()
     assert live is not None
@@ -85,17 +86,17 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage
         assert not json.loads(commands.run("status", "-o", "json").stdout)["rule_files"]["problems"]
 
 
-def test_killed_live_process_and_jvm_are_restarted(running: Stage) -> None:
+@pytest.mark.parametrize("name", ["live", pytest.param("jvm", marks=pytest.mark.slow)])
+def test_killed_process_is_restarted(running: Stage, name: str) -> None:
     """More often in `tests/faults/test_kill_live.py`."""
-    rng = random.Random(SEED)
-    for find_victim in (running.live, running.jvm):
-        time.sleep(rng.uniform(0, 1))
-        killed = running.live()
-        assert killed is not None
-        running.wait(lambda find_victim=find_victim: kill(find_victim()), 240)
-        running.wait(lambda killed=killed: running.live() not in (None, killed), 240)
-        before = running.archived_units()
-        running.wait(lambda before=before: running.archived_units() > before, 250)
+    find_victim = {"live": running.live, "jvm": running.jvm}[name]
+    time.sleep(random.Random(SEED).uniform(0, 1))
+    killed = running.live()
+    assert killed is not None
+    running.wait(lambda: kill(find_victim()), 240)
+    running.wait(lambda: running.live() not in (None, killed), 240)
+    before = running.archived_units()
+    running.wait(lambda: running.archived_units() > before, 250)
 
 
 def test_sigterm_stops_all_processes_and_no_row_was_lost(running: Stage) -> None:

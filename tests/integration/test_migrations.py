@@ -13,8 +13,9 @@ from psycopg.sql import SQL, Identifier
 import sql
 from moirae.runtime.database import database_dsn
 from sql.loader import read_text
-from sql.migrate import migrations
+from sql.migrate import MIGRATION_LOCK, migrations
 from tests.property.world import workspace
+from tests.waiting import wait_until
 
 _SHAPE = {
     "columns": (
@@ -120,6 +121,30 @@ def test_processes_that_connect_at_once_migrate_once(dsn: str) -> None:
 
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(migrate, range(8)))
+        assert _applied(connection) == [migration.number for migration in migrations()]
+
+
+def test_process_that_waited_for_another_migrates_nothing(dsn: str) -> None:
+    with _database(dsn, "waited") as connection, ThreadPoolExecutor(1) as thread:
+        address = make_conninfo(dsn, dbname="waited")
+
+        def migrate() -> None:
+            with sql.connect(address, application_name="tests") as other:
+                sql.migrate(other)
+
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            waiting = thread.submit(migrate)
+            wait_until(
+                lambda: (
+                    connection.execute(
+                        "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                    ).rowcount
+                    == 1
+                )
+            )
+            sql.migrate(connection)
+        waiting.result()
         assert _applied(connection) == [migration.number for migration in migrations()]
 
 
