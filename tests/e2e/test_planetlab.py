@@ -155,7 +155,7 @@ def _text(ts: datetime) -> str:
     return f"{ts:%Y-%m-%d %H:%M:%S}"
 
 
-@pytest.fixture(scope="module", params=["generated", "real"])
+@pytest.fixture(scope="module", params=["generated", pytest.param("real", marks=pytest.mark.slow)])
 def day(request: pytest.FixtureRequest) -> Iterator[Day]:
     if request.param == "real":
         if not REAL_DAY.is_file():

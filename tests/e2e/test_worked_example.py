@@ -15,6 +15,8 @@ import pytest
 
 from tests.commands import Commands
 
+pytestmark = pytest.mark.slow
+
 WORKSPACE = """
 home: .moirae
 streams:
