@@ -237,10 +237,10 @@ def _launch(home: Path, deadline: float) -> None:
     launcher = subprocess.Popen(
         [
             sys.executable,
-            "-W",
-            "ignore::RuntimeWarning:runpy",
-            "-m",
-            __name__,
+            # By its path, so that the other modules of this package are not loaded: this halves the
+            # time of a start, and the launcher's memory. -P: they are not found by their names.
+            "-P",
+            __file__,
             str(home.absolute()),
             str(_LINGER),
         ],

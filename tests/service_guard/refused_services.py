@@ -7,7 +7,7 @@ from typing import Any
 
 # Programs of Spark, PostgreSQL and object storage, and the launcher of the embedded database.
 _SERVICES = frozenset(
-    """java spark-submit postgres pg_ctl initdb weed moirae.runtime.embedded_database""".split()
+    """java spark-submit postgres pg_ctl initdb weed embedded_database.py""".split()
 )
 _EVENTS = frozenset(["subprocess.Popen", "os.exec", "os.posix_spawn"])
 

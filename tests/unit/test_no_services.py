@@ -10,7 +10,7 @@ from tests import no_services
 from tests.service_guard import refused_services
 from tests.service_guard.refused_services import ServiceRefused
 
-LAUNCHER = [sys.executable, "-m", "moirae.runtime.embedded_database", "/home/me/w"]
+LAUNCHER = [sys.executable, "-P", "moirae/runtime/embedded_database.py", "/home/me/w"]
 MESSAGE = "is not available in `make test-fast`"
 
 
