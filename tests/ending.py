@@ -44,9 +44,7 @@ def end_one(
             stderr=file if theirs is None else theirs,
             env={**os.environ, **run.environment},
             start_new_session=True,
-            preexec_fn=None
-            if theirs is None
-            else lambda: os.close(os.open(os.ttyname(theirs), os.O_RDWR)),
+            preexec_fn=None if theirs is None else lambda: _take_terminal(theirs),
         )
     if theirs is not None:
         os.close(theirs)
@@ -70,6 +68,13 @@ def end_one(
     finally:
         run.kill()
         process.wait()
+
+
+def _take_terminal(terminal: int) -> None:
+    """In a process that has just been forked as the leader of a session."""
+    os.close(os.open(os.ttyname(terminal), os.O_RDWR))  # the first one becomes the session's
+    # Inherited from what started the tests: it may itself run under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _wait(terminal: int | None, seconds: float) -> None:

@@ -193,6 +193,7 @@ def test_recalls_repeat_the_same(opened: Opened, now: Results) -> None:
         assert output.count("the same") == len(answered_recalls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: str) -> None:
     """New rows are judged, compared and asked about as by the version of then; what was there has
@@ -206,6 +207,7 @@ def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: s
         assert _holds(actual[name], lasting), (actual[name], rows)
 
 
+@pytest.mark.slow
 def test_more_rows_are_archived(opened: Opened, later: Results) -> None:
     """Rows that come again are known, whatever version archived them."""
     assert later.answers["streams"] == opened.after["streams"]
@@ -214,5 +216,6 @@ def test_more_rows_are_archived(opened: Opened, later: Results) -> None:
     assert later.answers["rules"] == opened.before["rules"]
 
 
+@pytest.mark.slow
 def test_after_more_rows_all_is_well(later: Results) -> None:
     assert {name: code for name, (code, _) in later.commands.items() if code} == {}

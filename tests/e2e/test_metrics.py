@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ SELECT state, ends_at IS NULL FROM alerts WHERE rule = 'moirae/NoInput' ORDER BY
 """
 
 
+@pytest.mark.slow
 def test_running_processes_expose_metrics_and_input_that_stops_raises_an_alert() -> None:
     with workspace(WORKSPACE + "no_input: 4s\n", RULES) as root:
         system = Stage(root, seed=7, rate=50)

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+pytestmark = pytest.mark.slow
+
 WORKSPACE = """
 home: .moirae
 streams:

@@ -143,6 +143,7 @@ def test_the_others_see_every_event(
     assert len(world.detector.active_rules) == 2 or bad != "floods"
 
 
+@pytest.mark.slow
 def test_rule_that_is_slow_in_tasks_is_quarantined(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
