@@ -1,6 +1,8 @@
 """The recall process of a workspace: builds the configuration of the worker and runs it."""
 
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +13,16 @@ from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
+from moirae.evaluation import ActiveRule
 from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
-from moirae.rules import SqlRecall
+from moirae.rules import Definition, build_questions
 from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
+from recall.engines import Template, explain_engine
 from recall.ledger import SchedulingPolicy
+from recall.query import Unsupported
+from recall.requests import SqlQuestion
 from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -34,7 +40,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     role.metrics = config.metrics.registry
     config = replace(
         config,
-        start_spark_eagerly=_has_sql_recalls(connection),
+        start_spark_eagerly=needs_spark(settings, RuleRegistry(connection).desired_rules()),
         background=_build_history_builder(settings, config),
     )
     heartbeat = Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(role.heartbeat, "running"))
@@ -97,9 +103,18 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
     )
 
 
-def _has_sql_recalls(connection: sql.Connection) -> bool:
-    """Whether any deployed rule has an SQL recall."""
-    for definition in RuleRegistry(connection).desired_rules():
-        if any(isinstance(recall, SqlRecall) for recall in definition.recalls.values()):
-            return True
+def needs_spark(settings: Settings, definitions: Iterable[Definition]) -> bool:
+    """Whether a rule has an SQL recall that nothing but Spark can run."""
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    time_columns = {name: stream.time for name, stream in settings.streams.items()}
+    for definition in definitions:
+        if not definition.spec.enabled:
+            continue
+        with suppress(Unsupported):  # a rule over a stream that the workspace has no longer
+            rule = ActiveRule.create(definition, time_columns, frozenset(settings.relations))
+            for question in build_questions(definition, rule.tables).values():
+                if isinstance(question, SqlQuestion):
+                    decision = explain_engine(Template(question), columns, settings.recall.engine)
+                    if decision.engine == "spark":
+                        return True
     return False

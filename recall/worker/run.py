@@ -95,7 +95,7 @@ class RecallConfig:
     present_memory_bytes: int
     """How much of their rows is cached in memory."""
     start_spark_eagerly: bool
-    """Whether a question that needs Spark is likely."""
+    """Whether a question that only Spark can run is likely."""
     connect: Callable[[], sql.Connection]
     """Opens a database connection for a worker."""
     background: BackgroundWork | None

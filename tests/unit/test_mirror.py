@@ -28,7 +28,6 @@ MODULES_BY_TEST = {
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
         moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
-    "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
     "integration/test_database.py": """
