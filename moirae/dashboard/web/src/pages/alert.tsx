@@ -149,7 +149,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           {stages.map((stage) => (
             <StageCard key={stage.recall} stage={stage} />
           ))}
-          <ConditionCard alert={alert} decisions={report.history} />
+          <ConditionCard alert={alert} decisions={alert.decisions} />
           <NotesCard alert={alert} />
           <TimelineCard alert={alert} />
           <ContextCard event={event} hits={hits} />
