@@ -289,7 +289,7 @@ function NormCard({ answers, event, alert }: NormProps) {
                 </>
               )}
               normally <strong>{formatShort(norm.mean)}</strong>
-              {norm.deviation !== null && ` ± ${formatShort(norm.deviation)}`}
+              {norm.deviation !== null && `\u00a0±\u00a0${formatShort(norm.deviation)}`}
             </p>
             {distance && <p>{distance}</p>}
             <NormBar norm={norm} />
