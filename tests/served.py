@@ -27,6 +27,7 @@ from tests.faults.harness import workspace
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
 _START_TIMEOUT = 90  # seconds
+_END_TIMEOUT = 90  # seconds
 _LISTENING = "listening on "
 
 
@@ -108,7 +109,7 @@ def serve(workspace_text: str, rules: str) -> Iterator[Served]:
                 yield served
             finally:
                 served.process.terminate()
-                assert served.process.wait(30) in (0, None)
+                assert served.process.wait(_END_TIMEOUT) in (0, None)
 
 
 @contextmanager
