@@ -242,7 +242,7 @@ function Calendar({ occurrences, day, selectDay }: CalendarProps) {
                       disabled={date > formatDay(Date.now())}
                       onClick={() => selectDay(date === day ? "" : date)}
                     >
-                      {date.slice(8)}
+                      {date.endsWith("-01") ? date.slice(5) : date.slice(8)}
                       <span className="day-count">{count?.fired || ""}</span>
                     </button>
                   </td>
