@@ -57,6 +57,7 @@ def fill(connection: Connection[Any]) -> None:
     for number in range(COUNT - 1):
         put_task(connection, number)
     _put_similar(connection)
+    _put_decision(connection, 1)
     unit = connection.execute(
         "INSERT INTO units (stream, unit, done, read, archived, malformed) VALUES"
         " ('cpu', 'batch', true, 2, 1, 1) RETURNING id"
@@ -103,6 +104,15 @@ def _put_alert(connection: Connection[Any], number: int) -> None:
         " VALUES (%(rule)s, 'v', %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, true,"
         " nextval('corpus_numbers'))",
         values,
+    )
+
+
+def _put_decision(connection: Connection[Any], number: int) -> None:
+    """The decision of a condition on an alert."""
+    connection.execute(
+        "INSERT INTO alert_history (alert_id, eid, history, final, reason)"
+        " VALUES (%s, %s, 'kept', true, 'true for 1 of 2 rows')",
+        (alert_id(number), event_id(number)),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import psutil
+import pytest
 from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
-from moirae.runtime import database
+from moirae.runtime import database, list_processes
 from moirae.runtime.landing_folder import LandingFolder
-from moirae.services import tokens
+from moirae.server.run import run_server
+from moirae.services import child, tokens
 from tests.faults.harness import workspace
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
 _START_TIMEOUT = 90  # seconds
+_END_TIMEOUT = 90  # seconds
+_LISTENING = "listening on "
 
 
 @dataclass
@@ -103,7 +109,42 @@ def serve(workspace_text: str, rules: str) -> Iterator[Served]:
                 yield served
             finally:
                 served.process.terminate()
-                assert served.process.wait(30) in (0, None)
+                assert served.process.wait(_END_TIMEOUT) in (0, None)
+
+
+@contextmanager
+def serve_here(workspace_text: str, rules: str) -> Iterator[Served]:
+    """A workspace with a server in this process, where operations of child processes run, too."""
+    stop = threading.Event()
+    with workspace(workspace_text, rules) as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            child, "_start_child", lambda request: orjson.loads(child.run_request(request))
+        )
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with database.connect_database(settings, "tests") as connection:
+            token_by_role: dict[str, str] = {
+                role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES
+            }
+            server = threading.Thread(target=run_server, args=(settings, stop), daemon=True)
+            server.start()
+            try:
+                url = _await_url(connection, server)
+                here = psutil.Process()
+                yield Served(settings, connection, here, root / "log", url, token_by_role)
+            finally:
+                stop.set()
+                server.join(30)
+
+
+def _await_url(connection: Connection[Any], server: threading.Thread) -> str:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while True:
+        for process in list_processes(connection):
+            if process["role"] == "server" and process["state"].startswith(_LISTENING):
+                return f"http://{process['state'].removeprefix(_LISTENING)}"
+        assert server.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _start(settings_file: Path, log: Path) -> tuple[psutil.Process, str]:

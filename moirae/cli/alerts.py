@@ -151,7 +151,7 @@ def show(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show an alert with its labels, times and notes."""
+    """Show an alert with its labels, times, notes and the decisions of its condition."""
     from moirae.services.operations.alerts import show_alert
 
     with open_services(workspace) as services:
@@ -276,6 +276,8 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
     if alert.history:
         finality = "" if alert.history_final else " so far"
         yield "history", f"{alert.history}: {_HISTORY_DESCRIPTIONS[alert.history]}{finality}"
+    for decision in alert.decisions:
+        yield f"history {decision.history}", _format_decision(decision)
     yield "key", alert.key
     yield "labels", alert.labels
     yield "started", alert.starts_at
@@ -289,6 +291,11 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
     yield "id", alert.id
     for note in alert.notes:
         yield f"{note.kind} by {note.author}", _format_note(note)
+
+
+def _format_decision(decision: sql.HistoryChangeRow) -> str:
+    finality = "final, " if decision.final else ""
+    return f"{decision.reason} ({finality}{format_time(decision.at)})"
 
 
 def _format_note(note: sql.AlertNoteRow) -> str:

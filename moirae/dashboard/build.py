@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 WEB = FOLDER / "web"
 STATIC = FOLDER / "static"
 HASH_FILE = FOLDER / "sources.sha256"
-_TYPES = "src/schema.d.ts"
+TYPES = WEB / "src" / "schema.d.ts"
 _SOURCE_FILES = (
     "index.html",
     "package-lock.json",
@@ -43,20 +43,25 @@ def hash_sources(web: Path = WEB) -> str:
 
 def build(static: Path = STATIC) -> None:
     """Build the files. Raises `subprocess.CalledProcessError`."""
-    if not (WEB / "node_modules").is_dir():
-        _run("npm", "ci")
+    install_packages()
     _run("npx", "tsc", "--noEmit")
     _run("npx", "vite", "build", "--outDir", str(static), "--logLevel", "warn")
 
 
-def write_types() -> None:
-    """Generate the types of the API from its OpenAPI document."""
+def install_packages() -> None:
+    """Install the packages of the lock file, unless there are some."""
+    if not (WEB / "node_modules").is_dir():
+        _run("npm", "ci")
+
+
+def write_types(file: Path = TYPES) -> None:
+    """Generate the types of the API from its OpenAPI document. Needs installed packages."""
     from moirae.server import build_openapi_document
 
     document = WEB / "openapi.json"
     document.write_bytes(orjson.dumps(build_openapi_document()))
     try:
-        _run("npx", "openapi-typescript", document.name, "-o", _TYPES)
+        _run("npx", "openapi-typescript", document.name, "-o", str(file))
     finally:
         document.unlink()
 

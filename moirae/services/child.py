@@ -41,11 +41,19 @@ def run_in_child(
         "author": author,
         "idempotency_key": idempotency_key,
     }
+    response = _start_child(to_json(request))
+    if "problem" in response:
+        raise parse_problem(response["problem"])
+    return response["result"]
+
+
+def _start_child(request: bytes) -> dict[str, Any]:
+    """The response of a child process to a request. Raises `MoiraeError`."""
     try:
         # The child is this program: no input of the request is part of the command line.
         finished = subprocess.run(
             [sys.executable, "-m", "moirae.services.child"],
-            input=to_json(request),
+            input=request,
             stdout=subprocess.PIPE,
             timeout=_TIMEOUT,
             check=False,
@@ -53,21 +61,17 @@ def run_in_child(
     except subprocess.TimeoutExpired as error:
         raise MoiraeError(f"the operation did not end within {_TIMEOUT:.0f} s") from error
     try:
-        response = orjson.loads(finished.stdout.rpartition(b"\n")[2])
+        response: dict[str, Any] = orjson.loads(finished.stdout.rpartition(b"\n")[2])
     except ValueError as error:
         raise MoiraeError(f"the operation failed: exit code {finished.returncode}") from error
-    if "problem" in response:
-        raise parse_problem(response["problem"])
-    return response["result"]
+    return response
 
 
-def main() -> None:
-    """Run the operation that standard input describes."""
+def run_request(content: bytes) -> bytes:
+    """The response to a request, both as JSON."""
     from moirae.runtime import connect_database
 
-    os.nice(_NICENESS)
-    request = orjson.loads(sys.stdin.buffer.read())
-    # Libraries may print; only the last line is the response.
+    request = orjson.loads(content)
     try:
         settings = load_settings_from_environment(Path(request["workspace"]))
         operation = load_operations()[request["operation"]]
@@ -83,10 +87,17 @@ def main() -> None:
                 via="api",
                 idempotency_key=request["idempotency_key"],
             )
-            response: dict[str, Any] = {"result": workspace.run(operation, arguments)}
+            return to_json({"result": workspace.run(operation, arguments)})
     except MoiraeError as error:
-        response = {"problem": describe_error(error)}
-    sys.stdout.buffer.write(b"\n" + to_json(response))
+        return to_json({"problem": describe_error(error)})
+
+
+def main() -> None:
+    """Run the operation that standard input describes."""
+    os.nice(_NICENESS)
+    response = run_request(sys.stdin.buffer.read())
+    # Libraries may print; only the last line is the response.
+    sys.stdout.buffer.write(b"\n" + response)
     sys.stdout.buffer.flush()
 
 

@@ -1,4 +1,7 @@
-"""The pages of the dashboard: what an operator sees, does and hears about live."""
+"""The pages of the dashboard: what an operator sees, does and hears about live.
+
+One server and one browser serve all tests; those of special cases are slow.
+"""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -74,6 +77,7 @@ def test_login_leads_back_to_the_page_that_needed_it(served: Served) -> None:
         assert "Acknowledge" not in fresh.text(), "a viewer cannot act"
 
 
+@pytest.mark.slow
 def test_code_in_the_fragment_opens_a_page(served: Served) -> None:
     code = served.ask("POST", "/api/v1/tokens/viewer/login-codes").json()["code"]
     with open_browser(served.url) as fresh:
@@ -82,6 +86,7 @@ def test_code_in_the_fragment_opens_a_page(served: Served) -> None:
         assert "code" not in fresh.driver.current_url
 
 
+@pytest.mark.slow
 def test_fragment_cannot_lead_to_another_site(served: Served) -> None:
     code = served.ask("POST", "/api/v1/tokens/viewer/login-codes").json()["code"]
     with open_browser(served.url) as fresh:
@@ -132,6 +137,7 @@ def test_actions_show_their_effect(browser: Browser, served: Served) -> None:
     assert {note["author"] for note in notes} == {"operator"}
 
 
+@pytest.mark.slow
 def test_command_is_submitted_and_waits_for_a_recall_process(
     browser: Browser, served: Served
 ) -> None:
@@ -195,6 +201,7 @@ def test_revisions_appear_live_and_in_order(browser: Browser, served: Served) ->
     assert means == sorted(means)
 
 
+@pytest.mark.slow
 def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Served) -> None:
     forecast = {"tags": [["restart", 0.75], ["add-memory", 0.15]], "new_tag": 0.1}
     statement = "UPDATE revisions SET forecast = %s WHERE task = %s AND number = 2"
@@ -207,6 +214,7 @@ def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Serve
     served.connection.execute(statement, [None, task_id(SIMILAR)])
 
 
+@pytest.mark.slow
 def test_rows_of_a_stage_appear_live(browser: Browser, served: Served) -> None:
     key = ["g/r", "v", event_id(1)]
     browser.open(f"/alerts/{alert_id(1)}")
@@ -261,6 +269,7 @@ def test_decision_of_history_is_shown_with_its_reason(browser: Browser, served: 
     served.connection.execute("DELETE FROM alert_history")
 
 
+@pytest.mark.slow
 def test_fresh_alert_is_shown_while_it_is_provisional(browser: Browser, served: Served) -> None:
     browser.open("/", ".alert-list .entry")
     alert = put_alert(served, 13, "fresh")
@@ -271,6 +280,7 @@ def test_fresh_alert_is_shown_while_it_is_provisional(browser: Browser, served: 
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
 
 
+@pytest.mark.slow
 def test_missing_live_process_is_reported(browser: Browser, served: Served) -> None:
     browser.open("/", ".alert-list .entry")
     browser.wait_for_text("The live process does not run")
@@ -281,6 +291,7 @@ def test_missing_live_process_is_reported(browser: Browser, served: Served) -> N
     served.connection.execute("DELETE FROM processes WHERE role = 'live'")
 
 
+@pytest.mark.slow
 def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served: Served) -> None:
     browser.open("/", ".alert-list .entry")
     served.process.kill()
@@ -289,6 +300,29 @@ def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served:
     served.restart()
     browser.wait_for_text("missed", ".alert-list")
     browser.wait_for_text("Live", ".header-tools")
+    served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
+
+
+@pytest.mark.slow
+def test_many_tabs_are_open_and_the_one_in_front_is_up_to_date(
+    browser: Browser, served: Served
+) -> None:
+    """A browser opens at most six connections to a server."""
+    first = browser.driver.current_window_handle
+    browser.open("/", ".alert-list .entry")
+    try:
+        for _ in range(8):
+            browser.driver.switch_to.new_window("tab")
+            browser.open(ALERT, "article")
+            browser.wait_for_text("Live", ".header-tools")
+        alert = put_alert(served, 14, "behind the tabs")
+    finally:
+        for handle in browser.driver.window_handles:
+            if handle != first:
+                browser.driver.switch_to.window(handle)
+                browser.driver.close()
+        browser.driver.switch_to.window(first)
+    browser.wait_for_text("behind the tabs", ".alert-list")
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
 
 

@@ -1,4 +1,8 @@
-"""Every command once on this machine and once with `--server`, with equal output."""
+"""Every command once on this machine and once with `--server`, with equal output.
+
+Commands and the server run in this process and share its Spark session: to start a process for each
+would take minutes.
+"""
 
 import json
 import re
@@ -27,7 +31,7 @@ from moirae.errors import Unreachable
 from moirae.queries.task import has_recall_process
 from moirae.runtime.storage import open_storage
 from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, put_task, task_id
-from tests.served import Served, serve
+from tests.served import Served, serve_here
 
 ALERT, EVENT, RECALL = str(alert_id(1)), str(event_id(1)), str(task_id(1))
 NEWEST = str(event_id(COUNT - 1))
@@ -77,7 +81,6 @@ READING: list[list[str]] = [
     ["similarity", "ask"],
     ["similarity", "ask", "--rule", "none"],
     ["tokens", "list"],
-    ["status", "--process", "server"],
     ["status", "--process", "live"],
 ]
 # In their one format.
@@ -127,7 +130,7 @@ QUERIES: list[list[str]] = [
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve(WORKSPACE, RULES) as running:
+    with serve_here(WORKSPACE, RULES) as running:
         fill(running.connection)
         put_task(running.connection, COUNT)  # of an event that was deleted
         yield running
@@ -142,7 +145,7 @@ def _no_recall_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def applied(served: Served, spark: SparkSession) -> Served:
     """The rules of the workspace, checked, compared and applied: locally, then remotely.
 
-    Local commands use the Spark session of the tests.
+    Both use the Spark session of the tests.
     """
     for arguments in (["rules", "check"], ["rules", "diff"], ["rules", "apply", "--dry-run"]):
         for form in FORMATS:
@@ -192,6 +195,17 @@ def compare(served: Served, arguments: list[str], **options: Any) -> Result:
 def test_reading_command(applied: Served, arguments: list[str]) -> None:
     for form in FORMATS:
         compare(applied, [*arguments, *form])
+
+
+def test_status_of_a_process_between_two_heartbeats(applied: Served) -> None:
+    for form in FORMATS:
+        arguments = ["status", "--process", "server", *form]
+        for _ in range(5):
+            here = outcome(run(applied, arguments))
+            there = outcome(run(applied, arguments, remote=True))
+            if here == there:
+                break
+        assert here == there
 
 
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)

@@ -43,7 +43,7 @@ MODULES_BY_TEST = {
     "integration/test_lift.py": "recall.engines.pending_events",
     "integration/test_learned_recalls.py": "recall.learned_models",
     "integration/test_list_commands.py": """
-        moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
+        moirae.alerts.lookup moirae.alerts.store moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_overview.py": "moirae.services.operations.overview sql.overview",
     "integration/test_past_events.py": "moirae.history.attempts",

@@ -98,7 +98,10 @@ class AlertPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertDetails:
-    """An alert with its notes; the fields are those of a listed alert."""
+    """An alert with its notes; the fields are those of a listed alert.
+
+    `decisions`: of the condition `where`, oldest first, with their reasons.
+    """
 
     id: UUID
     eid: UUID
@@ -122,6 +125,7 @@ class AlertDetails:
     acknowledged_by: str | None
     assigned_to: str | None
     notes: Sequence[sql.AlertNoteRow]
+    decisions: Sequence[sql.HistoryChangeRow]
 
 
 @dataclass(frozen=True)
@@ -140,14 +144,12 @@ class AlertReport:
     """All that is known about an alert, for one page.
 
     `event`: its first event with contexts and surroundings; None if it has been deleted. `recalls`:
-    the last answers with coverage and remaining seconds. `history`: the decisions of the condition
-    `where`, oldest first. `url`: the address of the page.
+    the last answers with coverage and remaining seconds. `url`: the address of the page.
     """
 
     alert: AlertDetails
     event: EventDetails | None
     recalls: Sequence[RecallAnswer]
-    history: Sequence[sql.HistoryChangeRow]
     url: str
 
 
@@ -220,7 +222,7 @@ def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
 
 @operation("GET", "/alerts/{alert}", role="viewer")
 def show_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertDetails:
-    """Show an alert with its labels, times and notes."""
+    """Show an alert with its labels, times, notes and the decisions of its condition."""
     row = find_alert(workspace.connection, alert)
     return _describe(workspace, row)
 
@@ -233,7 +235,6 @@ def show_report(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertReport:
         alert=_describe(workspace, row),
         event=describe_event(workspace.connection, row.eid),
         recalls=load_event_answers(workspace, row.eid),
-        history=sql.RecalledEventGateway(workspace.connection).list_history(row.id),
         url=f"{workspace.settings.server.public_url}/alerts/{row.id}",
     )
 
@@ -284,7 +285,8 @@ def find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
 
 def _describe(workspace: "LocalWorkspace", alert: sql.AlertRow) -> AlertDetails:
     notes = sql.AlertNoteGateway(workspace.connection).list_by_alerts([alert.id])
-    return AlertDetails(**asdict(alert), notes=notes)
+    decisions = sql.RecalledEventGateway(workspace.connection).list_history(alert.id)
+    return AlertDetails(**asdict(alert), notes=notes, decisions=decisions)
 
 
 def _add_note(

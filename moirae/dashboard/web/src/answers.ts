@@ -195,13 +195,16 @@ export function describeLength(hit: Hit): string | null {
   if (!past?.starts_at || !(past.ends_at ?? past.last_at)) {
     return null;
   }
+  if (past.alert && !past.ends_at) {
+    return "has not ended";
+  }
   const end = new Date(past.ends_at ?? (past.last_at as string)).getTime();
   return `lasted ${formatDuration(Math.max(0, end - new Date(past.starts_at).getTime()))}`;
 }
 
 /** `came back 2 times within 7 days` */
 export function describeReturn(hit: Hit): string | null {
-  if (!hit.past?.alert) {
+  if (!hit.past?.alert || !hit.past.ends_at) {
     return null;
   }
   const { again } = hit.past;

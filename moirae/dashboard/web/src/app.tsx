@@ -138,7 +138,7 @@ function Header({ session, openHelp }: { session: Session; openHelp: () => void 
             ?
           </Button>
           <Button variant="link" isInline onClick={() => void logOut()}>
-            Log out {session.name}
+            Log out ({session.name})
           </Button>
         </div>
       </MastheadContent>

@@ -1,4 +1,7 @@
 // The one source of live events. The browser reconnects with Last-Event-ID by itself.
+//
+// A browser opens at most six connections to a server: pages that nobody sees, in another tab or
+// left by the button Back, have none, and load everything again once they are seen.
 
 import { useEffect, useRef, useSyncExternalStore } from "react";
 import { encodeQuery, loadSession } from "./api";
@@ -54,10 +57,11 @@ export function useLive(
 }
 
 function follow(url: string, deliver: (events: LiveEvent[]) => void): () => void {
-  let source: EventSource;
+  let source: EventSource | undefined;
   let reconnectTimer: number | undefined;
   let flushTimer: number | undefined;
   let pending: LiveEvent[] = [];
+  let isFirst = true;
 
   function flush(): void {
     flushTimer = undefined;
@@ -72,29 +76,53 @@ function follow(url: string, deliver: (events: LiveEvent[]) => void): () => void
   }
 
   function connect(): void {
-    source = new EventSource(url);
-    source.onopen = () => setConnected(true);
-    source.onerror = () => {
+    const opened = new EventSource(url);
+    // A new source has no Last-Event-ID: what came between two of them is loaded.
+    let isReset = !isFirst;
+    isFirst = false;
+    source = opened;
+    opened.onopen = () => {
+      setConnected(true);
+      if (isReset) {
+        isReset = false;
+        add({ kind: "reset", data: {} });
+      }
+    };
+    opened.onerror = () => {
       setConnected(false);
-      if (source.readyState === EventSource.CLOSED) {
-        // Refused: the session has ended, or too many clients. A new source has no Last-Event-ID.
+      if (opened.readyState === EventSource.CLOSED) {
+        // Refused: the session has ended, or too many clients.
         reconnectTimer = window.setTimeout(() => {
           loadSession().catch(() => undefined);
-          add({ kind: "reset", data: {} });
           connect();
         }, RECONNECT_DELAY);
       }
     };
     for (const kind of KINDS) {
-      source.addEventListener(kind, (message) => add({ kind, data: JSON.parse(message.data) }));
+      opened.addEventListener(kind, (message) => add({ kind, data: JSON.parse(message.data) }));
     }
   }
 
-  connect();
-  return () => {
+  function disconnect(): void {
     window.clearTimeout(reconnectTimer);
+    source?.close();
+  }
+
+  function followVisibility(): void {
+    disconnect();
+    if (document.hidden) {
+      isFirst = false;
+    } else {
+      connect();
+    }
+  }
+
+  followVisibility();
+  document.addEventListener("visibilitychange", followVisibility);
+  return () => {
+    document.removeEventListener("visibilitychange", followVisibility);
     window.clearTimeout(flushTimer);
-    source.close();
+    disconnect();
     setConnected(true);
   };
 }

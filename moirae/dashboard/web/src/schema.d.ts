@@ -756,8 +756,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show an alert with its labels, times and notes.
-         * @description Show an alert with its labels, times and notes.
+         * Show an alert with its labels, times, notes and the decisions of its condition.
+         * @description Show an alert with its labels, times, notes and the decisions of its condition.
          *
          *     Role: `viewer`.
          */
@@ -1353,6 +1353,8 @@ export interface components {
         /**
          * AlertDetails
          * @description An alert with its notes; the fields are those of a listed alert.
+         *
+         *     `decisions`: of the condition `where`, oldest first, with their reasons.
          */
         AlertDetails: {
             /**
@@ -1423,6 +1425,8 @@ export interface components {
             assigned_to: string | null;
             /** Notes */
             notes: components["schemas"]["AlertNoteRow"][];
+            /** Decisions */
+            decisions: components["schemas"]["HistoryChangeRow"][];
         };
         /**
          * AlertNoteRow
@@ -1491,16 +1495,13 @@ export interface components {
          * @description All that is known about an alert, for one page.
          *
          *     `event`: its first event with contexts and surroundings; None if it has been deleted. `recalls`:
-         *     the last answers with coverage and remaining seconds. `history`: the decisions of the condition
-         *     `where`, oldest first. `url`: the address of the page.
+         *     the last answers with coverage and remaining seconds. `url`: the address of the page.
          */
         AlertReport: {
             alert: components["schemas"]["AlertDetails"];
             event: components["schemas"]["EventDetails"] | null;
             /** Recalls */
             recalls: components["schemas"]["RecallAnswer"][];
-            /** History */
-            history: components["schemas"]["HistoryChangeRow"][];
             /** Url */
             url: string;
         };
@@ -2301,6 +2302,8 @@ export interface components {
             forecast?: {
                 [key: string]: unknown;
             } | null;
+            /** Candidates */
+            candidates?: number | null;
             /** Comparable */
             comparable?: number | null;
             /** Id */

@@ -1,6 +1,7 @@
 """The built dashboard belongs to its sources."""
 
 import re
+import shutil
 from pathlib import Path
 
 import orjson
@@ -68,3 +69,17 @@ def test_lock_file_names_no_registry() -> None:
     for name, package in lock["packages"].items():
         assert "resolved" not in package, name
         assert not name or package.get("integrity"), name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npx") is None, reason="Node is not installed")
+def test_fresh_build_equals_the_committed_files(tmp_path: Path) -> None:
+    static, types = tmp_path / "static", tmp_path / "schema.d.ts"
+    build.build(static)
+    assert _contents(static) == _contents(build.STATIC)
+    build.write_types(types)
+    assert types.read_text() == build.TYPES.read_text()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -32,6 +32,9 @@ export function Time({ value, brief = false }: { value: string | number; brief?:
 const STATE_HINTS: Record<string, string> = {
   provisional: "Fresh: rows that may still arrive can change or withdraw it",
   pending: "Not yet for long enough to fire",
+  waiting: "Not started yet",
+  deferred: "Continues once other recalls have a first answer",
+  suspended: "Waits for feedback: Refine resumes it",
 };
 
 export function StateLabel({ state }: { state: string }) {

@@ -10,13 +10,14 @@ export function CoverageBar({ answer }: { answer: Answer }) {
   const share = coverage ? coveredShare(coverage) : 0;
   const isDone = !isOpen(answer);
   const remaining = answer.remaining_seconds;
+  const isDeferred = answer.state === "waiting" && coverage !== null;
   return (
     <div className="coverage">
       <Progress
         value={Math.round(share * 100)}
         title={
           <>
-            {answer.recall} <StateLabel state={answer.state} />
+            {answer.recall} <StateLabel state={isDeferred ? "deferred" : answer.state} />
           </>
         }
         size="sm"

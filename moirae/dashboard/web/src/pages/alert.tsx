@@ -149,7 +149,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           {stages.map((stage) => (
             <StageCard key={stage.recall} stage={stage} />
           ))}
-          <ConditionCard alert={alert} decisions={report.history} />
+          <ConditionCard alert={alert} decisions={alert.decisions} />
           <NotesCard alert={alert} />
           <TimelineCard alert={alert} />
           <ContextCard event={event} hits={hits} />
@@ -289,7 +289,7 @@ function NormCard({ answers, event, alert }: NormProps) {
                 </>
               )}
               normally <strong>{formatShort(norm.mean)}</strong>
-              {norm.deviation !== null && ` ± ${formatShort(norm.deviation)}`}
+              {norm.deviation !== null && `\u00a0±\u00a0${formatShort(norm.deviation)}`}
             </p>
             {distance && <p>{distance}</p>}
             <NormBar norm={norm} />

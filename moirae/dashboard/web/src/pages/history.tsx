@@ -5,7 +5,7 @@ import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } fr
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
-import { formatDay } from "../time";
+import { formatDay, formatDuration } from "../time";
 
 const PAGE_SIZE = 50;
 const DAYS = 35;
@@ -182,6 +182,9 @@ function Result({ alert }: { alert: Alert }) {
         <span>
           <StateLabel state={alert.state} /> <HistoryLabel history={alert.history} />
         </span>
+        {alert.ends_at && (
+          <span className="note">lasted {formatDuration(Date.parse(alert.ends_at) - Date.parse(alert.starts_at))}</span>
+        )}
       </span>
     </AlertLink>
   );
@@ -239,7 +242,7 @@ function Calendar({ occurrences, day, selectDay }: CalendarProps) {
                       disabled={date > formatDay(Date.now())}
                       onClick={() => selectDay(date === day ? "" : date)}
                     >
-                      {date.slice(8)}
+                      {date.endsWith("-01") ? date.slice(5) : date.slice(8)}
                       <span className="day-count">{count?.fired || ""}</span>
                     </button>
                   </td>

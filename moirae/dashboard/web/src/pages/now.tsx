@@ -123,7 +123,7 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   if (!norm) {
     return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
   }
-  const deviation = norm.deviation === null ? "" : ` ± ${formatShort(norm.deviation)}`;
+  const deviation = norm.deviation === null ? "" : `\u00a0±\u00a0${formatShort(norm.deviation)}`;
   const distance = describeDistance(norm);
   return (
     <>

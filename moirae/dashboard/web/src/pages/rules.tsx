@@ -107,7 +107,7 @@ function RulePage({ rule }: { rule: string }) {
           </CardBody>
         </Card>
         <Card isCompact>
-          <CardTitle component="h2">How it is executed</CardTitle>
+          <CardTitle component="h2">How it is executed (durations in seconds)</CardTitle>
           <CardBody>
             {explained.data === null ? <Pending error={explained.error} /> : <Tree value={explained.data} />}
           </CardBody>

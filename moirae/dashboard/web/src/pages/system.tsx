@@ -123,7 +123,7 @@ function StreamCard() {
         ) : (
           <DataTable
             label="Streams"
-            columns={["Stream", "Newest", "Lag", "Rows", "Late", "Rejected", "Size"]}
+            columns={["Stream", "Newest", "Behind the newest stream", "Rows", "Late", "Rejected", "Size"]}
             rows={streams.data.map((stream) => [
               stream.stream,
               stream.newest ? <Time key="newest" value={stream.newest} brief /> : "none",

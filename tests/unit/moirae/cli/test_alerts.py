@@ -1,0 +1,54 @@
+"""An alert as the command line prints it."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+import sql
+from moirae.cli.alerts import _list_properties
+from moirae.cli.options import print_properties
+from moirae.services.operations.alerts import AlertDetails
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_decisions_of_the_condition_are_shown_with_their_reasons(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    decisions = [
+        sql.HistoryChangeRow("waiting", False, "no answer of norm yet", START),
+        sql.HistoryChangeRow(
+            "withdrawn", True, "false for all 3 rows \x1b[2J", START + timedelta(seconds=2)
+        ),
+    ]
+    alert = AlertDetails(
+        id=UUID(int=1),
+        eid=UUID(int=2),
+        rule="g/r",
+        version="v",
+        key={},
+        labels={},
+        annotations={},
+        state="firing",
+        history="withdrawn",
+        history_final=True,
+        starts_at=START,
+        fired_at=START,
+        last_at=START,
+        ends_at=None,
+        events=1,
+        past=False,
+        created_at=START,
+        raised_at=None,
+        updated_at=START,
+        acknowledged_by=None,
+        assigned_to=None,
+        notes=[],
+        decisions=decisions,
+    )
+    print_properties(_list_properties(alert))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "history waiting no answer of norm yet (2026-01-01 00:00:00Z)" in lines
+    decided = r"history withdrawn false for all 3 rows \x1b[2J (final, 2026-01-01 00:00:02Z)"
+    assert decided in lines
