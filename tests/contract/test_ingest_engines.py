@@ -111,11 +111,19 @@ def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:
         assert actual[name] == value, name
 
 
+def _slow(*cases: Any) -> list[Any]:
+    """Further cases of a test, for `make slow`."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for case in cases
+    ]
+
+
 def ingest_all(batches: Sequence[Sequence[SourceUnit]]) -> Run:
     return lambda writer, _: ingest(writer, batches)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(3), *_slow(*range(3, 8))])
 @pytest.mark.usefixtures("small_slices")
 def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, seed: int) -> None:
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=4, files=5, rows=120))
@@ -129,7 +137,7 @@ def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, 
     assert any(row["_late"] for rows in expected["archive"].values() for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *_slow(1, 2, 3)])
 @pytest.mark.usefixtures("small_slices")
 def test_records_of_a_topic_are_archived_alike(
     settings: Settings, tmp_path: Path, seed: int
@@ -210,8 +218,7 @@ def _kill_after_commits(writer: ArchiveWriter, commits: int | None) -> Iterator[
         ("local", "spark", None),
         ("spark", "local", None),
         ("local", "spark", 1),
-        ("spark", "local", 1),
-        ("spark", "spark", 1),
+        *_slow(("spark", "local", 1), ("spark", "spark", 1)),
     ],
 )
 @pytest.mark.usefixtures("small_slices")
