@@ -11,6 +11,7 @@ from sql.alerts import (
     AlertGateway,
     AlertLifetimeRow,
     AlertRow,
+    NewAlert,
     OpenAlertRow,
     RaisedAlertRow,
 )
@@ -170,6 +171,7 @@ __all__ = [
     "EventEndRow",
     "EventFilter",
     "EventGateway",
+    "NewAlert",
     "NewEventRow",
     "StoredEventRow",
     # Lookup by ID

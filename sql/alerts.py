@@ -1,6 +1,6 @@
 """Alerts of rules."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,6 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
-from sql.values import replace_nul
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +24,17 @@ class AlertDescriptionRow:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
 
-    def parameters(self) -> dict[str, Any]:
-        """Values of a statement that inserts the alert."""
+    def to_json(self) -> dict[str, Any]:
+        """The columns for a statement that inserts alerts."""
         return {
             "id": self.id,
             "eid": self.eid,
             "rule": self.rule,
             "version": self.version,
             "fingerprint": self.fingerprint,
-            "key": Jsonb(replace_nul(self.key)),
-            "labels": Jsonb(replace_nul(self.labels)),
-            "annotations": Jsonb(replace_nul(self.annotations)),
+            "key": self.key,
+            "labels": self.labels,
+            "annotations": self.annotations,
         }
 
 
@@ -55,11 +54,8 @@ class AlertLifetimeRow:
     events: int
     settled: Mapping[str, Any] | None
 
-    def parameters(self) -> dict[str, Any]:
-        """Values of a statement that inserts or updates the alert."""
-        settled = None
-        if self.settled is not None:
-            settled = Jsonb(self.settled)
+    def to_json(self) -> dict[str, Any]:
+        """The columns for a statement that inserts or updates alerts."""
         return {
             "state": self.state,
             "starts_at": self.starts_at,
@@ -67,7 +63,7 @@ class AlertLifetimeRow:
             "last_at": self.last_at,
             "ends_at": self.ends_at,
             "events": self.events,
-            "settled": settled,
+            "settled": self.settled,
         }
 
 
@@ -202,6 +198,14 @@ class AlertDelaysRow:
     p99: float | None
 
 
+NewAlert = tuple[AlertDescriptionRow, AlertLifetimeRow]
+
+
+def to_json_row(description: AlertDescriptionRow, lifetime: AlertLifetimeRow) -> dict[str, Any]:
+    """All columns of a new alert."""
+    return {**description.to_json(), **lifetime.to_json()}
+
+
 class AlertGateway(Gateway):
     """The alerts of all rules."""
 
@@ -211,17 +215,23 @@ class AlertGateway(Gateway):
         """The alerts of a rule that are neither ended nor withdrawn, in no order."""
         return self._records(OpenAlertRow, "list_open", rule=rule)
 
-    def put(self, description: AlertDescriptionRow, lifetime: AlertLifetimeRow) -> None:
-        """Store an alert, or replace the stored one by one with another first event."""
-        self._execute("put", **description.parameters(), **lifetime.parameters())
+    def put(self, alerts: Iterable[NewAlert]) -> None:
+        """Store alerts, or replace stored ones by ones with another first event.
 
-    def update(self, alert_id: UUID, lifetime: AlertLifetimeRow) -> None:
-        """Store the lifetime of an alert whose first event is unchanged."""
-        self._execute("update", id=alert_id, **lifetime.parameters())
+        Of alerts with the same ID, the last one is stored.
+        """
+        rows = {description.id: to_json_row(description, life) for description, life in alerts}
+        self._execute_rows("put", list(rows.values()))
 
-    def withdraw(self, alert_id: UUID) -> None:
-        """Withdraw a provisional alert that settling did not confirm."""
-        self._execute("withdraw", id=alert_id)
+    def update(self, lifetimes: Mapping[UUID, AlertLifetimeRow]) -> None:
+        """Store the lifetimes of alerts, by ID, whose first event is unchanged."""
+        rows = [{"id": alert, **lifetime.to_json()} for alert, lifetime in lifetimes.items()]
+        self._execute_rows("update", rows)
+
+    def withdraw(self, alert_ids: Collection[UUID]) -> None:
+        """Withdraw provisional alerts that settling did not confirm."""
+        if alert_ids:
+            self._execute("withdraw", ids=list(alert_ids))
 
     def list_newest(self, selection: AlertFilter, *, limit: int | None) -> list[AlertRow]:
         """Alerts, newest first."""

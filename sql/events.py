@@ -6,10 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from sql.gateway import Gateway
-from sql.values import replace_nul
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +22,16 @@ class NewEventRow:
     attributes: Mapping[str, Any]
     settled: bool
 
-    def parameters(self) -> dict[str, Any]:
-        """The values of a statement that inserts the event."""
+    def to_json(self) -> dict[str, Any]:
+        """The row for a statement that inserts events."""
         return {
             "eid": self.eid,
             "rule": self.rule,
             "version": self.version,
             "ts": self.ts,
             "fingerprint": self.fingerprint,
-            "key": Jsonb(replace_nul(self.key)),
-            "attributes": Jsonb(replace_nul(self.attributes)),
+            "key": self.key,
+            "attributes": self.attributes,
             "settled": self.settled,
         }
 
@@ -142,12 +139,12 @@ class EventGateway(Gateway):
     queries = "events"
 
     def put(self, events: Iterable[NewEventRow]) -> None:
-        """Store events. A stored event changes only when it is settled."""
-        self._execute_many("put", [event.parameters() for event in events])
+        """Store different events. A stored event changes only when it is settled."""
+        self._execute_rows("put", list(map(NewEventRow.to_json, events)))
 
     def put_early(self, events: Iterable[NewEventRow]) -> None:
-        """Store events of open windows. A stored one gets their attributes until it is settled."""
-        self._execute_many("put_early", [event.parameters() for event in events])
+        """Store different events of open windows. A stored one gets their attributes until it is settled."""
+        self._execute_rows("put_early", list(map(NewEventRow.to_json, events)))
 
     def delete_unsettled(self, rule: str, horizon: datetime) -> dict[UUID, str]:
         """Delete the detected events of a rule before an event time; return their fingerprints."""

@@ -1,7 +1,12 @@
 """Values for jsonb and text columns."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
+
+_NUL = b"\\u0000"
 
 
 def replace_nul(value: Any) -> Any:
@@ -13,3 +18,14 @@ def replace_nul(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {replace_nul(name): replace_nul(item) for name, item in value.items()}
     return value
+
+
+def to_json_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a JSON array, for `json_to_recordset`; NUL is replaced as by `replace_nul`."""
+    try:
+        content = orjson.dumps(rows)
+        if _NUL in content:
+            content = orjson.dumps(replace_nul(rows))
+    except TypeError:  # integers of more than 64 bits, for example
+        return json.dumps(replace_nul(rows), default=str)
+    return content.decode()

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
 
-from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
+from sql.alerts import NewAlert, to_json_row
 from sql.contexts import NewContextRow
 from sql.events import NewEventRow
 from sql.gateway import Gateway
@@ -105,14 +106,11 @@ class ViewGateway(Gateway):
 
     def insert_events(self, events: Iterable[NewEventRow]) -> None:
         """Store past events that are not stored."""
-        self._execute_many("insert_event", [event.parameters() for event in events])
+        self._execute_rows("insert_event", list(map(NewEventRow.to_json, events)))
 
-    def insert_alerts(self, alerts: Iterable[tuple[AlertDescriptionRow, AlertLifetimeRow]]) -> None:
+    def insert_alerts(self, alerts: Iterable[NewAlert]) -> None:
         """Store past alerts that are not stored."""
-        rows = []
-        for description, lifetime in alerts:
-            rows.append({**description.parameters(), **lifetime.parameters()})
-        self._execute_many("insert_alert", rows)
+        self._execute_rows("insert_alert", list(starmap(to_json_row, alerts)))
 
     def extend_alerts(
         self,

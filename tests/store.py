@@ -11,8 +11,9 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 
 import obstore
 from obstore.exceptions import BaseError
@@ -30,7 +31,8 @@ _IDENTITY = {
 }
 # Each server also listens on its port plus this number, for gRPC.
 _GRPC_PORT_OFFSET = 10_000
-_START_TIMEOUT = 60.0  # seconds
+_START_TIMEOUT = 180.0  # seconds; a loaded machine takes tens of seconds
+_MAX_STARTS = 3  # another process may take a port that was free
 
 
 @contextmanager
@@ -42,6 +44,29 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
     program = shutil.which("weed", path=sysconfig.get_path("scripts"))
     assert program is not None, "SeaweedFS is not installed: make setup"
     (folder / "keys.json").write_text(json.dumps({"identities": [_IDENTITY]}))
+    process, environment = _start(program, folder)
+    try:
+        yield environment
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _start(program: str, folder: Path) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
+    """A server that is ready, and the environment of its clients."""
+    for _ in range(_MAX_STARTS):
+        process, environment = _launch(program, folder)
+        try:
+            if _wait_until_ready(process, environment):
+                return process, environment
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    raise RuntimeError((folder / "log").read_text()[-2000:])
+
+
+def _launch(program: str, folder: Path) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
     ports = _free_ports(4)
     arguments = [
         *(
@@ -71,12 +96,7 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
             stderr=log,
             preexec_fn=end_with_parent,
         )
-        try:
-            _wait_until_ready(process, environment, folder / "log")
-            yield environment
-        finally:
-            process.kill()
-            process.wait()
+    return process, environment
 
 
 def _free_ports(count: int) -> list[int]:
@@ -93,10 +113,8 @@ def _is_free(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) != 0
 
 
-def _wait_until_ready(
-    process: "subprocess.Popen[bytes]", environment: Mapping[str, str], log: Path
-) -> None:
-    """Create the bucket, and wait until it accepts objects."""
+def _wait_until_ready(process: "subprocess.Popen[bytes]", environment: Mapping[str, str]) -> bool:
+    """Create the bucket, and wait until it accepts objects. False: the server has ended."""
     store = S3Store(
         BUCKET,
         access_key_id=_KEY,
@@ -112,11 +130,21 @@ def _wait_until_ready(
             _create_bucket(url)
             obstore.put(store, "probe", b"x")
             obstore.delete(store, "probe")
-            return
-        except (URLError, BaseError) as error:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise TimeoutError(log.read_text()[-2000:]) from error
+            return True
+        except (OSError, HTTPException, BaseError):
+            # While it starts, it also drops connections that it has accepted.
+            if process.poll() is not None:
+                return False
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.1)
+
+
+def put_object(url: str, content: bytes) -> None:
+    """Store an object; the environment has the keys of the bucket."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    store = S3Store(bucket, client_options={"allow_http": True})
+    obstore.put(store, key, content)
 
 
 def _create_bucket(url: str) -> None:

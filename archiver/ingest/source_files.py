@@ -3,24 +3,27 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.ingest.source_units import BATCH_RECORDS
+from archiver.storage import ObjectPath
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
+def read_lines(path: Path | ObjectPath) -> Iterator[bytes]:
     """The lines of a file, without line endings; a `.gz` file is decompressed.
 
     Raises `SourceDamaged` if the file is truncated, missing or not permitted, and
     `SourceUnreachable` if the disk fails.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
+        with _open_lines(path) as lines:
+            for line in lines:
                 yield line.rstrip(b"\r\n")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceDamaged(f"damaged gzip file: {error}") from error
@@ -28,14 +31,14 @@ def read_lines(path: Path) -> Iterator[bytes]:
         raise _to_read_error(path, error) from error
 
 
-def read_tables(path: Path) -> Iterator[pa.Table]:
+def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:
     """The rows of a Parquet file, in tables of at most `BATCH_RECORDS` rows.
 
     Raises `SourceDamaged` if the file is invalid, missing or not permitted, and
     `SourceUnreachable` if the disk fails.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as content, pq.ParquetFile(content) as file:
             for batch in file.iter_batches(BATCH_RECORDS):
                 yield pa.Table.from_batches([batch])
     except (OSError, pa.ArrowException) as error:
@@ -44,7 +47,17 @@ def read_tables(path: Path) -> Iterator[pa.Table]:
         raise SourceDamaged(f"not a readable Parquet file: {str(error)[:200]}") from error
 
 
-def _to_read_error(path: Path, error: OSError) -> SourceDamaged | SourceUnreachable:
+@contextmanager
+def _open_lines(path: Path | ObjectPath) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    with path.open("rb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.open(file) as decompressed:
+            yield decompressed
+
+
+def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | SourceUnreachable:
     """`SourceDamaged` for an error of the file, `SourceUnreachable` for one of its disk.
 
     The first becomes a dead letter; the second may be temporary.

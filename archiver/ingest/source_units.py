@@ -21,6 +21,7 @@ from archiver.ingest.decoding import (
     decode_table,
     parse_csv_header,
 )
+from archiver.storage import ObjectPath
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
@@ -48,7 +49,7 @@ class SourceUnit:
     line_numbers: Sequence[int] | None = None
     fields: Sequence[str] | None = None
     partition: str | None = None
-    path: Path | None = None
+    path: Path | ObjectPath | None = None
     size: int | None = None
 
 

@@ -26,11 +26,12 @@ _JVM_LOG = logging.getLogger("spark.jvm")
 _EXPECTED_JVM_OUTPUT = ("WARNING: Using incubator modules:", "NOTE: Picked up JDK_JAVA_OPTIONS:")
 
 StartupProfile = Literal["serve", "short"]
+"""`serve`: for long-running processes. `short`: for checks and tests."""
 
 _LOG4J_FILE = Path(__file__).parent / "log4j2.properties"
 
-# `serve`: for long-running processes. `short`: starts faster but runs slower; checks and tests.
-_JAVA_OPTIONS: dict[StartupProfile, str] = {"serve": "", "short": "-XX:TieredStopAtLevel=1"}
+# No optimizing compiler: starts faster, but runs what is repeated for long more slowly.
+_QUICK_START = "-XX:TieredStopAtLevel=1"
 
 # Environment variables that would make pyspark start or connect to another Spark.
 CONFLICTING_VARIABLES = (
@@ -93,7 +94,7 @@ def start_session(
     all_java_options = [
         java_options(CLASS_ARCHIVE),
         f'"-Djava.io.tmpdir={scratch_folder()}"',
-        _JAVA_OPTIONS[profile],
+        _QUICK_START if profile == "short" or _is_cluster(master) else "",
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
     settings["spark.driver.extraJavaOptions"] = " ".join(all_java_options).strip()
@@ -115,6 +116,13 @@ def start_session(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     return session
+
+
+def _is_cluster(master: str) -> bool:
+    """Whether tasks run in other JVMs: then this one plans, and its compiler would cost more
+    processor time than its code.
+    """
+    return master.startswith("local-cluster[") or not master.startswith("local")
 
 
 @contextmanager

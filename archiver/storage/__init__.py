@@ -2,12 +2,15 @@
 
 from archiver.storage.base import LOG_FOLDER, LocalStorage, Storage, StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache
+from archiver.storage.objects import ObjectGlob, ObjectPath
 from archiver.storage.s3 import S3Storage
 
 __all__ = [
     "FileCache",
     "LOG_FOLDER",
     "LocalStorage",
+    "ObjectGlob",
+    "ObjectPath",
     "S3Storage",
     "Storage",
     "StorageRoot",

@@ -11,6 +11,8 @@ from archiver.times import Micros, from_micros
 # UUIDv5 namespace of events and alerts. Stored IDs depend on it.
 NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 @dataclass(frozen=True)
 class EventRow:
@@ -37,7 +39,7 @@ class Event:
 
 def canonical_json(values: Sequence[Any]) -> str:
     """Values as JSON in one fixed form: no white space, no ASCII escapes."""
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    return _encode(list(values))
 
 
 def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:

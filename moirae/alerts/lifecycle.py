@@ -78,10 +78,8 @@ def _end(lifetime: AlertLifetime, timing: AlertTiming) -> Micros:
 
 
 def _start_lifetime(event: Occurrence, timing: AlertTiming) -> AlertLifetime:
-    lifetime = AlertLifetime(event.eid, event.ts, event.ts)
-    if timing.for_ == 0:
-        return replace(lifetime, fired=event.ts)
-    return lifetime
+    fired = event.ts if timing.for_ == 0 else None
+    return AlertLifetime(event.eid, event.ts, event.ts, fired=fired)
 
 
 def _extend_lifetime(

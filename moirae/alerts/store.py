@@ -7,7 +7,7 @@ events are folded exactly once.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -47,11 +47,19 @@ class _DesiredAlert:
         return alert_state(self.displayed, self.settled is not None)
 
 
+@dataclass
+class _AlertChanges:
+    """Alerts to store, lifetimes to replace and alerts to withdraw, the latter two by ID."""
+
+    new: list[sql.NewAlert] = field(default_factory=list)
+    lifetimes: dict[UUID, sql.AlertLifetimeRow] = field(default_factory=dict)
+    withdrawn: list[UUID] = field(default_factory=list)
+
+
 class AlertStore:
     """The events and alerts of all rules, on one connection."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._connection = connection
         self._alerts = sql.AlertGateway(connection)
         self._events = sql.EventGateway(connection)
 
@@ -123,44 +131,17 @@ class AlertStore:
         if silent_until is not None:
             fingerprints = fingerprints | open_alerts.keys()
         unsettled_events = self._load_unsettled_events(alerting_rule.rule, fingerprints)
-        # No result is read, so the statements need one round trip.
-        with self._connection.pipeline():
-            for fingerprint in sorted(fingerprints):
-                stored = open_alerts.get(fingerprint, [])
-                settled = settled_events.get(fingerprint, [])
-                unsettled = unsettled_events.get(fingerprint, [])
-                desired = _fold_alerts(
-                    stored, settled, unsettled, alerting_rule.timing, silent_until
-                )
-                events_by_id = {event.eid: event for event in [*settled, *unsettled]}
-                self._write_alerts(alerting_rule, stored, desired, events_by_id)
-
-    def _write_alerts(
-        self,
-        alerting_rule: AlertingRule,
-        stored: list[_OpenAlert],
-        desired: list[_DesiredAlert],
-        events_by_id: Mapping[UUID, Event],
-    ) -> None:
-        unmatched = list(stored)
-        for alert in desired:
-            lifetime = make_lifetime_row(alert.displayed, alert.state, alert.settled)
-            open_alert = _match_open_alert(unmatched, alert)
-            if open_alert is not None:
-                unmatched.remove(open_alert)
-                is_confirmed = open_alert.settled is None and alert.settled is not None
-                may_differ = alerting_rule.is_early and is_confirmed
-                if open_alert.row.eid == alert.displayed.eid and not may_differ:
-                    if _changing_columns(open_alert.row) != _changing_columns(lifetime):
-                        self._alerts.update(open_alert.row.id, lifetime)
-                    continue
-            description = describe_alert(alerting_rule, events_by_id[alert.displayed.eid])
-            if open_alert is not None:
-                description = replace(description, id=open_alert.row.id)
-            self._alerts.put(description, lifetime)
-        for open_alert in unmatched:
-            if open_alert.settled is None:
-                self._alerts.withdraw(open_alert.row.id)
+        changes = _AlertChanges()
+        for fingerprint in sorted(fingerprints):
+            stored = open_alerts.get(fingerprint, [])
+            settled = settled_events.get(fingerprint, [])
+            unsettled = unsettled_events.get(fingerprint, [])
+            desired = _fold_alerts(stored, settled, unsettled, alerting_rule.timing, silent_until)
+            events_by_id = {event.eid: event for event in [*settled, *unsettled]}
+            _collect_changes(alerting_rule, stored, desired, events_by_id, changes)
+        self._alerts.put(changes.new)
+        self._alerts.update(changes.lifetimes)
+        self._alerts.withdraw(changes.withdrawn)
 
     def _load_open_alerts(self, rule: str) -> dict[str, list[_OpenAlert]]:
         """The open alerts of a rule by fingerprint."""
@@ -183,6 +164,35 @@ class AlertStore:
             event = Event(row.eid, to_micros(row.ts), row.key, row.fingerprint, row.attributes)
             events[event.fingerprint].append(event)
         return events
+
+
+def _collect_changes(
+    alerting_rule: AlertingRule,
+    stored: list[_OpenAlert],
+    desired: list[_DesiredAlert],
+    events_by_id: Mapping[UUID, Event],
+    changes: _AlertChanges,
+) -> None:
+    """Add what makes the stored alerts of a fingerprint the desired ones."""
+    unmatched = list(stored)
+    for alert in desired:
+        lifetime = make_lifetime_row(alert.displayed, alert.state, alert.settled)
+        open_alert = _match_open_alert(unmatched, alert)
+        if open_alert is not None:
+            unmatched.remove(open_alert)
+            is_confirmed = open_alert.settled is None and alert.settled is not None
+            may_differ = alerting_rule.is_early and is_confirmed
+            if open_alert.row.eid == alert.displayed.eid and not may_differ:
+                if _changing_columns(open_alert.row) != _changing_columns(lifetime):
+                    changes.lifetimes[open_alert.row.id] = lifetime
+                continue
+        description = describe_alert(alerting_rule, events_by_id[alert.displayed.eid])
+        if open_alert is not None:
+            description = replace(description, id=open_alert.row.id)
+        changes.new.append((description, lifetime))
+    for open_alert in unmatched:
+        if open_alert.settled is None:
+            changes.withdrawn.append(open_alert.row.id)
 
 
 def _fold_alerts(
@@ -276,7 +286,7 @@ def make_event_row(alerting_rule: AlertingRule, event: Event, settled: bool) -> 
 
 
 def _lifetime_to_json(lifetime: AlertLifetime) -> dict[str, Any]:
-    return {**asdict(lifetime), "eid": str(lifetime.eid)}
+    return {**vars(lifetime), "eid": str(lifetime.eid)}
 
 
 def _lifetime_from_json(stored: Mapping[str, Any]) -> AlertLifetime:

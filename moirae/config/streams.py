@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validator
 
 from moirae.config.durations import Duration, PositiveDuration
-from moirae.config.paths import InterpolatedText, LocalPath, SecretText
+from moirae.config.paths import InterpolatedText, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
     Text,
@@ -107,10 +107,23 @@ class FileSource(ConfigModel):
     """Files in order of modification time, then name. They must be complete when they appear."""
 
     files: LocalPath = Field(
-        description="Glob of the files, relative to the workspace file; .gz is decompressed.",
+        description="Glob of the files, relative to the workspace file, or s3://BUCKET/GLOB; .gz is "
+        "decompressed.",
         examples=["landing/cpu/*.jsonl"],
     )
     format: _InferredFileFormat
+
+    @field_validator("files")
+    @classmethod
+    def _validate_files(cls, files: str) -> str:
+        if is_url(files) and re.fullmatch(r"s3://[^/*?[]+/.+", files) is None:
+            raise ValueError("must be a path or s3://BUCKET/GLOB")
+        return files
+
+    @property
+    def is_in_object_storage(self) -> bool:
+        """Whether the files are objects of S3-compatible storage."""
+        return is_url(self.files)
 
 
 class HttpSource(ConfigModel):

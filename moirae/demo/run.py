@@ -60,8 +60,8 @@ class Phases:
     """How much of the live phase is played; None: all of it."""
 
 
-# Each small batch on executors costs some tenths of a second of processor time. With fewer cores it
-# would compete with recalls and delay the alerts of the demo.
+# Four batches a second of three jobs of 0.4 s of processor time take five cores, recalls and the
+# other processes two or three. With fewer cores the alerts of the demo would be delayed.
 _SPARK_CORES = 8
 
 DEFAULT_PHASES = Phases()

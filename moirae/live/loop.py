@@ -69,6 +69,7 @@ class LiveProcess:
             if self.drain:
                 self.ingest.retry_dead_letters()
                 self.ingest.ingest_all_landed(self.lock)
+                self.queries.ingest_all_objects()
             while self.queries.is_active() and not self.role.wait_for_stop(_TICK_INTERVAL):
                 if not self.drain:
                     self.queries.update()

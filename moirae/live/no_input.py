@@ -56,7 +56,8 @@ class NoInputMonitor:
         if not open_alerts:
             self._raise_alert(now)
         for alert in open_alerts:
-            self._alerts.update(alert.id, _lifetime(alert.starts_at, alert.fired_at or now, now))
+            lifetime = _lifetime(alert.starts_at, alert.fired_at or now, now)
+            self._alerts.update({alert.id: lifetime})
 
     def _raise_alert(self, now: datetime) -> None:
         started_at = self._last_row_at
@@ -74,13 +75,13 @@ class NoInputMonitor:
                 "description": "Check the sources of the streams, and `moirae streams list`.",
             },
         )
-        self._alerts.put(description, _lifetime(started_at, now, now))
+        self._alerts.put([(description, _lifetime(started_at, now, now))])
         _LOG.warning("no input", action="no_input", since=started_at.isoformat())
 
     def _resolve(self, alert: sql.OpenAlertRow) -> None:
         end = self._last_row_at
         lifetime = _lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
-        self._alerts.update(alert.id, lifetime)
+        self._alerts.update({alert.id: lifetime})
         _LOG.info("input has returned", action="input_returned", since=alert.starts_at.isoformat())
 
 

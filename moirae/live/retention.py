@@ -104,6 +104,9 @@ class Retention:
         def is_gone(name: str) -> bool:
             if name in pending_batches:
                 return False
+            if isinstance(source, FileSource) and source.is_in_object_storage:
+                # It costs a request to ask. A ledger row is kept for each object.
+                return not name.startswith("s3://")
             path = root / name
             # Batches of the landing folder have a name without a folder.
             if not isinstance(source, FileSource) or (path.parent == root and not path.exists()):

@@ -4,12 +4,14 @@ SELECT id, eid, fingerprint, key, state, starts_at, fired_at, last_at, ends_at, 
 FROM alerts WHERE rule = %(rule)s AND ends_at IS NULL AND state <> 'withdrawn'
 
 -- put --
--- An alert with a new first event.
+-- Alerts with a new first event.
 INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at,
     ends_at, events, settled, raised_at)
-VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labels)s, %(annotations)s, %(state)s,
-    %(starts_at)s, %(fired_at)s, %(last_at)s, %(ends_at)s, %(events)s, %(settled)s,
-    CASE WHEN %(fired_at)s::timestamptz IS NOT NULL THEN clock_timestamp() END)
+SELECT id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at, ends_at,
+    events, settled, CASE WHEN fired_at IS NOT NULL THEN clock_timestamp() END
+FROM json_to_recordset(%(rows)s::json) AS new (
+    id uuid, eid uuid, rule text, version text, fingerprint text, key jsonb, labels jsonb, annotations jsonb, state text,
+    starts_at timestamptz, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb)
 ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, annotations = excluded.annotations,
     state = excluded.state, starts_at = excluded.starts_at, fired_at = excluded.fired_at, last_at = excluded.last_at,
     ends_at = excluded.ends_at, events = excluded.events, settled = excluded.settled,
@@ -18,15 +20,17 @@ ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, ann
     history_final = alerts.history_final AND alerts.eid = excluded.eid
 
 -- update --
--- An alert whose first event is unchanged: labels and annotations remain.
-UPDATE alerts SET state = %(state)s, fired_at = %(fired_at)s, last_at = %(last_at)s, ends_at = %(ends_at)s,
-    events = %(events)s, settled = %(settled)s, updated_at = clock_timestamp(),
-    raised_at = coalesce(raised_at, CASE WHEN %(fired_at)s::timestamptz IS NOT NULL THEN clock_timestamp() END)
-WHERE id = %(id)s
+-- Alerts whose first event is unchanged: labels and annotations remain.
+UPDATE alerts SET state = new.state, fired_at = new.fired_at, last_at = new.last_at, ends_at = new.ends_at,
+    events = new.events, settled = new.settled, updated_at = clock_timestamp(),
+    raised_at = coalesce(raised_at, CASE WHEN new.fired_at IS NOT NULL THEN clock_timestamp() END)
+FROM json_to_recordset(%(rows)s::json) AS new (
+    id uuid, state text, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb)
+WHERE alerts.id = new.id
 
 -- withdraw --
--- A provisional alert that settling did not confirm.
-UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_timestamp() WHERE id = %(id)s
+-- Provisional alerts that settling did not confirm.
+UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_timestamp() WHERE id = ANY(%(ids)s)
 
 -- list_newest --
 -- Alerts, newest first. `cursor_ts`, `cursor_id`: the last alert of the previous page. `text` is searched in the rule,

@@ -1,15 +1,19 @@
 -- put --
--- A detected or settled event; settling keeps the row.
+-- Detected or settled events; settling keeps the rows.
 INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)
-VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(fingerprint)s, %(key)s, %(attributes)s, %(settled)s)
+SELECT eid, rule, version, ts, fingerprint, key, attributes, settled
+FROM json_to_recordset(%(rows)s::json) AS new (
+    eid uuid, rule text, version text, ts timestamptz, fingerprint text, key jsonb, attributes jsonb, settled boolean)
 ON CONFLICT (rule, version, eid) DO UPDATE SET
     settled = true, attributes = excluded.attributes, seq = DEFAULT
 WHERE excluded.settled AND NOT events.settled
 
 -- put_early --
--- An event of an open window, with the attributes that it has now.
+-- Events of open windows, with the attributes that they have now.
 INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)
-VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(fingerprint)s, %(key)s, %(attributes)s, %(settled)s)
+SELECT eid, rule, version, ts, fingerprint, key, attributes, settled
+FROM json_to_recordset(%(rows)s::json) AS new (
+    eid uuid, rule text, version text, ts timestamptz, fingerprint text, key jsonb, attributes jsonb, settled boolean)
 ON CONFLICT (rule, version, eid) DO UPDATE SET attributes = excluded.attributes
 WHERE NOT events.settled AND events.attributes IS DISTINCT FROM excluded.attributes
 

@@ -35,17 +35,22 @@ UPDATE views v SET upto = greatest(upto, %(complete_until)s::timestamptz), tries
 WHERE v.rule = %(rule)s AND v.version = %(version)s AND v.chunk = %(chunk)s
 
 -- insert_event --
--- Store a past event, unless it is stored.
+-- Store past events that are not stored.
 INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled, past)
-VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(fingerprint)s, %(key)s, %(attributes)s, %(settled)s, true)
+SELECT eid, rule, version, ts, fingerprint, key, attributes, settled, true
+FROM json_to_recordset(%(rows)s::json) AS new (
+    eid uuid, rule text, version text, ts timestamptz, fingerprint text, key jsonb, attributes jsonb, settled boolean)
 ON CONFLICT (rule, version, eid) DO NOTHING
 
 -- insert_alert --
--- Store a past alert, unless it is stored.
+-- Store past alerts that are not stored.
 INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at,
     ends_at, events, past)
-VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labels)s, %(annotations)s, %(state)s,
-    %(starts_at)s, %(fired_at)s, %(last_at)s, %(ends_at)s, %(events)s, true)
+SELECT id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at, ends_at,
+    events, true
+FROM json_to_recordset(%(rows)s::json) AS new (
+    id uuid, eid uuid, rule text, version text, fingerprint text, key jsonb, labels jsonb, annotations jsonb, state text,
+    starts_at timestamptz, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint)
 ON CONFLICT (id) DO NOTHING
 
 -- extend_alerts --

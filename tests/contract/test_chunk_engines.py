@@ -296,7 +296,7 @@ def questions(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=12,
+    max_examples=5,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -342,9 +342,24 @@ def count_by_duckdb(table: StreamTable) -> int:
     return int(count)
 
 
-@pytest.mark.parametrize("append", [append_by_spark, append_by_library])
-@pytest.mark.parametrize("stats", [True, False])
-@pytest.mark.parametrize("is_adopted", [False, True])
+@pytest.mark.parametrize(
+    ("append", "stats", "is_adopted"),
+    [
+        (append_by_spark, True, False),
+        (append_by_spark, False, True),
+        (append_by_library, False, False),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (append_by_spark, True, True),
+                (append_by_spark, False, False),
+                (append_by_library, True, True),
+                (append_by_library, True, False),
+                (append_by_library, False, True),
+            )
+        ),
+    ],
+)
 def test_rows_that_others_append_are_history_and_not_accounted(
     spark: SparkSession,
     table: StreamTable,

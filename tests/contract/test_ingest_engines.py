@@ -22,8 +22,10 @@ from archiver.ingest import source_units
 from archiver.ingest.engines import EngineMode, local_ingest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
-from archiver.storage import FileCache, S3Storage, StorageRoot
+from archiver.storage import FileCache, ObjectPath, S3Storage, StorageRoot
+from moirae.config import FileFormat
 from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.live.sources import files
 from moirae.runtime import database
 from tests.faults.harness import workspace
 from tests.ingest_scenario import (
@@ -39,6 +41,7 @@ from tests.ingest_scenario import (
 )
 from tests.inline_jobs import InlineJobs
 from tests.killing_jobs import KillingJobs
+from tests.store import put_object
 
 SMALL_SLICE = 40  # records
 CHUNK_ROWS = 150
@@ -108,11 +111,19 @@ def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:
         assert actual[name] == value, name
 
 
+def _slow(*cases: Any) -> list[Any]:
+    """Further cases of a test, for `make slow`."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for case in cases
+    ]
+
+
 def ingest_all(batches: Sequence[Sequence[SourceUnit]]) -> Run:
     return lambda writer, _: ingest(writer, batches)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(3), *_slow(*range(3, 8))])
 @pytest.mark.usefixtures("small_slices")
 def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, seed: int) -> None:
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=4, files=5, rows=120))
@@ -126,7 +137,7 @@ def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, 
     assert any(row["_late"] for rows in expected["archive"].values() for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *_slow(1, 2, 3)])
 @pytest.mark.usefixtures("small_slices")
 def test_records_of_a_topic_are_archived_alike(
     settings: Settings, tmp_path: Path, seed: int
@@ -207,8 +218,7 @@ def _kill_after_commits(writer: ArchiveWriter, commits: int | None) -> Iterator[
         ("local", "spark", None),
         ("spark", "local", None),
         ("local", "spark", 1),
-        ("spark", "local", 1),
-        ("spark", "spark", 1),
+        *_slow(("spark", "local", 1), ("spark", "spark", 1)),
     ],
 )
 @pytest.mark.usefixtures("small_slices")
@@ -280,6 +290,31 @@ def test_executors_write_to_object_storage_like_this_process(
     expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
     storage = S3Storage(bucket, FileCache(tmp_path / "cache", 1 << 30, 60.0), tmp_path / "archive")
     assert_equal(run_scenario(settings, storage, "spark", jobs, run), expected)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_files_in_object_storage_are_archived_like_files_of_a_folder(
+    settings: Settings, tmp_path: Path, bucket: str
+) -> None:
+    """Also the parts of divided files, whose conflicting lines are read again."""
+    batches = write_batches(tmp_path / "landing", 7, Sizes(batches=2, files=5, rows=120))
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "folder", "local", jobs, ingest_all(batches))
+    objects = [[_as_object(unit, bucket) for unit in units] for units in batches]
+    modes: list[EngineMode] = ["local", "spark"]
+    for mode in modes:
+        actual = run_scenario(settings, tmp_path / mode, mode, jobs, ingest_all(objects))
+        assert_equal(actual, expected)
+
+
+def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
+    """The same unit in object storage; a file that is missing is missing there, too."""
+    assert isinstance(unit.path, Path)
+    path = ObjectPath(f"{bucket}/{unit.stream}/{unit.path.name}")
+    if unit.path.exists():
+        put_object(path.url, unit.path.read_bytes())
+    file_format: FileFormat = unit.line_format or "parquet"
+    return files.make_unit(unit.stream, unit.name, file_format, path, unit.size or 0)
 
 
 @pytest.mark.spark

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.faults.harness import WORKSPACE, workspace
+from tests.faults.harness import WORKSPACE, Stage, workspace
+from tests.store import put_object
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS, ROWS, FILES = 3, 200, 6
@@ -95,3 +97,47 @@ def test_archive_in_object_storage_answers_recalls(bucket: str) -> None:
             {"n": len(past), "total": sum(past)}
         ], archive_answers[number, "norm"]
         assert archive_answers[number, "similar"]["state"] == "done"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_source_files_in_object_storage_are_ingested_once_and_soon(
+    bucket: str, engine: str
+) -> None:
+    """By a drain, and by processes that have waited for a new file."""
+    source = f"{bucket}/in/*.jsonl"
+    settings = WORKSPACE.replace("landing/cpu/*.jsonl", f'"{source}"') + f"engine: {engine}\n"
+    assert source in settings
+    with workspace(settings, RULES) as root:
+        for number in range(3):
+            _put(bucket, number)
+        moirae(root, "up", "--drain")
+        assert len(_archived(root)) == 3 * ROWS
+        moirae(root, "up", "--drain")
+        stage = Stage(root, seed=0)
+        try:
+            stage.up()
+            stage.wait(lambda: "live" in stage.alive(), 120)
+            time.sleep(8)  # sources are idle
+            _put(bucket, 3)
+            started_at = time.monotonic()
+            stage.wait(lambda: stage.archived_units() == 4, 60)
+            delay = time.monotonic() - started_at
+            print(f"{engine}: archived {delay:.2f} s after the file appeared", flush=True)
+            assert stage.down() < 60
+        finally:
+            stage.end()
+        assert _archived(root) == list(range(4 * ROWS))
+        assert "FAIL" not in moirae(root, "doctor")
+    assert delay < 10
+
+
+def _put(bucket: str, number: int) -> None:
+    lines = rows(range(number * ROWS, (number + 1) * ROWS))
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    put_object(f"{bucket}/in/{number:03d}.jsonl", content.encode())
+
+
+def _archived(root: Path) -> list[int]:
+    table = DeltaTable(root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table()
+    return sorted(table["n"].to_pylist())

@@ -4,20 +4,43 @@ writer leaves no row.
 
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import sql
+from archiver.chunks import CutPolicy
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.delta.data_files import with_chunk_column
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
+from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
+from archiver.times import to_micros
+from moirae.config import load_settings_from_environment, stream_schema
 from moirae.inspect.doctor import run_checks
-from moirae.runtime import storage
+from moirae.live.sources import SourceQueries, UnreadFiles
+from moirae.runtime import connect_database, storage
+from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
+from tests.store import put_object
 
 CHUNKS, ROWS = 5, 100
+SOURCE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {{ts: timestamp, n: int}}
+    time: ts
+    id: [n]
+    source: {{files: "{bucket}/in/*.jsonl"}}
+"""
 
 
 def test_chunks_in_object_storage_are_maintained_and_recalled(bucket: str) -> None:
@@ -98,3 +121,59 @@ def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         for now in (1e6, 1e6 + other.storage.min_file_retention):
             sweeper.run([other], now)
         assert set(as_storage(table.storage).list_files()) == committed_paths
+
+
+def test_source_files_are_archived_once_and_soon_after_they_appear(bucket: str) -> None:
+    """Without Spark: those that are there at the start of a drain, and one that comes later."""
+    with workspace(SOURCE.format(bucket=bucket), "groups: []\n") as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with connect_database(settings, "tests") as connection:
+            archive = ArchiveWriter(
+                Path(settings.archive),
+                [stream_schema(name, declared) for name, declared in settings.streams.items()],
+                CutPolicy(1000, 3_600_000_000),
+                connection,
+                lambda: None,
+            )
+            names: list[str] = []
+
+            def ingest_units(units: Sequence[SourceUnit]) -> None:
+                archive.ingest(units, to_micros(datetime.now(UTC)))
+                names.extend(unit.name.removeprefix(f"{bucket}/in/") for unit in units)
+
+            def open_queries() -> SourceQueries:
+                spark: Any = None
+                ingest: Any = SimpleNamespace(ingest_units=ingest_units)
+                queries = SourceQueries(
+                    spark=spark,
+                    settings=settings,
+                    archive=archive,
+                    ingest=ingest,
+                    unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
+                    lock=threading.Lock(),
+                    drain=False,
+                )
+                queries.start()
+                return queries
+
+            def put(name: str, number: int) -> None:
+                line = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n'
+                put_object(f"{bucket}/in/{name}", line.encode())
+
+            put("0.jsonl", 0)
+            put(".1.jsonl", 1)
+            put("1.jsonl", 1)
+            open_queries().ingest_all_objects()
+            assert sorted(names) == ["0.jsonl", "1.jsonl"]
+            queries = open_queries()
+            for _ in range(5):
+                queries.update()
+                time.sleep(0.1)
+            put("2.jsonl", 2)
+            time.sleep(0.3)
+            queries.update()
+            assert queries.is_active()
+            assert sorted(names) == ["0.jsonl", "1.jsonl", "2.jsonl"], "each once"
+            assert not queries.has_unread_objects("cpu")
+            counts = connection.execute("SELECT sum(read), sum(archived), count(*) FROM units")
+            assert counts.fetchone() == (3, 3, 3)

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def _short_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moirae.live.sources.queries.query_pause._QUIET_TIME", 1.0)
+    monkeypatch.setattr("moirae.live.sources.queries.query_pause._QUIET_TIME", 0.4)
 
 
 def _update_until(query: PausableQuery, condition: Callable[[], bool]) -> None:
@@ -80,7 +80,7 @@ def test_files_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path: P
     query = PausableQuery(lock=lock, start_query=start_query, has_unread=check.has_unread)
     query.start()
     expected = []
-    for number in range(3):
+    for number in range(2):
         _update_until(query, lambda: query.is_paused)
         assert not query.is_running()
         expected.append(f"{number}.jsonl")

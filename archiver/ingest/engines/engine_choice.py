@@ -14,7 +14,8 @@ EngineMode = Literal["auto", "local", "spark"]
 
 # Rows from which a batch is large: below, starting a job costs more than it saves.
 LARGE_BATCH = 20_000
-# Rows that this process archives in the time in which the first workers of executors start.
+# Rows that this process archives in the 2.6 s of processor time that the first job of executors takes
+# more than later ones. See docs/concepts/architecture.md.
 COLD_START_ROWS = 300_000
 
 # Bytes of a record until a stream has been read.

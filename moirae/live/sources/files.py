@@ -3,13 +3,14 @@
 import glob
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from archiver.ingest import SourceUnit, read_lines, read_tables
+from archiver.storage import ObjectPath
 from moirae.config import FileFormat
 
 
@@ -18,13 +19,13 @@ class DiscoveredFile:
     """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes."""
 
     stream: str
-    path: Path
+    path: Path | ObjectPath
     modified: int
     size: int
 
 
 def make_units(
-    discovered: Sequence[DiscoveredFile], formats: dict[str, FileFormat], base: Path
+    discovered: Sequence[DiscoveredFile], formats: Mapping[str, FileFormat], base: Path
 ) -> list[SourceUnit]:
     """Source units of the files, by stream, modification time and path.
 
@@ -38,7 +39,9 @@ def make_units(
     return units
 
 
-def make_unit(stream: str, name: str, file_format: FileFormat, path: Path, size: int) -> SourceUnit:
+def make_unit(
+    stream: str, name: str, file_format: FileFormat, path: Path | ObjectPath, size: int
+) -> SourceUnit:
     """The source unit of one file of `size` bytes, which is read when the unit is."""
     is_parquet = file_format == "parquet"
     return SourceUnit(
@@ -72,6 +75,8 @@ def stat_files(stream: str, paths: Iterable[Path]) -> list[DiscoveredFile]:
     return discovered
 
 
-def unit_name(path: Path, base: Path) -> str:
+def unit_name(path: Path | ObjectPath, base: Path) -> str:
     """The name of a file in the ledger: relative to the workspace, so that it can be moved."""
+    if isinstance(path, ObjectPath):
+        return path.url
     return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)

@@ -65,6 +65,8 @@ class IdleSources:
             return self._queries.has_unread_records(name, topic, partition)
         if not isinstance(declared_source, FileSource):
             return False
+        if declared_source.is_in_object_storage:
+            return self._queries.has_unread_objects(name)
         base = self._settings.file.parent
         names = {files.unit_name(path, base) for path in files.list_files(declared_source.files)}
         return bool(self._unread_files.find_unread(name, names, time.monotonic()))

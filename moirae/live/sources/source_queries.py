@@ -20,6 +20,7 @@ from moirae.live.sources.idle import UnreadFiles
 from moirae.live.sources.queries import (
     PausableQuery,
     UnreadFilesCheck,
+    UnreadObjects,
     UnreadRecordsCheck,
     start_file_query,
     start_topic_query,
@@ -73,6 +74,7 @@ class SourceQueries:
         self._file_query: PausableQuery | None = None
         self._topic_queries: dict[str, PausableQuery] = {}
         self._record_checks: list[UnreadRecordsCheck] = []
+        self._unread_objects: UnreadObjects | None = None
         self._failure: Exception | None = None
 
     def require_streams(self) -> None:
@@ -85,9 +87,13 @@ class SourceQueries:
     def start(self) -> None:
         """Start the queries; none if every stream only lands."""
         file_sources: dict[str, FileSource] = {}
+        object_sources: dict[str, FileSource] = {}
         for name, declared in self._settings.streams.items():
             if isinstance(declared.source, FileSource):
-                file_sources[name] = declared.source
+                is_object = declared.source.is_in_object_storage
+                (object_sources if is_object else file_sources)[name] = declared.source
+        if object_sources:
+            self._unread_objects = UnreadObjects(object_sources, self._unread_files)
         if file_sources:
             self._file_query = self._make_file_query(file_sources)
         for name, declared in self._settings.streams.items():
@@ -147,10 +153,36 @@ class SourceQueries:
     def update(self) -> None:
         """Pause queries without unread input, and continue those whose input is back.
 
-        The lock is not held.
+        Ingest new files of object storage. The lock is not held. Raises `Unreachable`.
         """
         for query in self._queries:
             query.update()
+        if self._unread_objects is not None:
+            self._ingest_objects(self._unread_objects.find())
+
+    def ingest_all_objects(self) -> None:
+        """Ingest all files that are in object storage now. The lock is not held.
+
+        Raises `Unreachable`.
+        """
+        if self._unread_objects is not None:
+            self._unread_objects.ingest_all(self._ingest_objects)
+
+    def has_unread_objects(self, stream: str) -> bool:
+        """Whether a stream has files in object storage that are known and not archived."""
+        return self._unread_objects is not None and self._unread_objects.has_unread(stream)
+
+    def _ingest_objects(self, discovered: Sequence[DiscoveredFile]) -> None:
+        """Ingest files of object storage, if any."""
+        if not discovered or self._unread_objects is None:
+            return
+        formats: dict[str, FileFormat] = {}
+        for name, declared in self._settings.streams.items():
+            if isinstance(declared.source, FileSource):
+                formats[name] = declared.source.format
+        with self._lock:
+            self._ingest.ingest_units(files.make_units(discovered, formats, self._base))
+        self._unread_objects.record_archived(discovered)
 
     def stop(self) -> None:
         """Stop the queries."""

@@ -7,11 +7,13 @@ from moirae.live.sources.queries.streaming_queries import (
     start_topic_query,
 )
 from moirae.live.sources.queries.unread_files import UnreadFilesCheck
+from moirae.live.sources.queries.unread_objects import UnreadObjects
 from moirae.live.sources.queries.unread_records import UnreadRecordsCheck
 
 __all__ = [
     "PausableQuery",
     "UnreadFilesCheck",
+    "UnreadObjects",
     "UnreadRecordsCheck",
     "glob_base",
     "start_file_query",

@@ -20,15 +20,12 @@ class FakeAlerts:
         assert rule == NO_INPUT_RULE
         return [row for row in self.rows.values() if row.ends_at is None]
 
-    def put(self, description: Any, lifetime: Any) -> None:
-        self._store(description.id, lifetime)
+    def put(self, alerts: Any) -> None:
+        self.update({description.id: lifetime for description, lifetime in alerts})
 
-    def update(self, alert_id: Any, lifetime: Any) -> None:
-        self._store(alert_id, lifetime)
-
-    def _store(self, alert_id: Any, lifetime: Any) -> None:
-        fields = lifetime.parameters()
-        self.rows[alert_id] = SimpleNamespace(id=alert_id, **fields)
+    def update(self, lifetimes: Any) -> None:
+        for alert_id, lifetime in lifetimes.items():
+            self.rows[alert_id] = SimpleNamespace(id=alert_id, **lifetime.to_json())
 
 
 class World:
