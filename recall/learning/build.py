@@ -86,6 +86,7 @@ def build_model(
     past = learner.past_rows(len(events))
     resolved_events = ResolvedEvents(
         np.array([events[row].event_id.encode() for row in rows], dtype=np.bytes_),
+        past.times[rows],
         past.tags[rows],
         past.places[rows],
     )

@@ -175,7 +175,8 @@ class Learner:
     def _build_query(self, row: int, prediction: TagPrediction | None) -> LearnedQuery:
         context, counts = self._corpus.contexts[row], self._corpus.counts()
         ts, place_number = self._corpus.times[row], int(self._places[row])
-        return self.model.build_query(context, ts, place_number, counts, prediction)
+        probabilities = np.zeros(0) if prediction is None else prediction.probabilities
+        return self.model.build_query(context, ts, place_number, counts, probabilities)
 
     def _event_times(self, count: int) -> npt.NDArray[np.int64]:
         new_times = self._corpus.times[len(self._times) : count]
