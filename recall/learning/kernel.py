@@ -8,7 +8,7 @@ term. Its weight (`entry_weights`, with the sum of its squared gradients in `ent
 what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence
 of a term counts `decay`^(k - 1).
 
-An entry is one record, so that reading it is one access to memory.
+An entry is one record of 28 bytes, so that reading it is one access to memory: there may be millions.
 
 Functions that call each other stay in one file, see `recall.similarity.kernel`.
 """
@@ -22,13 +22,13 @@ from recall.similarity import compiled
 
 ENTRY = np.dtype(
     [
-        ("links", np.int64),
-        ("entry_tags", np.int64),
-        ("entry_counts", np.int64),
-        ("entry_recent", np.float64),
-        ("entry_updates", np.int64),
-        ("entry_weights", np.float64),
-        ("entry_squares", np.float64),
+        ("links", np.int32),
+        ("entry_tags", np.int32),
+        ("entry_counts", np.int32),
+        ("entry_recent", np.float32),
+        ("entry_updates", np.int32),
+        ("entry_weights", np.float32),
+        ("entry_squares", np.float32),
     ]
 )
 # Products above this are replaced by their logarithm.

@@ -23,7 +23,8 @@ _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
-# The same for predictions, from which weights are learned. All events are counted.
+# From this number of events on, fewer and fewer are predicted, so that the weights are learned from
+# 8,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
 
 
@@ -73,7 +74,7 @@ class Learner:
         context = self._corpus.contexts[row]
         attributes = self._corpus.vocabulary.attributes
         prediction = None
-        if self._is_selected(_FULL_PREDICTION):
+        if self._is_selected(_FULL_PREDICTION, 2):
             prediction = model.predict(context, attributes)
         if prediction is None:
             return _Outcome(None, None, None)
@@ -87,14 +88,17 @@ class Learner:
         if tag_id is None:
             return _Outcome(None, None, past_prediction)
         sample = None
-        if self._is_selected(_FULL_SAMPLING):
+        if self._is_selected(_FULL_SAMPLING, 1):
             sample = self._draw_sample(row, tag_id, prediction)
         return _Outcome(prediction.error(tag_id), sample, past_prediction)
 
-    def _is_selected(self, full_count: int) -> bool:
-        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer."""
+    def _is_selected(self, full_count: int, power: int) -> bool:
+        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer.
+
+        After n times as many, one in n^`power` is used.
+        """
         event_count = self.model.tag_model.event_count
-        return event_count % max(event_count // full_count, 1) == 0
+        return event_count % max(event_count // full_count, 1) ** power == 0
 
     def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""

@@ -295,7 +295,7 @@ class Index:
             entered = segment.arrays["numbers"][named_rows] <= comparison.max_sequence
             named_rows = named_rows[entered]
             parts.append(RowsOfSegment(segment, np.concatenate([best_rows, named_rows])))
-            named.append(np.isin(best_rows, named_rows))
+            named.append(np.isin(best_rows, named_rows, assume_unique=True))
             part_scores.append(scores)
         if parts:
             self._add_candidates(comparison, parts, named, part_scores)

@@ -239,6 +239,9 @@ def search(
     min_score,
     sums,
     gain_by_term,
+    squared_idf_by_term,
+    search_by_term,
+    search_number,
     rows,
     scores,
 ):
@@ -251,7 +254,8 @@ def search(
     `weights` as in `remaining_bounds`. `log_event_count`: L of the bounds. `event_count` is E, and
     `document_frequencies` C_k by vocabulary number, to which `frequency_changes` of the ascending
     `changed_terms` are added. `term_ids`: the vocabulary number of each term of the segment. `sums`
-    (by row) and `gain_by_term` are scratch: zeros before and after.
+    (by row) and `gain_by_term` are scratch: zeros before and after. `squared_idf_by_term` has the
+    IDF² of the terms whose `search_by_term` is `search_number`, a number of this search alone.
     """
     bounds_of = (
         starts,
@@ -288,7 +292,16 @@ def search(
         if local_terms[number] >= 0:
             gain_by_term[local_terms[number]] = gains[number]
     rows_of = starts, terms, counts
-    weights_of = term_ids, event_count, document_frequencies, changed_terms, frequency_changes
+    weights_of = (
+        term_ids,
+        event_count,
+        document_frequencies,
+        changed_terms,
+        frequency_changes,
+        squared_idf_by_term,
+        search_by_term,
+        search_number,
+    )
     cell = np.empty(1)
     bits = cell.view(np.int64)
     # The k rows with the highest bounds are scored first: their scores exclude most other rows.
@@ -458,14 +471,26 @@ def _exact_cosine(row, gain_by_term, norm, rows_of, weights_of):
     Sums are compensated (Neumaier 1974), so that the order of terms does not matter.
     """
     starts, terms, counts = rows_of
-    term_ids, event_count, document_frequencies, changed_terms, frequency_changes = weights_of
+    (
+        term_ids,
+        event_count,
+        document_frequencies,
+        changed_terms,
+        frequency_changes,
+        squared_idf_by_term,
+        search_by_term,
+        search_number,
+    ) = weights_of
     product = square = product_error = square_error = 0.0
     for position in range(starts[row], starts[row + 1]):
         term = terms[position]
         tf = float(counts[position])
-        squared_idf = _squared_idf(
-            term_ids[term], event_count, document_frequencies, changed_terms, frequency_changes
-        )
+        if search_by_term[term] != search_number:
+            search_by_term[term] = search_number
+            squared_idf_by_term[term] = _squared_idf(
+                term_ids[term], event_count, document_frequencies, changed_terms, frequency_changes
+            )
+        squared_idf = squared_idf_by_term[term]
         part = tf * tf * squared_idf
         total = square + part
         square_error += (square - total) + part if square >= part else (part - total) + square

@@ -103,17 +103,27 @@ class RowsOfSegment(NamedTuple):
 
 
 class SearchBuffers:
-    """Scratch memory that consecutive searches share. All zeros between searches."""
+    """Scratch memory that consecutive searches share.
+
+    `sums` and `gain_by_term` are all zeros between searches. Logarithms are expensive:
+    `squared_idf_by_term` has the IDF² of those terms that a search needed, whose number is
+    `search_by_term`.
+    """
 
     def __init__(self) -> None:
         self.sums = np.zeros(MAX_SEGMENT_ROWS, dtype=np.float32)
         self.gain_by_term = np.zeros(0)
+        self.squared_idf_by_term = np.zeros(0)
+        self.search_by_term = np.zeros(0, dtype=np.int64)
+        self.search_number = 0
 
-    def reserve_terms(self, width: int) -> Floats:
-        """Zeros for at least `width` terms."""
+    def begin(self, width: int) -> None:
+        """Make room for at least `width` terms, for a new search."""
         if len(self.gain_by_term) < width:
             self.gain_by_term = np.zeros(2 * width)
-        return self.gain_by_term
+            self.squared_idf_by_term = np.zeros(2 * width)
+            self.search_by_term = np.zeros(2 * width, dtype=np.int64)
+        self.search_number += 1
 
 
 class Segment:
@@ -403,6 +413,7 @@ class Segment:
         log_event_count, arrays = self._arrays_for(query)
         if query.is_set:
             pinned = _UNIFORM_COUNTS
+        buffers.begin(len(self.term_ids))
         hit_count = kernel.search(
             query.terms,
             query.log_frequencies,
@@ -423,7 +434,10 @@ class Segment:
             k,
             min_score,
             buffers.sums,
-            buffers.reserve_terms(len(self.term_ids)),
+            buffers.gain_by_term,
+            buffers.squared_idf_by_term,
+            buffers.search_by_term,
+            buffers.search_number,
             best_rows,
             scores,
         )
