@@ -98,7 +98,8 @@ class Learner:
         After n times as many, one in n^`power` is used.
         """
         event_count = self.model.tag_model.event_count
-        return event_count % max(event_count // full_count, 1) ** power == 0
+        step = int(max(event_count // full_count, 1) ** power)
+        return event_count % step == 0
 
     def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""
