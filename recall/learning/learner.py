@@ -25,7 +25,7 @@ _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from
-# 8,000 predictions at most. All events are counted.
+# about 13,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
 
 
