@@ -123,7 +123,7 @@ def _search(corpus: _Corpus, terms: TermIds, measure: str) -> Comparison:
         index.pin_counts(event),
         measure=MEASURES["tfidf"],
         scorer=scorer,
-        candidates=Candidates(scorer.group_count) if scorer and measure == "learned" else None,
+        candidates=Candidates(K) if scorer and measure == "learned" else None,
         top=restore_top(K, []),
         before_ts=event.ts,
         max_sequence=index.last_sequence,

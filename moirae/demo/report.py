@@ -181,8 +181,9 @@ def compute_summary(
     """The demo's figures, as `demo --once -o json` prints them.
 
     Latency, of live alerts, is from the time of the event until the alert is stored, and from there
-    until the first answer of each recall; in milliseconds. `shift`: how much later than planned
-    the live phase was.
+    until the first answer of each recall; in milliseconds. `forecast`: what the first live alert
+    probably is of those whose answer says so; None: no answer does. `shift`: how much later than
+    planned the live phase was.
     """
     alerts = sql.AlertGateway(connection)
     counts = alerts.count_by_state()
@@ -198,6 +199,7 @@ def compute_summary(
         "alerts_by_state": states,
         "recalls": {state: recalls.get(state, 0) for state in ("done", "cancelled", "failed")},
         "similar": _compute_precision(connection, live_from, failures, shift),
+        "forecast": _find_first_forecast(connection, live_from),
         "latency_ms": {
             "event_to_alert": {
                 "p50": delays.p50,
@@ -211,6 +213,16 @@ def compute_summary(
             },
         },
     }
+
+
+def _find_first_forecast(connection: sql.Connection, live_from: datetime) -> dict[str, Any] | None:
+    for alert in sql.AlertGateway(connection).list_raised(live_from):
+        if alert.starts_at < live_from:
+            continue
+        for answer in load_answers(connection, alert.eid):
+            if answer.forecast is not None:
+                return {"alert": alert.id, "rule": alert.rule, **answer.forecast}
+    return None
 
 
 def _compute_precision(

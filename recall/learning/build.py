@@ -62,13 +62,11 @@ def build_model(
         if event.event_id in usable_times
     )
     queue = deque(waiting)
-    learned_rows: list[int] = []
 
     def learn_until(ts: Micros) -> None:
         while queue and queue[0][0] <= ts:
             _, row = queue.popleft()
             learner.learn(row, tags[events[row].event_id])
-            learned_rows.append(row)
 
     for row, event in enumerate(events):
         learn_until(event.ts)
@@ -77,15 +75,16 @@ def build_model(
         learner.observe(row, place_number, tags.get(event.event_id))
     if events:
         learn_until(events[-1].ts + (gap == 0))
-    if not learned_rows:
+    if not learner.learned_rows:
         return None
     rows_by_event = {events[row].event_id: row for row in range(len(events))}
     _learn_judgements(learner, rows_by_event, judgements or {})
     learner.model.fit()
-    rows = sorted(learned_rows, key=lambda row: events[row].event_id)
+    rows = sorted(learner.learned_rows, key=lambda row: events[row].event_id)
     past = learner.past_rows(len(events))
     resolved_events = ResolvedEvents(
         np.array([events[row].event_id.encode() for row in rows], dtype=np.bytes_),
+        past.times[rows],
         past.tags[rows],
         past.places[rows],
     )

@@ -1,13 +1,13 @@
 """Scores past events of an index by a stored model. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from archiver.times import Micros
 from recall.learning.learned_model import LearnedQuery, PastRows
 from recall.learning.pair_model import Feature
 from recall.learning.stored_model import StoredModel
@@ -16,14 +16,14 @@ from recall.similarity import (
     CorpusCounts,
     CorpusEvent,
     Floats,
-    GroupedRows,
+    RowsOfSegment,
     Segment,
-    SparseRows,
+    gather_rows,
 )
 
 _FORECAST_TAGS = 5
-# The best past events of each of these tags are candidates.
-_CANDIDATE_TAGS = 5
+# How many past events are candidates for their tag: the newest of the most probable tags.
+NAMED_COUNT = 1000
 _MAX_TAG_TERMS = 5
 _TERM_FEATURES = [Feature.ATTRIBUTES, Feature.TFIDF, Feature.BINARY]
 _PLACE_AND_AGE_FEATURES = [Feature.PLACE, Feature.RECENCY]
@@ -39,43 +39,27 @@ class LearnedScorer:
         # The event's terms as the model numbers them; the index has other numbers.
         self._model_context = stored.vocabulary.encode(event.term_counts)
         self._query: LearnedQuery | None = None
-        self._prediction = stored.model.predict(self._model_context, stored.vocabulary.attributes)
-        self._candidate_tags: list[int] = []
-        if self._prediction is not None:
-            order = np.argsort(-self._prediction.log_probabilities, kind="stable")
-            self._candidate_tags = order[:_CANDIDATE_TAGS].tolist()
+        self._log_probabilities = stored.log_probabilities(self._model_context)
+
+    @cached_property
+    def _named_events(self) -> npt.NDArray[np.bool_]:
+        """By resolved event, whether it is a candidate."""
+        tag_ids = np.argsort(-self._log_probabilities, kind="stable")
+        return self._stored.resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
 
     def score_rows(
-        self,
-        query: ContextVector,
-        past: SparseRows,
-        counts: CorpusCounts,
-        times: npt.NDArray[np.int64],
-        eids: npt.NDArray[np.bytes_],
+        self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
     ) -> Floats:
         """See `recall.similarity.EventScorer`."""
-        past_rows = self._past_rows(past, times, eids)
-        return self._stored.model.score(self._build_query(query, counts), past_rows)
+        return self._stored.model.score(self._build_query(query, counts), self._past_rows(parts))
 
-    @property
-    def group_count(self) -> int:
-        """See `recall.similarity.EventScorer`. The most probable tags have candidates."""
-        return len(self._candidate_tags)
-
-    def group_rows(self, segment: Segment) -> GroupedRows:
-        """See `recall.similarity.EventScorer`."""
-        heads, rows = self._stored.tagged_rows(segment)
-        parts = [rows[heads[tag] : heads[tag + 1]] for tag in self._candidate_tags]
-        sizes = np.array([0, *map(len, parts)], dtype=np.int64)
-        return GroupedRows(np.cumsum(sizes), np.concatenate([rows[:0], *parts]))
+    def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
+        """See `recall.similarity.EventScorer`. The newest resolved events of probable tags."""
+        resolved = self._stored.resolved_rows(segment)
+        return resolved.rows[self._named_events[resolved.positions]]
 
     def explain(
-        self,
-        query: ContextVector,
-        past: SparseRows,
-        counts: CorpusCounts,
-        ts: Micros,
-        eid: str,
+        self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int
     ) -> Mapping[str, Any]:
         """See `recall.similarity.EventScorer`.
 
@@ -84,9 +68,7 @@ class LearnedScorer:
         terms of the new event that speak most for it, with what they add to its logarithm.
         """
         learned_query = self._build_query(query, counts)
-        past_rows = self._past_rows(
-            past, np.array([ts], dtype=np.int64), np.array([eid.encode()], dtype=np.bytes_)
-        )
+        past_rows = self._past_rows([RowsOfSegment(segment, np.array([row]))])
         model = self._stored.model
         contributions = model.pair_features(learned_query, past_rows)[0] * model.pair_model.weights
         tag_id = int(past_rows.tags[0])
@@ -121,16 +103,18 @@ class LearnedScorer:
 
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:
+            probabilities = np.exp(self._log_probabilities)
             self._query = self._stored.model.build_query(
-                query, self._event.ts, self._place_number, counts, self._prediction
+                query, self._event.ts, self._place_number, counts, probabilities
             )
         return self._query
 
-    def _past_rows(
-        self,
-        contexts: SparseRows,
-        times: npt.NDArray[np.int64],
-        eids: npt.NDArray[np.bytes_],
-    ) -> PastRows:
-        tags, place_numbers = self._stored.resolved_events.find(eids)
-        return PastRows(contexts, times, place_numbers, tags)
+    def _past_rows(self, parts: Sequence[RowsOfSegment]) -> PastRows:
+        times, positions = [], []
+        for segment, rows in parts:
+            times.append(segment.arrays["ts"][rows])
+            positions.append(self._stored.resolved_rows(segment).position_by_row[rows])
+        tags, place_numbers = self._stored.resolved_events.tags_and_places(
+            np.concatenate(positions)
+        )
+        return PastRows(gather_rows(parts), np.concatenate(times), place_numbers, tags)

@@ -8,7 +8,7 @@ term. Its weight (`entry_weights`, with the sum of its squared gradients in `ent
 what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence
 of a term counts `decay`^(k - 1).
 
-An entry is one record, so that reading it is one access to memory.
+An entry is one record of 28 bytes, so that reading it is one access to memory: there may be millions.
 
 Functions that call each other stay in one file, see `recall.similarity.kernel`.
 """
@@ -22,13 +22,13 @@ from recall.similarity import compiled
 
 ENTRY = np.dtype(
     [
-        ("links", np.int64),
-        ("entry_tags", np.int64),
-        ("entry_counts", np.int64),
-        ("entry_recent", np.float64),
-        ("entry_updates", np.int64),
-        ("entry_weights", np.float64),
-        ("entry_squares", np.float64),
+        ("links", np.int32),
+        ("entry_tags", np.int32),
+        ("entry_counts", np.int32),
+        ("entry_recent", np.float32),
+        ("entry_updates", np.int32),
+        ("entry_weights", np.float32),
+        ("entry_squares", np.float32),
     ]
 )
 # Products above this are replaced by their logarithm.
@@ -138,6 +138,92 @@ def sum_evidence(
             sums[row, tag] += bases[row]
             if products[row, tag] != 1.0:
                 sums[row, tag] += np.log(products[row, tag])
+
+
+@compiled
+def summarize_entries(
+    scales,
+    smoothing,
+    decay,
+    weights,
+    recent_weights,
+    term_counts,
+    heads,
+    entries,
+    starts,
+    bases,
+    tags,
+    values,
+    corrections,
+):
+    """Add up what entries say, weighted, term by term.
+
+    `scales`: by tag, 1 / (P(tag) · smoothing). `weights` and `recent_weights`: by term, those of
+    its attribute, for all and for recent occurrences. The entries of term k are from `starts[k]` to
+    before `starts[k + 1]` of `tags`, `values` and `corrections`. `bases`: by term, what is added for
+    each tag.
+    """
+    end = 0
+    for term in range(len(starts) - 1):
+        starts[term] = end
+        count = term_counts[term]
+        if count == 0:
+            continue
+        recent_count = count * 1.0
+        if decay < 1.0:
+            recent_count = (1.0 - decay**count) / (1.0 - decay)
+        bases[term] = weights[term] * np.log(smoothing / (count + smoothing))
+        bases[term] += recent_weights[term] * np.log(smoothing / (recent_count + smoothing))
+        position = heads[term]
+        while position >= 0:
+            entry = entries[position]
+            tag = entry.entry_tags
+            value = weights[term] * np.log(entry.entry_counts * scales[tag] + 1.0)
+            if recent_weights[term] > 0.0:
+                recent = entry.entry_recent * decay ** (count - entry.entry_updates)
+                value += recent_weights[term] * np.log(recent * scales[tag] + 1.0)
+            tags[end], values[end] = tag, value
+            corrections[end] = entry.entry_weights
+            end += 1
+            position = entry.links
+    starts[len(starts) - 1] = end
+
+
+@compiled
+def add_evidence(
+    terms,
+    attributes,
+    attribute_count,
+    context_size,
+    known,
+    starts,
+    bases,
+    tags,
+    values,
+    corrections,
+    logits,
+):
+    """Add what terms say to the logarithm of each tag's probability, see `summarize_entries`.
+
+    `known`: by term, whether it has occurred. `attributes`: by term. `context_size`: the number of
+    terms of the context, with those that are left out.
+    """
+    sizes = np.zeros(attribute_count)
+    for term in terms:
+        if known[term]:
+            sizes[attributes[term]] += 1.0
+    base = 0.0
+    correction_factor = 1.0 / np.sqrt(max(context_size, 1))
+    for term in terms:
+        if not known[term]:
+            continue
+        damping = 1.0 / np.sqrt(sizes[attributes[term]])
+        base += damping * bases[term]
+        for position in range(starts[term], starts[term + 1]):
+            value = damping * values[position] + correction_factor * corrections[position]
+            logits[tags[position]] += value
+    for tag in range(len(logits)):
+        logits[tag] += base
 
 
 @compiled

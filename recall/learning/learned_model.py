@@ -122,16 +122,15 @@ class LearnedModel:
         ts: Micros,
         place_number: int,
         counts: CorpusCounts,
-        prediction: TagPrediction | None,
+        probabilities: Floats,
     ) -> LearnedQuery:
         """What ranking needs to know about a new event.
 
         `context` and `counts` have the terms of the vocabulary of the past events.
+        `probabilities`: by tag, not calibrated; empty: nothing was learned yet.
         """
-        probabilities = np.zeros(0)
         chance = 0.0
-        if prediction is not None:
-            probabilities = prediction.probabilities
+        if len(probabilities):
             chance = float(probabilities @ self.tag_model.tag_shares)
         return LearnedQuery(context, ts, place_number, counts, probabilities, chance)
 
@@ -181,12 +180,21 @@ class LearnedModel:
         prediction = self.predict(context, attributes)
         if prediction is None:
             return np.zeros(0), 1.0
+        return self.calibrate(context, prediction.log_probabilities)
+
+    def calibrate(self, context: ContextVector, log_probabilities: Floats) -> tuple[Floats, float]:
+        """The calibrated probability of each tag, and that of none of these."""
         unknown_share = self.tag_model.unknown_share(context)
-        return self.calibration.probabilities(prediction.log_probabilities, unknown_share)
+        return self.calibration.probabilities(log_probabilities, unknown_share)
 
     def forecast(self, context: ContextVector, attributes: Ids, count: int) -> ResolutionForecast:
         """The `count` most probable tags of a new event."""
-        probabilities, new_tag = self.tag_probabilities(context, attributes)
+        return self.make_forecast(*self.tag_probabilities(context, attributes), count)
+
+    def make_forecast(
+        self, probabilities: Floats, new_tag: float, count: int
+    ) -> ResolutionForecast:
+        """The `count` most probable tags. `probabilities`: by tag."""
         best = np.argsort(-probabilities, kind="stable")[:count]
         tags = [(self.tag_model.tags[tag], float(probabilities[tag])) for tag in best]
         return ResolutionForecast(tags, new_tag)

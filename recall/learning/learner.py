@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.change_detector import ChangeDetector
 from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
@@ -23,7 +24,8 @@ _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
-# The same for predictions, from which weights are learned. All events are counted.
+# From this number of events on, fewer and fewer are predicted, so that the weights are learned from
+# about 13,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
 
 
@@ -31,9 +33,11 @@ _FULL_PREDICTION = 5_000
 class _Outcome:
     """What was predicted when an event occurred, compared with its tag, to be learned later."""
 
-    error: PredictionError | None
-    sample: PairSample | None
-    prediction: PastPrediction | None
+    predicted_at: int
+    """How many events were learned then."""
+    error: PredictionError | None = None
+    sample: PairSample | None = None
+    prediction: PastPrediction | None = None
 
 
 class Learner:
@@ -56,6 +60,12 @@ class Learner:
         self._outcomes: dict[int, _Outcome] = {}
         self._rows_by_tag: list[list[int]] = []
         self._learned_rows: list[int] = []
+        self._change_detector = ChangeDetector()
+
+    @property
+    def learned_rows(self) -> list[int]:
+        """The rows whose tags are known and still have the meaning that they had."""
+        return self._learned_rows
 
     def observe(self, row: int, place_number: int, tag: str | None) -> None:
         """An event occurs. `tag`: as it will be known later; None: it will not be.
@@ -70,13 +80,14 @@ class Learner:
 
     def _predict_outcome(self, row: int, tag: str) -> _Outcome:
         model = self.model
+        event_count = model.tag_model.event_count
         context = self._corpus.contexts[row]
         attributes = self._corpus.vocabulary.attributes
         prediction = None
-        if self._is_selected(_FULL_PREDICTION):
+        if self._is_selected(_FULL_PREDICTION, 2):
             prediction = model.predict(context, attributes)
         if prediction is None:
-            return _Outcome(None, None, None)
+            return _Outcome(event_count)
         tag_id = model.tag_model.find_tag(tag)
         unknown_share = model.tag_model.unknown_share(context)
         past_prediction = PastPrediction(
@@ -85,16 +96,20 @@ class Learner:
             tag_id,
         )
         if tag_id is None:
-            return _Outcome(None, None, past_prediction)
+            return _Outcome(event_count, None, None, past_prediction)
         sample = None
-        if self._is_selected(_FULL_SAMPLING):
+        if self._is_selected(_FULL_SAMPLING, 1):
             sample = self._draw_sample(row, tag_id, prediction)
-        return _Outcome(prediction.error(tag_id), sample, past_prediction)
+        return _Outcome(event_count, prediction.error(tag_id), sample, past_prediction)
 
-    def _is_selected(self, full_count: int) -> bool:
-        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer."""
+    def _is_selected(self, full_count: int, power: int) -> bool:
+        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer.
+
+        After n times as many, one in n^`power` is used.
+        """
         event_count = self.model.tag_model.event_count
-        return event_count % max(event_count // full_count, 1) == 0
+        step = int(max(event_count // full_count, 1) ** power)
+        return event_count % step == 0
 
     def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""
@@ -134,16 +149,48 @@ class Learner:
         """The tag of an event that was observed is known from now on."""
         outcome = self._outcomes.pop(row)
         model = self.model
-        is_new = model.tag_model.find_tag(tag) is None
-        tag_id = model.tag_model.learn(self._corpus.contexts[row], tag, outcome.error)
+        known_at = model.tag_model.event_count
+        is_new = self._count(row, tag, outcome.error)
+        if outcome.sample is not None:
+            model.pair_model.learn(outcome.sample)
+        model.calibration.learn(outcome.prediction, is_new)
+        prediction = outcome.prediction
+        if prediction is not None and prediction.tag is not None:
+            best = int(np.argmax(prediction.log_probabilities))
+            if self._change_detector.add(
+                row,
+                float(np.exp(prediction.log_probabilities[best])),
+                best == prediction.tag,
+                predicted_at=outcome.predicted_at,
+                known_at=known_at,
+            ):
+                self._forget_old_meaning()
+
+    def _count(self, row: int, tag: str, error: PredictionError | None) -> bool:
+        """Count an event with its tag. Returns whether the tag is new."""
+        tag_model = self.model.tag_model
+        is_new = tag_model.find_tag(tag) is None
+        tag_id = tag_model.learn(self._corpus.contexts[row], tag, error)
         if is_new:
             self._rows_by_tag.append([])
         self._tags[row] = tag_id
         self._rows_by_tag[tag_id].append(row)
         self._learned_rows.append(row)
-        if outcome.sample is not None:
-            model.pair_model.learn(outcome.sample)
-        model.calibration.learn(outcome.prediction, is_new)
+        return is_new
+
+    def _forget_old_meaning(self) -> None:
+        """The tags have changed their meaning: only the events that were tested, and newer ones,
+        still count.
+        """
+        first_row = self._change_detector.reset()
+        names = self.model.tag_model.tags
+        kept = [(row, names[self._tags[row]]) for row in self._learned_rows if row >= first_row]
+        waiting = list(self._outcomes)
+        self.forget_events()
+        # What was predicted for the events that wait is about tags of the old meaning.
+        self._outcomes.update(dict.fromkeys(waiting, _Outcome(0)))
+        for row, tag in kept:
+            self._count(row, tag, None)
 
     def learn_judgements(self, row: int, helps_by_row: Mapping[int, bool]) -> None:
         """An operator has said which past events help with an event, and which do not.
@@ -175,7 +222,8 @@ class Learner:
     def _build_query(self, row: int, prediction: TagPrediction | None) -> LearnedQuery:
         context, counts = self._corpus.contexts[row], self._corpus.counts()
         ts, place_number = self._corpus.times[row], int(self._places[row])
-        return self.model.build_query(context, ts, place_number, counts, prediction)
+        probabilities = np.zeros(0) if prediction is None else prediction.probabilities
+        return self.model.build_query(context, ts, place_number, counts, probabilities)
 
     def _event_times(self, count: int) -> npt.NDArray[np.int64]:
         new_times = self._corpus.times[len(self._times) : count]

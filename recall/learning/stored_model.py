@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,36 +18,79 @@ from recall.learning.learned_model import (
 )
 from recall.learning.pair_model import PairModel
 from recall.learning.tag_calibration import TagCalibration
+from recall.learning.tag_evidence import TagEvidence
 from recall.learning.tag_model import TagModel
-from recall.similarity import GroupedRows, Segment, Vocabulary
+from recall.similarity import ContextVector, Floats, Segment, Vocabulary
 
 _FORMAT_VERSION = 1
 _TAG_PREFIX = "tag_model."
 _SEPARATOR = "\x1f"
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class ResolvedEvents:
     """The events that a model has learned from, ascending by ID.
 
-    `places`: numbers of places.
+    `times`: event times. `places`: numbers of places.
     """
 
     eids: npt.NDArray[np.bytes_]
+    times: npt.NDArray[np.int64]
     tags: TagIds
     places: npt.NDArray[np.int64]
 
-    def find(self, eids: npt.NDArray[np.bytes_]) -> tuple[TagIds, npt.NDArray[np.int64]]:
-        """The tags and places of events by ID; -1: unknown."""
-        tags = np.full(len(eids), UNKNOWN_TAG, dtype=np.int32)
-        place_numbers = np.full(len(eids), -1, dtype=np.int64)
+    def find(self, eids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.int32]:
+        """The positions of events by ID; -1: not among these."""
         if not len(self.eids):
-            return tags, place_numbers
+            return np.full(len(eids), -1, dtype=np.int32)
         positions = np.minimum(np.searchsorted(self.eids, eids), len(self.eids) - 1)
-        matches = self.eids[positions] == eids
-        tags[matches] = self.tags[positions[matches]]
-        place_numbers[matches] = self.places[positions[matches]]
+        positions[self.eids[positions] != eids] = -1
+        return positions.astype(np.int32)
+
+    def tags_and_places(
+        self, positions: npt.NDArray[np.int32]
+    ) -> tuple[TagIds, npt.NDArray[np.int64]]:
+        """The tags and places of events by their positions; -1: unknown."""
+        found = np.flatnonzero(positions >= 0)
+        tags = np.full(len(positions), UNKNOWN_TAG, dtype=np.int32)
+        place_numbers = np.full(len(positions), -1, dtype=np.int64)
+        tags[found] = self.tags[positions[found]]
+        place_numbers[found] = self.places[positions[found]]
         return tags, place_numbers
+
+    @cached_property
+    def _by_tag(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The positions of events by tag, the newest first, and by tag the first of them."""
+        order = np.lexsort((np.arange(len(self.eids))[::-1], -self.times, self.tags))
+        tag_count = int(self.tags.max(initial=-1)) + 1
+        return order, np.searchsorted(self.tags[order], np.arange(tag_count + 1))
+
+    def newest_of_tags(self, tag_ids: npt.NDArray[np.intp], count: int) -> Mask:
+        """By position, whether an event is one of `count`.
+
+        These are all events of the first tags, and of the next one the newest.
+        """
+        order, heads = self._by_tag
+        sizes = heads[tag_ids + 1] - heads[tag_ids]
+        ends = np.cumsum(sizes)
+        sizes = np.clip(sizes - np.maximum(ends - count, 0), 0, None)
+        firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
+        numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
+        mask = np.zeros(len(self.eids), dtype=np.bool_)
+        mask[order[numbers]] = True
+        return mask
+
+
+class _ResolvedRows(NamedTuple):
+    """The rows of a segment that a model has learned from, ascending, and their positions among
+    the resolved events; and these by row, -1 for none.
+    """
+
+    rows: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int32]
+    position_by_row: npt.NDArray[np.int32]
 
 
 class StoredModel:
@@ -63,8 +107,7 @@ class StoredModel:
         self.model = model
         self.vocabulary = vocabulary
         self.resolved_events = resolved_events
-        # By segment: its rows with a tag, by tag.
-        self._tagged_rows: WeakKeyDictionary[Segment, GroupedRows] = WeakKeyDictionary()
+        self._resolved_rows: WeakKeyDictionary[Segment, _ResolvedRows] = WeakKeyDictionary()
         self._place_names = list(place_names)
         self._place_numbers = {name: number for number, name in enumerate(place_names)}
 
@@ -72,21 +115,29 @@ class StoredModel:
         """The number of a place; -1: no event was resolved there."""
         return self._place_numbers.get(name, -1)
 
-    def tagged_rows(self, segment: Segment) -> GroupedRows:
-        """The rows of a segment by tag."""
-        grouped = self._tagged_rows.get(segment)
-        if grouped is None:
-            tags, _ = self.resolved_events.find(segment.arrays["eids"])
-            order = np.argsort(tags, kind="stable")
-            heads = np.searchsorted(tags[order], np.arange(len(self.model.tag_model.tags) + 1))
-            grouped = GroupedRows(heads.astype(np.int64), order.astype(np.int64))
-            self._tagged_rows[segment] = grouped
-        return grouped
+    def resolved_rows(self, segment: Segment) -> _ResolvedRows:
+        """The rows of a segment that the model has learned from."""
+        resolved = self._resolved_rows.get(segment)
+        if resolved is None:
+            position_by_row = self.resolved_events.find(segment.arrays["eids"])
+            rows = np.flatnonzero(position_by_row >= 0)
+            resolved = _ResolvedRows(rows, position_by_row[rows], position_by_row)
+            self._resolved_rows[segment] = resolved
+        return resolved
+
+    @cached_property
+    def _evidence(self) -> TagEvidence:
+        return TagEvidence(self.model.tag_model, self.vocabulary.attributes.copy())
+
+    def log_probabilities(self, context: ContextVector) -> Floats:
+        """By tag, not calibrated. `context`: with the terms of the model's vocabulary."""
+        return self._evidence.log_probabilities(context)
 
     def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
         """The `count` most probable tags of an event with these terms."""
         context = self.vocabulary.encode(term_counts)
-        return self.model.forecast(context, self.vocabulary.attributes, count)
+        probabilities = self.model.calibrate(context, self.log_probabilities(context))
+        return self.model.make_forecast(*probabilities, count)
 
     def to_bytes(self) -> bytes:
         """The stored form: a compressed archive of NumPy arrays, without pickled objects."""
@@ -98,6 +149,7 @@ class StoredModel:
             ),
             "places": np.array(self._place_names, dtype=np.str_),
             "eids": self.resolved_events.eids,
+            "event_times": self.resolved_events.times,
             "event_tags": self.resolved_events.tags,
             "event_places": self.resolved_events.places,
             "pair_weights": model.pair_model.weights,
@@ -138,9 +190,10 @@ class StoredModel:
             calibration,
             use_time=True,
         )
-        resolved_events = ResolvedEvents(
-            arrays["eids"], arrays["event_tags"], arrays["event_places"]
-        )
+        eids = arrays["eids"]
+        # Older models have no times: their events are ordered by ID.
+        times = arrays.get("event_times", np.zeros(len(eids), dtype=np.int64))
+        resolved_events = ResolvedEvents(eids, times, arrays["event_tags"], arrays["event_places"])
         return cls(model, vocabulary, resolved_events, arrays["places"].tolist())
 
 

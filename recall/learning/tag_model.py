@@ -161,12 +161,60 @@ class TagModel:
         damping = 1 / np.sqrt(np.maximum(sizes, 1))
         evidence[_FIRST_ATTRIBUTE_ROW:-1] *= np.repeat(damping, 2)[:, None]
         if self.use_recency:
-            recent_counts = self._recent_tag_counts[: len(self.tags)]
-            smoothed = recent_counts + _RECENT_TAG_SMOOTHING * shares
-            evidence[1] = np.log(smoothed / smoothed.sum()) - evidence[0]
+            evidence[1] = self._recent_change(shares)
         else:
             evidence[_FIRST_ATTRIBUTE_ROW + 1 : -1 : 2] = 0.0
         return evidence
+
+    def summarize(self, attributes: Ids) -> tuple[Floats, dict[str, npt.NDArray[Any]]]:
+        """What all terms say, weighted: see `kernel.summarize_entries`.
+
+        Returns by tag what is known without any term, and the arrays for `kernel.add_evidence`.
+        """
+        attribute_count = int(attributes.max(initial=-1)) + 1
+        self._reserve_attributes(attribute_count)
+        self._reserve_terms(len(attributes))
+        shares = self.tag_shares
+        prior = self._weights[0] * np.log(shares)
+        if self.use_recency:
+            prior += self._weights[1] * self._recent_change(shares)
+        first_rows = _FIRST_ATTRIBUTE_ROW + 2 * attributes
+        recent_weights = self._weights[first_rows + 1] * self.use_recency
+        starts = np.zeros(len(attributes) + 1, dtype=np.int64)
+        bases = np.zeros(len(attributes))
+        tags = np.zeros(self._entry_count, dtype=np.int32)
+        values = np.zeros(self._entry_count, dtype=np.float32)
+        corrections = np.zeros(self._entry_count, dtype=np.float32)
+        kernel.summarize_entries(
+            1 / (shares * _SMOOTHING),
+            _SMOOTHING,
+            _TERM_DECAY,
+            self._weights[first_rows],
+            recent_weights,
+            self._term_counts,
+            self._heads,
+            self._entries,
+            starts,
+            bases,
+            tags,
+            values,
+            corrections,
+        )
+        known = self._term_counts[: len(attributes)] > 0
+        return prior, {
+            "known": known,
+            "starts": starts,
+            "bases": bases,
+            "tags": tags,
+            "values": values,
+            "corrections": corrections,
+        }
+
+    def _recent_change(self, shares: Floats) -> Floats:
+        """By tag: how much more frequent it is among recent events than among all, as logarithm."""
+        smoothed = self._recent_tag_counts[: len(self.tags)] + _RECENT_TAG_SMOOTHING * shares
+        change: Floats = np.log(smoothed / smoothed.sum()) - np.log(shares)
+        return change
 
     def learn(self, context: ContextVector, tag: str, error: PredictionError | None) -> int:
         """Count an event, and adjust the weights; returns the number of its tag.

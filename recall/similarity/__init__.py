@@ -26,7 +26,7 @@ from recall.similarity.measure import (
     TfIdfMeasure,
 )
 from recall.similarity.ranking import TopK
-from recall.similarity.segment import GroupedRows, Segment
+from recall.similarity.segment import RowsOfSegment, Segment, gather_rows
 from recall.similarity.store import IndexStore
 from recall.similarity.warm_up import compile_kernels
 
@@ -38,7 +38,6 @@ __all__ = [
     "EventKey",
     "EventScorer",
     "Floats",
-    "GroupedRows",
     "Ids",
     "Index",
     "IndexStore",
@@ -46,6 +45,7 @@ __all__ = [
     "MEASURES",
     "MEASURE_NAMES",
     "Measure",
+    "RowsOfSegment",
     "Segment",
     "SimilarState",
     "SparseRows",
@@ -56,6 +56,7 @@ __all__ = [
     "compare",
     "compile_kernels",
     "compiled",
+    "gather_rows",
     "score_by_measures",
     "count_terms",
     "make_corpus_event",

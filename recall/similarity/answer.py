@@ -79,7 +79,7 @@ class SimilarState:
             before_ts = event.ts - question.gap + 1
         pinned_counts = index.pin_counts(event)
         scorer = None if make_scorer is None else make_scorer(event)
-        candidates = make_candidates(scorer, pinned_counts)
+        candidates = make_candidates(scorer, pinned_counts, question.k)
         if candidates is not None and "candidates" in state:
             candidates.restore(state["candidates"])
         comparison = Comparison(

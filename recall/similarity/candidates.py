@@ -1,11 +1,12 @@
 """The past events among which a scorer ranks, when ranking all of them would take too long. No I/O.
 
-Candidates are the best by TF-IDF, and of each group of events that the scorer names its best by
-TF-IDF. Which events these are does not depend on how history is divided into pieces.
+Candidates are the events that the scorer names, such as those with probable tags, and the best of
+all events by TF-IDF. Which events these are does not depend on how history is divided into pieces.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,25 +19,23 @@ from recall.similarity.ranking import RankedHit, TopK
 RANK_ALL_EVENTS = 20_000
 BEST_COUNT = 100
 """The number of candidates that are the best of all events."""
-BEST_OF_GROUP = 50
-"""The same for each group."""
 
 Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """Some past events, as arrays. `scores`: by TF-IDF; `final_scores`: by the scorer, or NaN.
+    """Some past events, as arrays. `scores`: by TF-IDF; `final_scores`: by the scorer.
 
-    `segments`, `rows`: where they are in the index while it is searched; -1: not known.
+    `named`: whether the scorer names them too.
     """
 
     times: Rows
     eids: npt.NDArray[np.bytes_]
     scores: Floats
     final_scores: Floats
-    segments: Rows
-    rows: Rows
+    named: Mask
 
     def __len__(self) -> int:
         return len(self.times)
@@ -47,24 +46,10 @@ class CandidateRows:
 
     def select(self, numbers: npt.NDArray[np.intp]) -> "CandidateRows":
         """Some of the events, in the given order."""
-        return CandidateRows(
-            self.times[numbers],
-            self.eids[numbers],
-            self.scores[numbers],
-            self.final_scores[numbers],
-            self.segments[numbers],
-            self.rows[numbers],
-        )
+        return CandidateRows(*(array[numbers] for array in self._arrays()))
 
-    def _arrays(self) -> list[npt.NDArray[np.generic]]:
-        return [
-            self.times,
-            self.eids,
-            self.scores,
-            self.final_scores,
-            self.segments,
-            self.rows,
-        ]
+    def _arrays(self) -> list[npt.NDArray[Any]]:
+        return [self.times, self.eids, self.scores, self.final_scores, self.named]
 
     @staticmethod
     def concatenate(parts: "Sequence[CandidateRows]") -> "CandidateRows":
@@ -72,83 +57,79 @@ class CandidateRows:
         columns = zip(*(part._arrays() for part in parts), strict=True)
         return CandidateRows(*map(np.concatenate, columns))
 
+    @classmethod
+    def from_json(cls, rows: Sequence[tuple[int, str, float, float, bool]]) -> "CandidateRows":
+        """The inverse of `to_json`."""
+        times, eids, scores, final_scores, named = zip(*rows, strict=True) if rows else [()] * 5
+        return cls(
+            np.array(times, dtype=np.int64),
+            np.array([eid.encode() for eid in eids], dtype=np.bytes_),
+            np.array(scores, dtype=np.float64),
+            np.array(final_scores, dtype=np.float64),
+            np.array(named, dtype=np.bool_),
+        )
 
-def _restore_rows(hits: Sequence[tuple[int, str, float]]) -> CandidateRows:
-    unknown = np.full(len(hits), -1, dtype=np.int64)
-    return CandidateRows(
-        np.array([ts for ts, _, _ in hits], dtype=np.int64),
-        np.array([eid.encode() for _, eid, _ in hits], dtype=np.bytes_),
-        np.array([score for _, _, score in hits], dtype=np.float64),
-        np.full(len(hits), np.nan),
-        unknown,
-        unknown,
-    )
+    def to_json(self) -> list[tuple[int, str, float, float, bool]]:
+        """Each event as a row of its values."""
+        eids = [eid.decode() for eid in self.eids.tolist()]
+        columns = (self.times, self.scores, self.final_scores, self.named)
+        times, scores, final_scores, named = (column.tolist() for column in columns)
+        return list(zip(times, eids, scores, final_scores, named, strict=True))
 
 
 class Candidates:
-    """The candidates so far: the best of all events, then those of each group."""
+    """The candidates so far. Of those that the scorer names, only the k best are kept."""
 
-    def __init__(self, group_count: int) -> None:
-        self._sizes = [BEST_COUNT] + [BEST_OF_GROUP] * group_count
-        self._lists = [_restore_rows([])] * len(self._sizes)
+    def __init__(self, k: int) -> None:
+        self._best = CandidateRows.from_json([])
+        self._named: TopK[EventKey] = TopK(k)
+        self._named_count = 0
 
-    def best_scores(self, number: int) -> Floats:
-        """The scores of a list by TF-IDF, best first, padded with 0."""
-        scores = np.zeros(self._sizes[number])
-        list_scores = self._lists[number].scores
-        scores[: len(list_scores)] = list_scores
-        return scores
+    @property
+    def min_score(self) -> float:
+        """The score by TF-IDF that an event must reach to be one of the best of all events."""
+        return float(self._best.scores[-1]) if len(self._best) == BEST_COUNT else 0.0
 
-    def min_score(self, number: int) -> float:
-        """The score by TF-IDF that an event must reach to enter a list."""
-        return float(self.best_scores(number)[-1])
-
-    def add(self, number: int, rows: CandidateRows) -> None:
-        """Add events to a list, each at most once."""
-        merged = CandidateRows.concatenate([self._lists[number], rows])
+    def add_best(self, rows: CandidateRows) -> None:
+        """Add events, each at most once, of which the best are kept."""
+        merged = CandidateRows.concatenate([self._best, rows])
         order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1]
-        self._lists[number] = merged.select(order[: self._sizes[number]])
+        self._best = merged.select(order[:BEST_COUNT])
 
-    def score_new(self, score: Callable[[CandidateRows], Floats]) -> None:
-        """Let the scorer score those that it has not scored yet. Forgets where they are."""
-        ends = np.cumsum(list(map(len, self._lists)))
-        merged = CandidateRows.concatenate(self._lists)
-        new = np.flatnonzero(np.isnan(merged.final_scores))
-        if len(new):
-            merged.final_scores[new] = score(merged.select(new))
-        merged.segments[:] = -1
-        positions = np.split(np.arange(len(merged)), ends[:-1])
-        self._lists = [merged.select(numbers) for numbers in positions]
+    def add_named(self, rows: CandidateRows) -> None:
+        """Add events that the scorer names, each at most once."""
+        self._named_count += len(rows)
+        scores = rows.final_scores
+        # Comparing IDs is slow: first, all that are certainly too low are left out.
+        min_score = max(self._named.min_score, np.nextafter(0, 1))
+        if len(scores) > self._named.k:
+            min_score = max(min_score, np.partition(scores, -self._named.k)[-self._named.k])
+        high = np.flatnonzero(scores >= min_score)
+        self._named.add_hits(list(map(rows.key, high.tolist())), scores[high])
 
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
-        merged = CandidateRows.concatenate(self._lists)
-        order = np.lexsort((merged.eids, merged.times, merged.final_scores))[::-1]
-        hits: list[RankedHit[EventKey]] = []
-        for number in order.tolist():
-            score = float(merged.final_scores[number])
-            if len(hits) == top.k or score <= 0:
-                break
-            hit = RankedHit(merged.key(number), score)
-            # An event may be in several lists.
-            if not hits or hit != hits[-1]:
-                hits.append(hit)
-        changed = hits != top.hits
-        top.hits = hits
+        others = self._best.select(
+            np.flatnonzero(~self._best.named & (self._best.final_scores > 0))
+        )
+        hits: TopK[EventKey] = TopK(top.k)
+        hits.hits = [RankedHit(hit.event, hit.score) for hit in self._named.hits]
+        hits.add_hits(list(map(others.key, range(len(others)))), others.final_scores)
+        changed = hits.hits != top.hits
+        top.hits = hits.hits
         return changed
 
     def count(self) -> int:
         """The number of candidates."""
-        return len({rows.key(number) for rows in self._lists for number in range(len(rows))})
+        return self._named_count + int(np.count_nonzero(~self._best.named))
 
-    def to_json(self) -> list[list[tuple[int, str, float]]]:
-        """The lists; `restore` is the inverse."""
-        stored = []
-        for rows in self._lists:
-            scores = rows.scores.tolist()
-            stored.append([(*rows.key(number), score) for number, score in enumerate(scores)])
-        return stored
+    def to_json(self) -> dict[str, Any]:
+        """The state; `restore` is the inverse."""
+        hits = [(*hit.event, hit.score) for hit in self._named.hits]
+        return {"best": self._best.to_json(), "named": hits, "named_count": self._named_count}
 
-    def restore(self, stored: Sequence[Sequence[tuple[int, str, float]]]) -> None:
-        """Continue from what `to_json` returned. The scorer scores them again."""
-        self._lists = [_restore_rows(hits) for hits in stored]
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Continue from what `to_json` returned."""
+        self._best = CandidateRows.from_json(stored["best"])
+        self._named.hits = [RankedHit((ts, eid), score) for ts, eid, score in stored["named"]]
+        self._named_count = stored["named_count"]

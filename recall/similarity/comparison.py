@@ -9,37 +9,28 @@ import numpy.typing as npt
 
 from archiver.times import Micros
 from recall.similarity.candidates import RANK_ALL_EVENTS, Candidates
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, SparseRows
+from recall.similarity.corpus import ContextVector, CorpusCounts, Floats
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measure import Measure
 from recall.similarity.numeric import Scales
 from recall.similarity.pinned_counts import PinnedCounts
 from recall.similarity.ranking import RankedHit, TopK
-from recall.similarity.segment import GroupedRows, Segment
+from recall.similarity.segment import RowsOfSegment, Segment
 
 
 class EventScorer(Protocol):
     """Scores past events of an index by more than their contexts."""
 
     def score_rows(
-        self,
-        query: ContextVector,
-        past: SparseRows,
-        counts: CorpusCounts,
-        times: npt.NDArray[np.int64],
-        eids: npt.NDArray[np.bytes_],
+        self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
     ) -> Floats:
         """The score of each past event; 0: its context shares no term with the query's."""
 
-    @property
-    def group_count(self) -> int:
-        """How many groups of past events have candidates of their own, see `Candidates`."""
-
-    def group_rows(self, segment: Segment) -> GroupedRows:
-        """The rows of a segment by group."""
+    def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
+        """The rows of a segment that are candidates, see `Candidates`; ascending."""
 
     def explain(
-        self, query: ContextVector, past: SparseRows, counts: CorpusCounts, ts: Micros, eid: str
+        self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int
     ) -> Mapping[str, Any]:
         """What the score of one past event consists of, as keys of its hit."""
 
@@ -76,8 +67,8 @@ def restore_top(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[EventKey
     return top
 
 
-def make_candidates(scorer: EventScorer | None, counts: PinnedCounts) -> Candidates | None:
+def make_candidates(scorer: EventScorer | None, counts: PinnedCounts, k: int) -> Candidates | None:
     """Candidates for an event with these pinned counts; None: all events are ranked."""
     if scorer is None or counts.event_count <= RANK_ALL_EVENTS:
         return None
-    return Candidates(scorer.group_count)
+    return Candidates(k)

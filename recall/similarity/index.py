@@ -7,7 +7,6 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.similarity import kernel
-from recall.similarity.candidates import BEST_COUNT, BEST_OF_GROUP, CandidateRows
+from recall.similarity.candidates import BEST_COUNT, CandidateRows, Mask
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
@@ -34,11 +33,9 @@ from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
 from recall.similarity.segment import (
     MAX_SEGMENT_ROWS,
-    GroupSearch,
+    RowsOfSegment,
     SearchBuffers,
     Segment,
-    WantedRows,
-    gather_rows,
 )
 from recall.similarity.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
@@ -259,7 +256,8 @@ class Index:
                         comparison.pinned_counts,
                         max_sequence=comparison.max_sequence,
                         rows=(first, last),
-                        wanted_rows=WantedRows(comparison.top.k, comparison.top.min_score),
+                        k=comparison.top.k,
+                        min_score=comparison.top.min_score,
                         buffers=self._search_buffers,
                     )
                 if len(rows):
@@ -276,97 +274,98 @@ class Index:
         candidates, scorer = comparison.candidates, comparison.scorer
         assert candidates is not None and scorer is not None
         query = self._candidate_query(comparison)
-        group_count = scorer.group_count
-        best_scores = np.zeros((group_count, BEST_OF_GROUP))
-        for group in range(group_count):
-            best_scores[group] = candidates.best_scores(1 + group)
-        best_of_all = candidates.best_scores(0)
-        row_parts: list[list[CandidateRows]] = [[] for _ in range(1 + group_count)]
+        min_score = candidates.min_score
+        best_scores = np.zeros(0)
+        parts: list[RowsOfSegment] = []
+        named: list[Mask] = []
+        part_scores: list[Floats] = []
         compared = 0
-        for number, segment in enumerate(self.segments):
+        for segment in self.segments:
             first, last = segment.rows_between(span)
             if first >= last:
                 continue
             compared += last - first
-            groups = GroupSearch(scorer.group_rows(segment), best_scores)
-            if query is None:
-                rows, scores = self._search_exhaustively(segment, comparison, (first, last), groups)
-            else:
-                self._refresh_segment_bounds(segment, self._log_event_count)
-                rows, scores = segment.search(
-                    query,
-                    comparison.pinned_counts,
-                    max_sequence=comparison.max_sequence,
-                    rows=(first, last),
-                    wanted_rows=WantedRows(BEST_COUNT, float(best_of_all[-1]), groups),
-                    buffers=self._search_buffers,
-                )
-            if len(rows):
-                row_parts[0].append(_candidate_rows(segment, number, rows, scores))
-                best_of_all = np.sort(np.concatenate([best_of_all, scores]))[::-1][:BEST_COUNT]
-            for group in np.flatnonzero(groups.sizes).tolist():
-                size = groups.sizes[group]
-                rows, scores = groups.hits[group, :size], groups.scores[group, :size]
-                row_parts[1 + group].append(_candidate_rows(segment, number, rows, scores))
-        for number, parts in enumerate(row_parts):
-            if parts:
-                candidates.add(number, CandidateRows.concatenate(parts))
-        candidates.score_new(partial(self._score_candidate_rows, comparison))
+            best_rows, scores = self._search_best(comparison, query, segment, min_score, span)
+            if len(scores):
+                best_scores = np.sort(np.concatenate([best_scores, scores]))[-BEST_COUNT:]
+                if len(best_scores) == BEST_COUNT:
+                    min_score = max(min_score, float(best_scores[0]))
+            named_rows = scorer.name_rows(segment)
+            named_rows = named_rows[(named_rows >= first) & (named_rows < last)]
+            entered = segment.arrays["numbers"][named_rows] <= comparison.max_sequence
+            named_rows = named_rows[entered]
+            parts.append(RowsOfSegment(segment, np.concatenate([best_rows, named_rows])))
+            named.append(np.isin(best_rows, named_rows, assume_unique=True))
+            part_scores.append(scores)
+        if parts:
+            self._add_candidates(comparison, parts, named, part_scores)
         return compared, candidates.update_top(comparison.top)
 
-    def _score_candidate_rows(self, comparison: Comparison, new: CandidateRows) -> Floats:
-        """What the scorer says about some candidates."""
-        assert comparison.scorer is not None
-        segments, rows = new.segments.copy(), new.rows.copy()
-        for number in np.flatnonzero(segments < 0).tolist():
-            segments[number], rows[number] = self._find_place(new.key(number))
-        order = np.argsort(segments, kind="stable")
-        numbers, starts = np.unique(segments[order], return_index=True)
-        rows_by_segment = np.split(rows[order], starts[1:])
-        parts = [
-            (self.segments[number], segment_rows)
-            for number, segment_rows in zip(numbers.tolist(), rows_by_segment, strict=True)
-        ]
-        scores = np.empty(len(new))
-        scores[order] = comparison.scorer.score_rows(
-            self.vocabulary.encode(comparison.event.term_counts),
-            gather_rows(parts),
-            self.full_counts(comparison),
-            new.times[order],
-            new.eids[order],
-        )
-        return scores
-
-    def _find_place(self, key: EventKey) -> tuple[int, int]:
-        """Segment and row of an event. Raises `KeyError` if it is not in the corpus."""
-        for segment, row in self._find_rows(key):
-            return self.segments.index(segment), row
-        raise KeyError(key)
-
-    def _search_exhaustively(
+    def _search_best(
         self,
-        segment: Segment,
         comparison: Comparison,
-        rows: tuple[int, int],
-        groups: GroupSearch,
-    ) -> tuple[npt.NDArray[np.intp], Floats]:
-        """As `Segment.search` by TF-IDF, for a query whose bounds do not hold any more."""
-        first, last = rows
+        query: SearchQuery | None,
+        segment: Segment,
+        min_score: float,
+        span: TimeRange,
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The best rows of a span of time by TF-IDF, and their scores.
+
+        `query`: None if its bounds do not hold any more. Then all rows are scored.
+        """
+        first, last = segment.rows_between(span)
+        if query is not None:
+            self._refresh_segment_bounds(segment, self._log_event_count)
+            return segment.search(
+                query,
+                comparison.pinned_counts,
+                max_sequence=comparison.max_sequence,
+                rows=(first, last),
+                k=BEST_COUNT,
+                min_score=min_score,
+                buffers=self._search_buffers,
+            )
         context = self.vocabulary.encode(comparison.event.term_counts)
-        scores = np.zeros(len(segment))
-        scores[first:last] = MEASURES["tfidf"].score_rows(
+        scores = MEASURES["tfidf"].score_rows(
             context, segment.sparse_rows(first, last), self.full_counts(comparison)
         )
-        scores[segment.arrays["numbers"] > comparison.max_sequence] = 0
-        for group in range(len(groups.sizes)):
-            heads = groups.rows.heads
-            group_rows = groups.rows.rows[heads[group] : heads[group + 1]]
-            best = group_rows[top_rows(scores[group_rows], BEST_OF_GROUP)]
-            groups.sizes[group] = len(best)
-            groups.hits[group, : len(best)] = best
-            groups.scores[group, : len(best)] = scores[best]
+        scores[segment.arrays["numbers"][first:last] > comparison.max_sequence] = 0
         best = top_rows(scores, BEST_COUNT)
-        return best, scores[best]
+        return best + first, scores[best]
+
+    def _add_candidates(
+        self,
+        comparison: Comparison,
+        parts: Sequence[RowsOfSegment],
+        named: Sequence[Mask],
+        part_scores: Sequence[Floats],
+    ) -> None:
+        """Let the scorer score rows, and add them to the candidates.
+
+        Each part has the best rows of a segment and then those that the scorer names. `named`:
+        whether it names the best rows; `part_scores`: their scores by TF-IDF.
+        """
+        candidates, scorer = comparison.candidates, comparison.scorer
+        assert candidates is not None and scorer is not None
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        final_scores = scorer.score_rows(context, self.full_counts(comparison), parts)
+        sizes = np.array(
+            [(len(part.rows), len(best)) for part, best in zip(parts, part_scores, strict=True)]
+        )
+        part_ends = np.cumsum(sizes[:, 0])
+        positions = np.arange(part_ends[-1]) - np.repeat(part_ends - sizes[:, 0], sizes[:, 0])
+        is_best = positions < np.repeat(sizes[:, 1], sizes[:, 0])
+        rows = CandidateRows(
+            times=np.concatenate([part.segment.arrays["ts"][part.rows] for part in parts]),
+            eids=np.concatenate([part.segment.arrays["eids"][part.rows] for part in parts]),
+            scores=np.zeros(len(final_scores)),
+            final_scores=final_scores,
+            named=~is_best,
+        )
+        rows.scores[is_best] = np.concatenate(part_scores)
+        rows.named[is_best] = np.concatenate(named)
+        candidates.add_best(rows.select(np.flatnonzero(is_best)))
+        candidates.add_named(rows.select(np.flatnonzero(~is_best)))
 
     def may_hold_candidates(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[bool]:
         """For each span of time, whether one of its events may become a candidate."""
@@ -379,12 +378,8 @@ class Index:
             if query is not None:
                 self._refresh_segment_bounds(segment, self._log_event_count)
                 bound = segment.score_bound(query, known_norms=True)
-            min_scores = [candidates.min_score(0)]
-            group_sizes = np.diff(scorer.group_rows(segment).heads)
-            for group in np.flatnonzero(group_sizes).tolist():
-                min_scores.append(candidates.min_score(1 + group))
-            may_hold = bound > 0 and bound >= min(min_scores) * _TIE_FACTOR
-            bounds.append(float(may_hold))
+            may_hold = bound > 0 and bound >= candidates.min_score * _TIE_FACTOR
+            bounds.append(float(may_hold or len(scorer.name_rows(segment)) > 0))
         return [
             bound > 0 for bound in max_by_span(self.segments, bounds, spans, comparison.before_ts)
         ]
@@ -420,8 +415,8 @@ class Index:
             return {}
         context = self.vocabulary.encode(comparison.event.term_counts)
         for segment, row in self._find_rows(key):
-            rows, counts = segment.sparse_rows(row, row + 1), self.full_counts(comparison)
-            return comparison.scorer.explain(context, rows, counts, *key)
+            counts = self.full_counts(comparison)
+            return comparison.scorer.explain(context, counts, segment, row)
         raise KeyError(key)
 
     @property
@@ -433,12 +428,12 @@ class Index:
     ) -> tuple[npt.NDArray[np.intp], Floats]:
         """The best of some rows by any measure, and their scores. Scores every row."""
         context = self.vocabulary.encode(comparison.event.term_counts)
-        rows = segment.sparse_rows(first, last)
         counts = self.full_counts(comparison)
         if comparison.scorer is not None:
-            times, eids = segment.arrays["ts"][first:last], segment.arrays["eids"][first:last]
-            scores = comparison.scorer.score_rows(context, rows, counts, times, eids)
+            part = RowsOfSegment(segment, np.arange(first, last))
+            scores = comparison.scorer.score_rows(context, counts, [part])
         elif self.numeric and isinstance(comparison.measure, TfIdfMeasure):
+            rows = segment.sparse_rows(first, last)
             query_values = flatten_values([comparison.event.numeric_values])
             values = segment.values.slice_rows(first, last)
             scales = self.pinned_scales(comparison)
@@ -451,6 +446,7 @@ class Index:
                 past_numeric_squares=numeric_squares(values, scales, len(rows)),
             )
         else:
+            rows = segment.sparse_rows(first, last)
             scores = comparison.measure.score_rows(context, rows, counts)
         scores[segment.arrays["numbers"][first:last] > comparison.max_sequence] = 0
         best_rows = top_rows(scores, comparison.top.k)
@@ -553,20 +549,6 @@ class Index:
         if total_square <= 0:
             return 0.0
         return math.sqrt(shared_square / total_square)
-
-
-def _candidate_rows(
-    segment: Segment, number: int, rows: npt.NDArray[np.int64], scores: Floats
-) -> CandidateRows:
-    """Rows of a segment with their scores by TF-IDF. `number`: of the segment."""
-    return CandidateRows(
-        times=segment.arrays["ts"][rows],
-        eids=segment.arrays["eids"][rows],
-        scores=scores,
-        final_scores=np.full(len(rows), np.nan),
-        segments=np.full(len(rows), number),
-        rows=rows,
-    )
 
 
 def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> tuple[Ids, Floats]:

@@ -239,14 +239,11 @@ def search(
     min_score,
     sums,
     gain_by_term,
+    squared_idf_by_term,
+    search_by_term,
+    search_number,
     rows,
     scores,
-    group_heads,
-    group_rows,
-    group_best_scores,
-    group_hits,
-    group_scores,
-    group_sizes,
 ):
     """Write the k best rows in [first, last) into `rows` and `scores`; return how many there are.
 
@@ -257,12 +254,8 @@ def search(
     `weights` as in `remaining_bounds`. `log_event_count`: L of the bounds. `event_count` is E, and
     `document_frequencies` C_k by vocabulary number, to which `frequency_changes` of the ascending
     `changed_terms` are added. `term_ids`: the vocabulary number of each term of the segment. `sums`
-    (by row) and `gain_by_term` are scratch: zeros before and after.
-
-    The same for groups of rows: those of group g are `group_rows` from `group_heads[g]` to before
-    `group_heads[g + 1]`, ascending. Its best are written to row g of `group_hits` and
-    `group_scores`, and their number to `group_sizes`. Row g of `group_best_scores` has the best
-    scores of earlier searches, descending, and is updated; rows score at least the last one.
+    (by row) and `gain_by_term` are scratch: zeros before and after. `squared_idf_by_term` has the
+    IDF² of the terms whose `search_by_term` is `search_number`, a number of this search alone.
     """
     bounds_of = (
         starts,
@@ -282,13 +275,7 @@ def search(
     local_terms = np.empty(len(query_terms), dtype=np.int64)
     remaining = np.empty(len(query_terms) + 1)
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
-    lowest = min_score
-    group_count, group_k = group_best_scores.shape
-    for group in range(group_count):
-        group_sizes[group] = 0
-        if group_heads[group] < group_heads[group + 1]:
-            lowest = min(lowest, group_best_scores[group, group_k - 1])
-    if remaining[0] <= 0.0 or remaining[0] < lowest * _TIE_FACTOR:
+    if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
         return 0
     stop_bound = min_score * _STOP_SHARE
     number = 0
@@ -305,43 +292,18 @@ def search(
         if local_terms[number] >= 0:
             gain_by_term[local_terms[number]] = gains[number]
     rows_of = starts, terms, counts
-    weights_of = term_ids, event_count, document_frequencies, changed_terms, frequency_changes
+    weights_of = (
+        term_ids,
+        event_count,
+        document_frequencies,
+        changed_terms,
+        frequency_changes,
+        squared_idf_by_term,
+        search_by_term,
+        search_number,
+    )
     cell = np.empty(1)
     bits = cell.view(np.int64)
-    for group in range(group_count):
-        group_min_score = group_best_scores[group, group_k - 1]
-        required_score = group_min_score
-        size = 0
-        for position in range(group_heads[group], group_heads[group + 1]):
-            row = group_rows[position]
-            if row < first or row >= last or sequences[row] > max_sequence:
-                continue
-            score = _score_row(
-                row,
-                required_score,
-                skipped_bound,
-                sums,
-                inverses,
-                gain_by_term,
-                norm,
-                rows_of,
-                weights_of,
-            )
-            size = _insert_hit(
-                row,
-                score,
-                group_k,
-                group_min_score,
-                size,
-                group_hits[group],
-                group_scores[group],
-                cell,
-                bits,
-            )
-            if size == group_k:
-                required_score = max(required_score, group_scores[group, group_k - 1])
-        group_sizes[group] = size
-        _merge_scores(group_scores[group, :size], group_best_scores[group])
     # The k rows with the highest bounds are scored first: their scores exclude most other rows.
     candidates = np.empty(k, dtype=np.int64)
     candidate_count = _best_candidates(
@@ -509,14 +471,26 @@ def _exact_cosine(row, gain_by_term, norm, rows_of, weights_of):
     Sums are compensated (Neumaier 1974), so that the order of terms does not matter.
     """
     starts, terms, counts = rows_of
-    term_ids, event_count, document_frequencies, changed_terms, frequency_changes = weights_of
+    (
+        term_ids,
+        event_count,
+        document_frequencies,
+        changed_terms,
+        frequency_changes,
+        squared_idf_by_term,
+        search_by_term,
+        search_number,
+    ) = weights_of
     product = square = product_error = square_error = 0.0
     for position in range(starts[row], starts[row + 1]):
         term = terms[position]
         tf = float(counts[position])
-        squared_idf = _squared_idf(
-            term_ids[term], event_count, document_frequencies, changed_terms, frequency_changes
-        )
+        if search_by_term[term] != search_number:
+            search_by_term[term] = search_number
+            squared_idf_by_term[term] = _squared_idf(
+                term_ids[term], event_count, document_frequencies, changed_terms, frequency_changes
+            )
+        squared_idf = squared_idf_by_term[term]
         part = tf * tf * squared_idf
         total = square + part
         square_error += (square - total) + part if square >= part else (part - total) + square
@@ -556,19 +530,6 @@ def _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits):
 
 
 @compiled
-def _merge_scores(scores, best_scores):
-    """Insert scores into the best so far; both descend."""
-    for score in scores:
-        position = len(best_scores) - 1
-        if score <= best_scores[position]:
-            return
-        while position > 0 and best_scores[position - 1] < score:
-            best_scores[position] = best_scores[position - 1]
-            position -= 1
-        best_scores[position] = score
-
-
-@compiled
 def copy_rows(rows, starts, terms, counts, term_ids, position, copied_terms, copied_counts):
     """Copy rows, with terms by their vocabulary numbers, from `position` on; return where they end."""
     for number in range(len(rows)):
@@ -598,6 +559,8 @@ def score_by_measures(
     Terms that are not in the counts share the attribute `attribute_count`. All terms are below
     `width`.
     """
+    # Of the terms that occur: logarithms are expensive.
+    idf_by_term = np.zeros(width)
     query_count_by_term = np.zeros(width)
     query_norms = np.zeros(attribute_count + 1)
     query_square = 0.0
@@ -605,6 +568,7 @@ def score_by_measures(
         term = query_terms[number]
         query_count_by_term[term] = query_counts[number]
         idf = _idf(term, event_count, document_frequencies)
+        idf_by_term[term] = idf
         query_square += (query_counts[number] * idf) ** 2
         attribute = attributes[term] if term < len(attributes) else attribute_count
         query_norms[attribute] += idf * _LN10
@@ -621,7 +585,10 @@ def score_by_measures(
         shared = 0
         for position in range(starts[row], starts[row + 1]):
             term = terms[position]
-            idf = _idf(term, event_count, document_frequencies)
+            idf = idf_by_term[term]
+            if idf == 0.0:
+                idf = _idf(term, event_count, document_frequencies)
+                idf_by_term[term] = idf
             attribute = attributes[term] if term < len(attributes) else attribute_count
             norms[attribute] += idf * _LN10
             square += (counts[position] * idf) ** 2

@@ -95,55 +95,35 @@ class SegmentRows:
     numeric: NumericValues = NO_VALUES
 
 
-class GroupedRows(NamedTuple):
-    """Rows of a segment by group: those of group g are `rows` from `heads[g]` to before
-    `heads[g + 1]`, ascending.
-    """
+class RowsOfSegment(NamedTuple):
+    """Some rows of a segment."""
 
-    heads: npt.NDArray[np.int64]
+    segment: "Segment"
     rows: npt.NDArray[np.int64]
 
 
-class GroupSearch:
-    """Groups of rows that a search looks at beside all rows, and the best rows of each."""
-
-    def __init__(self, rows: GroupedRows, best_scores: Floats) -> None:
-        """`best_scores`: by group the scores of its best rows so far, best first; 0: none.
-
-        Updated by the search.
-        """
-        self.rows = rows
-        self.best_scores = best_scores
-        self.hits = np.empty(best_scores.shape, dtype=np.int64)
-        self.scores = np.empty(best_scores.shape)
-        self.sizes = np.zeros(len(best_scores), dtype=np.int64)
-
-
-_NO_GROUPS = GroupSearch(
-    GroupedRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)), np.empty((0, 1))
-)
-
-
-class WantedRows(NamedTuple):
-    """What a search finds: the k best rows that score at least `min_score`, and those of groups."""
-
-    k: int
-    min_score: float
-    groups: GroupSearch = _NO_GROUPS
-
-
 class SearchBuffers:
-    """Scratch memory that consecutive searches share. All zeros between searches."""
+    """Scratch memory that consecutive searches share.
+
+    `sums` and `gain_by_term` are all zeros between searches. Logarithms are expensive:
+    `squared_idf_by_term` has the IDF² of those terms that a search needed, whose number is
+    `search_by_term`.
+    """
 
     def __init__(self) -> None:
         self.sums = np.zeros(MAX_SEGMENT_ROWS, dtype=np.float32)
         self.gain_by_term = np.zeros(0)
+        self.squared_idf_by_term = np.zeros(0)
+        self.search_by_term = np.zeros(0, dtype=np.int64)
+        self.search_number = 0
 
-    def reserve_terms(self, width: int) -> Floats:
-        """Zeros for at least `width` terms."""
+    def begin(self, width: int) -> None:
+        """Make room for at least `width` terms, for a new search."""
         if len(self.gain_by_term) < width:
             self.gain_by_term = np.zeros(2 * width)
-        return self.gain_by_term
+            self.squared_idf_by_term = np.zeros(2 * width)
+            self.search_by_term = np.zeros(2 * width, dtype=np.int64)
+        self.search_number += 1
 
 
 class Segment:
@@ -421,18 +401,19 @@ class Segment:
         *,
         max_sequence: int,
         rows: tuple[int, int],
-        wanted_rows: WantedRows,
+        k: int,
+        min_score: float,
         buffers: SearchBuffers,
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """The best rows, best first, and their scores.
+        """The k best rows that score at least `min_score`, best first, and their scores.
 
         `rows`: the first row to search and the row after the last.
         """
-        k, min_score, groups = wanted_rows
         best_rows, scores = np.empty(k, dtype=np.int64), np.empty(k)
         log_event_count, arrays = self._arrays_for(query)
         if query.is_set:
             pinned = _UNIFORM_COUNTS
+        buffers.begin(len(self.term_ids))
         hit_count = kernel.search(
             query.terms,
             query.log_frequencies,
@@ -453,15 +434,12 @@ class Segment:
             k,
             min_score,
             buffers.sums,
-            buffers.reserve_terms(len(self.term_ids)),
+            buffers.gain_by_term,
+            buffers.squared_idf_by_term,
+            buffers.search_by_term,
+            buffers.search_number,
             best_rows,
             scores,
-            groups.rows.heads,
-            groups.rows.rows,
-            groups.best_scores,
-            groups.hits,
-            groups.scores,
-            groups.sizes,
         )
         return best_rows[:hit_count], scores[:hit_count]
 
@@ -473,7 +451,7 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-def gather_rows(parts: Sequence[tuple[Segment, npt.NDArray[np.int64]]]) -> SparseRows:
+def gather_rows(parts: Sequence[RowsOfSegment]) -> SparseRows:
     """Copies of rows of some segments, with terms numbered by the vocabulary."""
     sizes = [np.zeros(1, dtype=np.int64), *(segment.row_sizes(rows) for segment, rows in parts)]
     starts = np.cumsum(np.concatenate(sizes)).astype(np.int32)

@@ -7,7 +7,7 @@ from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from recall.similarity.segment import gather_rows
+from recall.similarity.segment import RowsOfSegment, gather_rows
 
 
 def compile_kernels() -> None:
@@ -34,7 +34,7 @@ def compile_kernels() -> None:
             for sequence in (3, 4):
                 index.score_bounds(comparison, [TimeRange(None, 9)])
                 index.score([comparison], [TimeRange(None, 9)])
-                gather_rows([(index.segments[0], np.zeros(1, dtype=np.int64))])
+                gather_rows([RowsOfSegment(index.segments[0], np.zeros(1, dtype=np.int64))])
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])
 
 

@@ -39,6 +39,7 @@ KEYS = {
     "alerts_by_state": None,
     "recalls": {"done", "cancelled", "failed"},
     "similar": {"queries", "precision_at_1", "precision_at_5", "baselines"},
+    "forecast": None,
     "latency_ms": {"event_to_alert", "alert_to_first_answer"},
 }
 LATENCY_KEYS = {

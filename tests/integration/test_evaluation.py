@@ -72,13 +72,13 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
         definition = Definition(rule, {"host": "string"}, ("host",), ("host",))
         RuleRegistry(connection).apply([definition])
         for number in range(EVENTS):
-            _event(connection, definition, number)
+            add_event(connection, definition, number)
         _answer(connection, definition)
         yield root / "moirae.yaml", connection
         connection.close()
 
 
-def _event(connection: Connection[Any], definition: Definition, number: int) -> None:
+def add_event(connection: Connection[Any], definition: Definition, number: int) -> None:
     event_kind = kind(number) if number % 5 else kind(number + 1)
     values = {
         "eid": eid(number),

@@ -36,11 +36,36 @@ def test_stored_form_has_no_pickled_objects_and_other_formats_are_refused() -> N
 
 
 def test_tags_and_places_are_found_by_event() -> None:
-    resolved = ResolvedEvents(np.array([b"a", b"cc"]), np.array([3, 4]), np.array([7, 8]))
-    tags, places = resolved.find(np.array([b"cc", b"b", b"a", b"zzz"]))
+    resolved = ResolvedEvents(
+        np.array([b"a", b"cc"]), np.array([1, 2]), np.array([3, 4]), np.array([7, 8])
+    )
+    positions = resolved.find(np.array([b"cc", b"b", b"a", b"zzz"]))
+    tags, places = resolved.tags_and_places(positions)
     assert tags.tolist() == [4, -1, 3, -1]
     assert places.tolist() == [8, -1, 7, -1]
 
 
 def test_place_does_not_depend_on_the_order_of_key_columns() -> None:
     assert name_place(["n1", 3]) == name_place([3, "n1"]) != name_place(["n1", 4])
+
+
+def test_newest_events_of_the_first_tags_are_chosen() -> None:
+    eids = np.array([b"a", b"b", b"c", b"d", b"e"])
+    tags = np.array([0, 1, 0, 1, 0], dtype=np.int32)
+    resolved = ResolvedEvents(eids, np.array([5, 4, 3, 2, 5]), tags, np.zeros(5, dtype=np.int64))
+    for count, expected in ((1, b"b"), (2, b"bd"), (3, b"bde"), (4, b"bdea"), (9, b"bdeac")):
+        chosen = resolved.newest_of_tags(np.array([1, 0]), count)
+        assert b"".join(eids[chosen].tolist()) == bytes(sorted(expected))
+
+
+def test_model_without_times_is_restored() -> None:
+    events, tags = make_events(30)
+    built = build_model(events, tags, HOUR)
+    assert built is not None
+    with np.load(BytesIO(built.model.to_bytes()), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "event_times"}
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)
+    restored = StoredModel.from_bytes(buffer.getvalue())
+    chosen = restored.resolved_events.newest_of_tags(np.array([0, 1, 2]), 30)
+    assert chosen.sum() == len(restored.resolved_events.eids)

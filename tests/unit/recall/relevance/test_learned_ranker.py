@@ -80,7 +80,7 @@ def test_learns_to_rank_better_than_every_other_measure() -> None:
         assert learned > precision(corpus.alerts, kinds, rank_by(measure)) + 0.05
 
 
-def test_wrong_tags_do_not_make_it_worse_unless_all_change_their_meaning() -> None:
+def test_wrong_tags_do_not_make_it_worse() -> None:
     """One tag for all, a tenth wrong, renamed, another meaning, merged: P@10 by kinds stays."""
     corpus = make_incidents(120)
     kinds = dict(corpus.kinds)
@@ -111,9 +111,7 @@ def test_wrong_tags_do_not_make_it_worse_unless_all_change_their_meaning() -> No
     for name, tags in changes.items():
         ranker = LearnedRanker(corpus.alerts, make_resolutions(corpus.alerts, tags), HOUR)
         losses[name] = expected - precision(corpus.alerts, kinds, ranker)
-    # A known limitation: past events keep the old meaning when all tags change theirs at once.
-    assert [name for name, loss in losses.items() if loss > 0.01] == ["drifted"], losses
-    assert losses["drifted"] < 0.15
+    assert max(losses.values()) <= 0.01, losses
 
 
 def test_group_is_never_learned_before_its_last_alert_is_old_enough() -> None:

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from archiver.time_range import TimeRange
-from recall.learning import BuiltModel, LearnedScorer, TrainingEvent, build_model
+from recall.learning import (
+    BuiltModel,
+    LearnedScorer,
+    TrainingEvent,
+    build_model,
+    event_scorer,
+)
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity import CorpusEvent, Index, SimilarState, comparison
 
@@ -17,6 +23,7 @@ HOUR = 3_600_000_000  # microseconds
 COUNT = 4000
 END = (COUNT + 2) * HOUR
 TAGS = 20
+NAMED_COUNT = 300  # candidates for their tag
 
 
 def make_terms(rng: np.random.Generator, tag: int) -> dict[str, int]:
@@ -88,6 +95,7 @@ def best_of_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _large_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "RANK_ALL_EVENTS", COUNT // 2)
+    monkeypatch.setattr(event_scorer, "NAMED_COUNT", NAMED_COUNT)
 
 
 def test_best_of_all_events_are_among_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +105,7 @@ def test_best_of_all_events_are_among_the_candidates(monkeypatch: pytest.MonkeyP
         state = begin(index, seed)
         compare_all(state, index, TimeRange(None, END))
         answer = state.build_answer(index)
-        assert 100 <= answer[0]["corpus"]["candidates"] < 400
+        assert NAMED_COUNT < answer[0]["corpus"]["candidates"] <= NAMED_COUNT + 100
         hits = {hit["past_eid"] for hit in answer}
         expected = best_of_all(seed, monkeypatch)
         found += len(hits.intersection(expected))
@@ -145,11 +153,10 @@ def test_compiled_and_exhaustive_search_find_the_same(monkeypatch: pytest.Monkey
     for seed in range(5):
         compiled = begin(index, seed)
         compare_all(compiled, index, TimeRange(None, END))
-        monkeypatch.setattr(Index, "_candidate_query", lambda *_: None)
-        exhaustive = begin(index, seed)
-        compare_all(exhaustive, index, TimeRange(None, END))
-        monkeypatch.undo()
-        monkeypatch.setattr(comparison, "RANK_ALL_EVENTS", COUNT // 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(Index, "_candidate_query", lambda *_: None)
+            exhaustive = begin(index, seed)
+            compare_all(exhaustive, index, TimeRange(None, END))
         for one, other in zip(compiled.top.hits, exhaustive.top.hits, strict=True):
             assert one.event == other.event
             assert math.isclose(one.score, other.score, abs_tol=1e-9)
