@@ -36,6 +36,7 @@ from sql.contexts import (
     RecallEventRow,
     RecallOfVersion,
     UnrequestedEventRow,
+    UnsettledContextRow,
 )
 from sql.corpora import CorpusGateway
 from sql.dashboard import DashboardGateway
@@ -100,6 +101,7 @@ from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
 from sql.tasks import (
+    ChangedContextRow,
     NewTask,
     Progress,
     Read,
@@ -116,6 +118,7 @@ from sql.views import ViewGateway
 
 __all__ = [
     "AnswerRow",
+    "ChangedContextRow",
     "Connection",
     "ConnectionPool",
     "DataError",
@@ -205,6 +208,7 @@ __all__ = [
     "RecallEventRow",
     "RecallOfVersion",
     "UnrequestedEventRow",
+    "UnsettledContextRow",
     # Feedback
     "CalibrationGateway",
     "FeedbackStateRow",

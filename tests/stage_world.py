@@ -199,7 +199,7 @@ class StageWorld:
         """Forget all recalls."""
         self.connection.execute(
             "TRUNCATE tasks, revisions, commands, recalled_events, revision_streams, row_revisions,"
-            " stages, alerts, deployments CASCADE"
+            " stages, alerts, deployments, events, contexts CASCADE"
         )
 
 

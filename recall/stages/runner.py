@@ -79,7 +79,8 @@ class StageRunner:
         # The number up to which each stream was searched for changed events, by its ID; None: all
         # open events may have changed.
         self._searched: dict[int, int] | None = None
-        # Open events that are evaluated again as live rows arrive: when, by the monotonic clock.
+        # Open events that are evaluated again as live rows arrive or contexts change: when, by the
+        # monotonic clock.
         self._live: dict[EventKey, float] = {}
         self._plans: LRUCache[bytes, EventPlan] = LRUCache(_MAX_PLANS)
         self._end_task = Periodic("end events", _END_INTERVAL, self.end_events)
@@ -148,7 +149,10 @@ class StageRunner:
             self._evaluate(group, new_rows=False)
 
     def _evaluate_live(self) -> None:
-        """Evaluate the open events whose streams have new rows, at most every `every` seconds."""
+        """Evaluate the open events whose streams or contexts may have new rows.
+
+        Each at most every `every` seconds.
+        """
         now = time.monotonic()
         due = {key for key, due_at in self._live.items() if due_at <= now}
         if not due:
@@ -172,6 +176,7 @@ class StageRunner:
 
     def _evaluate(self, group: Sequence[PlannedEvent], *, new_rows: bool) -> None:
         """Evaluate events of one plan and store the outcome."""
+        evaluations: list[EventOutcome] = []
         with self._isolated(group):
             evaluations = self._evaluator.evaluate(group, new_rows=new_rows)
             worth_storing = [item for item in evaluations if item.is_worth_storing]
@@ -179,9 +184,11 @@ class StageRunner:
                 for key in retry_on_deadlock(partial(self._store.store, worth_storing)):
                     self._evaluator.forget(key)
         due_at = time.monotonic() + group[0].plan.every
-        for planned in group:
-            if any(stage.reads_live_rows for stage in planned.plan.stages):
-                self._live[planned.key] = due_at
+        for item in evaluations:
+            if item.may_read_more:
+                self._live[item.planned.key] = due_at
+            else:
+                self._live.pop(item.planned.key, None)
 
     @contextmanager
     def _isolated(self, group: Sequence[PlannedEvent]) -> Iterator[None]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+import sql
 from recall.event_plans import EventPlan
 from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
@@ -202,6 +203,64 @@ def test_stage_beyond_its_limit_fails_with_the_reason(world: StageWorld) -> None
         "limit exceeded: 4 rows of its inputs than limits.stage_rows = 3",
     )
     assert world.task_state(eid) == "waiting"
+
+
+def _store_context(world: StageWorld, hosts: str, *, settled: bool) -> None:
+    contexts = {"near": [{"host": host} for host in hosts]}
+    row = sql.NewContextRow(
+        rule=RULE,
+        version=VERSION,
+        eid=UUID(int=1),
+        ts=START + timedelta(seconds=12),
+        contexts=contexts,
+        surroundings={},
+        cut={},
+        settled=settled,
+    )
+    sql.ContextGateway(world.connection).put([row])
+
+
+def test_stage_follows_the_contexts_that_it_reads(world: StageWorld) -> None:
+    """The recall has ended before its context is computed: the stage does not stay empty."""
+    near = stage(
+        "near_light",
+        "SELECT n.host FROM norm n JOIN near c ON c.host = n.host",
+        {**NORM, "near": {"host": "string"}},
+        {"host": "string"},
+    )
+    world.connection.execute(
+        "INSERT INTO deployments (rule, version, state, settled_to) VALUES (%s, %s, 'running', %s)",
+        (RULE, VERSION, START + timedelta(seconds=13)),
+    )
+    world.connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, key, fingerprint, attributes, settled) VALUES"
+        " (%s, %s, %s, %s, '{}', 'f', '{}', true)",
+        (UUID(int=1), RULE, VERSION, START + timedelta(seconds=12)),
+    )
+    eid = world.request(1, 12, _plan(near, needs_corpus=True))
+    _alert(world, eid)
+    world.connection.execute("UPDATE alerts SET fired_at = now()")
+    _answer(world, 1, 12, {"a": 1.0, "b": 2.0, "c": 3.0})
+    _end_recalls(world, 1)
+
+    def hosts() -> set[str]:
+        return {str(row["host"]) for row in world.replayed("near_light", eid)}
+
+    with world.runner() as runner:
+        runner.run_once()
+        assert hosts() == set()
+        _store_context(world, "ab", settled=False)
+        runner.run_once()
+        assert hosts() == {"a", "b"}
+        runner.end_events()
+        assert not world.has_ended(eid), "the context may still change"
+        _store_context(world, "bc", settled=True)
+        runner.run_once()
+        assert hosts() == {"b", "c"}
+        world.connection.execute("UPDATE contexts SET corpus = 1")
+        runner.end_events()
+    assert world.has_ended(eid)
+    assert hosts() == {"b", "c"}
 
 
 def test_runner_continues_from_stored_revisions(world: StageWorld) -> None:

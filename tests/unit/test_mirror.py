@@ -35,7 +35,7 @@ MODULES_BY_TEST = {
         moirae.runtime.database moirae.runtime.roles
         moirae.cli.processes""",
     "integration/test_derived_archive.py": """
-        moirae.history.lock moirae.history.finder moirae.rules.requests""",
+        moirae.history.lock moirae.history.finder""",
     "integration/test_evaluation.py": """
         moirae.cli.feedback moirae.feedback.workspace
         recall.confidence""",
