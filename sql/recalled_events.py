@@ -1,7 +1,7 @@
 """Events that recalls are about: what was evaluated for them, and whether they have ended."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,13 +14,13 @@ from sql.values import replace_nul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledEventRow:
-    """An event without boundary. `evaluations`: how many times it was evaluated."""
+    """An event without boundary. `plan`: JSON text. `evaluations`: how often it was evaluated."""
 
     rule: str
     version: str
     eid: UUID
     event: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    plan: str
     positions: Mapping[str, Any]
     evaluations: int
     timed_out: bool
@@ -137,7 +137,8 @@ class RecalledEventGateway(Gateway):
     def put_stages(self, stages: Iterable[NewStageRow]) -> None:
         """Store the states of stages."""
         rows = [{**asdict(stage), "error": replace_nul(stage.error)} for stage in stages]
-        self._execute_many("put_stage", rows)
+        names = [item.name for item in fields(NewStageRow)]
+        self._execute("put_stages", **{name: [row[name] for row in rows] for name in names})
 
     def stage_errors(self, rule: str, version: str, eid: UUID) -> dict[str, str]:
         """The failed stages of an event with the reasons."""

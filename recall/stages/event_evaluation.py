@@ -44,7 +44,7 @@ class EventEvaluator:
         self._rows = rows
         self._stages = stages
         self._stream_columns = stream_columns
-        self._queries: LRUCache[tuple[str, bytes], dict[str, StageQuery]] = LRUCache(_MAX_PLANS)
+        self._queries: LRUCache[tuple[str, str], dict[str, StageQuery]] = LRUCache(_MAX_PLANS)
         # The appends of live streams that open events were last evaluated over.
         self._append_counts: dict[EventKey, Mapping[str, int]] = {}
 

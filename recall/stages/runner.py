@@ -82,7 +82,7 @@ class StageRunner:
         # Open events that are evaluated again as live rows arrive or contexts change: when, by the
         # monotonic clock.
         self._live: dict[EventKey, float] = {}
-        self._plans: LRUCache[bytes, EventPlan] = LRUCache(_MAX_PLANS)
+        self._plans: LRUCache[str, EventPlan] = LRUCache(_MAX_PLANS)
         self._end_task = Periodic("end events", _END_INTERVAL, self.end_events)
 
     @property
@@ -166,11 +166,10 @@ class StageRunner:
 
     def _parse(self, rows: Iterable[sql.RecalledEventRow]) -> Iterable[PlannedEvent]:
         for row in rows:
-            text = orjson.dumps(row.plan, option=orjson.OPT_SORT_KEYS)
-            if text not in self._plans:
-                self._plans[text] = EventPlan.from_json(row.plan)
+            if row.plan not in self._plans:
+                self._plans[row.plan] = EventPlan.from_json(orjson.loads(row.plan))
             event = RecallEvent.from_json(row.eid, row.event)
-            yield PlannedEvent(row, self._plans[text], (row.rule, text), event)
+            yield PlannedEvent(row, self._plans[row.plan], (row.rule, row.plan), event)
 
     # EventOutcome
 
@@ -240,7 +239,7 @@ class StageRunner:
 
 def _group(planned: Iterable[PlannedEvent]) -> Iterable[Sequence[PlannedEvent]]:
     """Events of one rule and plan, in batches."""
-    groups: dict[tuple[str, bytes], list[PlannedEvent]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[PlannedEvent]] = defaultdict(list)
     for event in planned:
         groups[event.plan_key].append(event)
     for group in groups.values():

@@ -22,7 +22,7 @@ class PlannedEvent:
 
     row: sql.RecalledEventRow
     plan: EventPlan
-    plan_key: tuple[str, bytes]
+    plan_key: tuple[str, str]
     event: RecallEvent
 
     @property
