@@ -86,6 +86,7 @@ from sql.revisions import (
     RevisionGateway,
 )
 from sql.row_revisions import (
+    AppendedRevisions,
     ChangeJson,
     RevisionStreamRow,
     RowRevisionGateway,
@@ -118,6 +119,7 @@ from sql.views import ViewGateway
 
 __all__ = [
     "AnswerRow",
+    "AppendedRevisions",
     "ChangedContextRow",
     "Connection",
     "ConnectionPool",

@@ -172,7 +172,7 @@ def _apply_result(
     item.evaluated.add(name)
     rows: list[dict[str, Any]] = []
     if isinstance(result, StageFailure):
-        item.state.errors[name] = result.reason
+        item.state.errors[name] = sql.replace_nul(result.reason)
         item.has_new_inputs = True
         _LOG.error(
             "stage failed",

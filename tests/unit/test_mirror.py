@@ -138,7 +138,7 @@ MODULES_BY_TEST = {
         recall.learning.learner recall.learning.learned_model""",
     "unit/recall/similarity/test_segment.py": """
         recall.similarity.segment_merge recall.similarity.spans""",
-    "unit/sql/test_sql.py": "sql.loader sql.values",
+    "unit/sql/test_sql.py": "sql.loader",
     "unit/test_errors.py": "archiver.errors recall.errors",
 }
 
