@@ -8,11 +8,14 @@ from uuid import UUID
 import pytest
 
 import sql
+from archiver.time_range import TimeRange
+from moirae.evaluation.revision_rows import RevisionRows
+from moirae.rules.rule_set import RevisionStream
 from recall.event_plans import EventPlan
 from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
 from recall.revisions.changes import diff
-from recall.revisions.row_keys import key_rows
+from recall.revisions.row_keys import HIT_COLUMNS, key_rows
 from tests.stage_world import (
     ATTRIBUTES,
     NORM_COLUMNS,
@@ -356,6 +359,75 @@ def test_revisions_are_read_on_from_a_number(world: StageWorld) -> None:
     rest = read_revisions(world.connection, "norm", batch.last)
     assert [revision.op for revision in rest.revisions] == ["insert"]
     assert (rest.rule, rest.name, rest.last) == (RULE, "norm", 3)
+
+
+# Streams of similarity recalls
+
+
+def _compare(world: StageWorld, scores: dict[int, float]) -> None:
+    """The next answer of the similarity recall of the first event, by past event."""
+    output = EventOutput(RULE, VERSION, "alike", UUID(int=1), micros(12))
+    ranked = sorted(scores.items(), key=lambda item: -item[1])
+    rows = []
+    for rank, (number, score) in enumerate(ranked, 1):
+        ts = (START + timedelta(seconds=number)).isoformat()
+        rows.append(
+            {"past_eid": str(UUID(int=number)), "rank": rank, "score": score, "past_ts": ts}
+        )
+    streams = RevisionStreams(world.connection)
+    with world.connection.transaction():
+        streams.append(output, diff(streams.current_rows(output), key_rows(rows, ("past_eid",))))
+
+
+def test_similarity_recall_is_a_stream_with_its_past_events(world: StageWorld) -> None:
+    for number, host in ((21, "p"), (22, "q")):
+        world.connection.execute(
+            "INSERT INTO events (eid, rule, version, ts, key, fingerprint, attributes, settled)"
+            " VALUES (%s, %s, %s, now(), '{}', 'f', jsonb_build_object('host', %s::text), true)",
+            (UUID(int=number), RULE, VERSION, host),
+        )
+    alike = {**KEY, **HIT_COLUMNS, "host": "string"}
+    best = stage(
+        "best",
+        "SELECT s.host, s.score FROM alike s WHERE s.rank = 1",
+        {"alike": alike},
+        {"host": "string", "score": "double"},
+    )
+    plan = EventPlan(
+        recalls=("alike",), similar=("alike",), stages=(best,), attributes=ATTRIBUTES, key_types=KEY
+    )
+    eid = world.request(1, 12, plan, recall="alike")
+    rows = RevisionRows(world.connection)
+    columns = {"eid": "string", "ts": "timestamp", **alike}
+    revision_columns = {**columns, "seq": "bigint", "op": "string"}
+    rows.set_streams(
+        [
+            RevisionStream("past", RULE, "alike", columns, is_similar=True),
+            RevisionStream("past_revisions", RULE, "alike", revision_columns, is_similar=True),
+        ]
+    )
+    all_time = TimeRange(None)
+    with world.runner() as runner:
+        _compare(world, {21: 0.9})
+        runner.run_once()
+        assert world.replayed("best", eid) == [{"host": "p", "score": 0.9}]
+        assert rows.refresh() == {"past", "past_revisions"}
+        _compare(world, {21: 0.9, 22: 0.95})
+        runner.run_once()
+        assert world.replayed("best", eid) == [{"host": "q", "score": 0.95}]
+    present = rows.read("past", all_time).to_pylist()
+    assert [(row["host"], row["rank"], row["site"]) for row in present] == [
+        ("p", 2, "x"),
+        ("q", 1, "x"),
+    ]
+    revisions = rows.read("past_revisions", all_time).to_pylist()
+    assert [(row["seq"], row["op"], row["host"], row["rank"]) for row in revisions] == [
+        (1, "insert", "p", 1),
+        (2, "update", "p", 2),
+        (3, "insert", "q", 1),
+    ]
+    assert rows.refresh() == {"past", "past_revisions"}
+    assert rows.refresh() == frozenset()
 
 
 # Conditions
