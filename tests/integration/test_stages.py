@@ -417,14 +417,14 @@ def test_similarity_recall_is_a_stream_with_its_past_events(world: StageWorld) -
         assert world.replayed("best", eid) == [{"host": "q", "score": 0.95}]
     present = rows.read("past", all_time).to_pylist()
     assert [(row["host"], row["rank"], row["site"]) for row in present] == [
-        ("p", 2, "x"),
         ("q", 1, "x"),
+        ("p", 2, "x"),
     ]
     revisions = rows.read("past_revisions", all_time).to_pylist()
     assert [(row["seq"], row["op"], row["host"], row["rank"]) for row in revisions] == [
         (1, "insert", "p", 1),
-        (2, "update", "p", 2),
-        (3, "insert", "q", 1),
+        (2, "insert", "q", 1),
+        (3, "update", "p", 2),
     ]
     assert rows.refresh() == {"past", "past_revisions"}
     assert rows.refresh() == frozenset()
