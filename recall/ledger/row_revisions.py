@@ -55,12 +55,12 @@ class RevisionStreams:
             for change in changes:
                 event = str(output.eid), output.version, ts
                 stored.append((*event, change.op, change.row_key, change.row, change.old_row))
-        appended = []
+        new_revisions = []
         for (rule, name), stored in sorted(changes_by_stream.items(), key=itemgetter(0)):
             revisions = self._gateway.append(rule, name, stored)
             if revisions is not None:
-                appended.append(revisions)
-        return appended
+                new_revisions.append(revisions)
+        return new_revisions
 
     def current_rows(self, output: EventOutput) -> dict[str, Any]:
         """The rows by key after the last revision."""

@@ -81,20 +81,20 @@ class EventRows:
         }
         if not names or not open_states:
             return {}
-        stored = {}
+        stored_contexts = {}
         for row in self._contexts.list_of_events([key[2] for key in open_states]):
-            stored[row.rule, row.version, row.eid] = row
-        changed = {}
+            stored_contexts[row.rule, row.version, row.eid] = row
+        changed_names = {}
         for key, state in open_states.items():
             tables: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(names, ())
-            context = stored.get(key)
+            context = stored_contexts.get(key)
             if context is not None:
                 state.tables_are_settled = context.settled
                 for name in names:
                     rows = context.contexts.get(name) or context.surroundings.get(name)
                     tables[name] = rows or ()
-            changed[key] = state.replace_tables(tables)
-        return changed
+            changed_names[key] = state.replace_tables(tables)
+        return changed_names
 
     def load_inputs(
         self, query: StageQuery, evaluations: Sequence[EventOutcome]

@@ -140,11 +140,11 @@ class StageRunner:
         rows = self._revisions.list_changed_events(behind)
         return {(row.rule, row.version, row.eid) for row in rows}
 
-    def _skip_own(self, appended: Sequence[sql.AppendedRevisions]) -> None:
+    def _skip_own(self, new_revisions: Sequence[sql.AppendedRevisions]) -> None:
         """Do not search revisions for changed events that this process has just appended."""
         if self._searched is None:
             return
-        for revisions in appended:
+        for revisions in new_revisions:
             if self._searched.get(revisions.id, 0) == revisions.before:
                 self._searched[revisions.id] = revisions.last
 
@@ -188,10 +188,12 @@ class StageRunner:
             evaluations = self._evaluator.evaluate(group, new_rows=new_rows)
             worth_storing = [item for item in evaluations if item.is_worth_storing]
             if worth_storing:
-                outdated, appended = retry_on_deadlock(partial(self._store.store, worth_storing))
-                for key in outdated:
+                outdated_keys, new_revisions = retry_on_deadlock(
+                    partial(self._store.store, worth_storing)
+                )
+                for key in outdated_keys:
                     self._evaluator.forget(key)
-                self._skip_own(appended)
+                self._skip_own(new_revisions)
         due_at = time.monotonic() + group[0].plan.every
         for item in evaluations:
             if item.may_read_more:

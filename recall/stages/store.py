@@ -31,11 +31,11 @@ class EvaluationStore:
             for item in current:
                 for name, stage_changes in item.changes.items():
                     changes.append((item.planned.output(name), stage_changes))
-            appended = self._streams.append_all(changes)
+            new_revisions = self._streams.append_all(changes)
         for item in current:
             item.state.evaluations = item.planned.row.evaluations + 1
-        outdated = [item.planned.key for item in outcomes if item.planned.key not in recorded]
-        return outdated, appended
+        outdated_keys = [item.planned.key for item in outcomes if item.planned.key not in recorded]
+        return outdated_keys, new_revisions
 
     def _record(self, outcomes: Sequence[EventOutcome]) -> set[EventKey]:
         evaluations = []
