@@ -46,6 +46,7 @@ _MODULES_BY_GOAL = {
     "S7": "benchmarks.decoding",
     "S8": "benchmarks.idle",
     "T1": "benchmarks.stages",
+    "T2": "benchmarks.live_with_stages",
     "Q": "benchmarks.quality",
 }
 

@@ -24,7 +24,8 @@ from psycopg import Connection
 
 from archiver.times import to_micros
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_stream import CpuStream, repeat_at_file_interval
+from benchmarks.live_latency import LiveProducer, measure_p99, start_live
+from benchmarks.live_stream import Row
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
@@ -35,11 +36,8 @@ from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 _REPETITIONS = 5
 _WARM_UP_SECONDS = 20.0
 _MEASURED_SECONDS = 30.0
-_SETTLE_SECONDS = 2.0  # for the alerts of the last rows
 _FIRST_ANSWERS_SECONDS = 10.0  # time that the ten alerts' recalls have for their first answers
 _LOAD_START_SECONDS = 5.0  # from adding the load until it is measured
-_START_TIMEOUT = 120.0  # seconds
-_POLL_INTERVAL = 0.1  # seconds
 _ARCHIVED_ROWS = 1_000_000
 _ARCHIVED_ROW_INTERVAL = 1.7  # seconds of event time
 _ARCHIVED_DAYS = 20  # age of the oldest archived row
@@ -93,6 +91,20 @@ FROM tasks t JOIN alerts a ON a.eid = t.eid
 """
 
 
+class _TenAlerts:
+    """On request, makes ten rows ones for which a rule with recalls fires."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self._are_written = False
+
+    def __call__(self, rows: list[Row]) -> None:
+        if self.requested.is_set() and not self._are_written:
+            self._are_written = True
+            for host, row in enumerate(rows[-10:]):
+                row |= {"cpu": 150.0, "host": f"h{host}"}
+
+
 @dataclass(frozen=True)
 class _RunFigures:
     """Seconds: p99 of live latency, and the first answers of ten alerts."""
@@ -144,28 +156,25 @@ def run() -> list[BenchmarkResult]:
 def _measure_run(seed: int) -> _RunFigures:
     with _create_workspace(seed) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
-        producer = _Producer(root / "landing" / "cpu", seed)
+        ten_alerts = _TenAlerts()
+        producer = LiveProducer(root / "landing" / "cpu", seed, ten_alerts)
         with (
             database.connect_database(settings, "benchmark") as connection,
             moirae_up(settings, root / "log"),
         ):
             try:
-                return _measure_phases(connection, producer)
+                return _measure_phases(connection, producer, ten_alerts)
             finally:
                 producer.stop()
 
 
-def _measure_phases(connection: Connection[Any], producer: "_Producer") -> _RunFigures:
-    _wait_for(connection, "SELECT count(*) >= 1 FROM units WHERE done AND stream = 'past'")
-    producer.start()
-    _wait_for(connection, "SELECT count(*) >= 1 FROM units WHERE done AND stream = 'cpu'")
-    _wait_for(
-        connection,
-        "SELECT EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')",
-    )
+def _measure_phases(
+    connection: Connection[Any], producer: LiveProducer, ten_alerts: _TenAlerts
+) -> _RunFigures:
+    start_live(connection, producer)
     time.sleep(_WARM_UP_SECONDS)
-    idle_p99 = _measure_latency(connection)
-    producer.ten_alerts_requested.set()
+    idle_p99 = measure_p99(connection, "bench/High", _MEASURED_SECONDS)
+    ten_alerts.requested.set()
     time.sleep(_FIRST_ANSWERS_SECONDS)
     first_answers = []
     for (seconds,) in connection.execute(_FIRST_ANSWER_SECONDS):
@@ -177,28 +186,13 @@ def _measure_phases(connection: Connection[Any], producer: "_Producer") -> _RunF
         )
     _add_load(connection)
     time.sleep(_LOAD_START_SECONDS)
-    loaded_p99 = _measure_latency(connection)
+    loaded_p99 = measure_p99(connection, "bench/High", _MEASURED_SECONDS)
     row = connection.execute(
         "SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running')"
     ).fetchone()
     assert row is not None
     assert row[0] > 0, "all recalls ended before the measurement: the load was not full"
     return _RunFigures(idle_p99=idle_p99, loaded_p99=loaded_p99, first_answers=first_answers)
-
-
-def _measure_latency(connection: Connection[Any]) -> float:
-    """The p99 seconds from the creation of a row to its alert, measured from now on."""
-    since = datetime.now(UTC)
-    time.sleep(_MEASURED_SECONDS)
-    until = datetime.now(UTC)
-    time.sleep(_SETTLE_SECONDS)
-    rows = connection.execute(
-        "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
-        "WHERE rule = 'bench/High' AND starts_at BETWEEN %s AND %s",
-        (since, until),
-    )
-    delays = [float(row[0]) for row in rows]
-    return statistics.quantiles(delays, n=100)[98]
 
 
 def _add_load(connection: Connection[Any]) -> None:
@@ -236,48 +230,6 @@ def _make_load_question(number: int) -> SqlQuestion:
         own={},
         columns={},
     )
-
-
-def _wait_for(connection: Connection[Any], condition: str) -> None:
-    """Wait until a query returns true."""
-    deadline = time.monotonic() + _START_TIMEOUT
-    while time.monotonic() < deadline:
-        row = connection.execute(condition.encode()).fetchone()
-        if row is not None and row[0]:
-            return
-        time.sleep(_POLL_INTERVAL)
-    raise TimeoutError(f"not fulfilled after {_START_TIMEOUT:g} s: {condition}")
-
-
-class _Producer:
-    """A thread that writes the stream; on request, ten rows for which a rule with recalls fires."""
-
-    def __init__(self, landing: Path, seed: int) -> None:
-        self.ten_alerts_requested = threading.Event()
-        self._stream = CpuStream(landing, seed)
-        self._alerts_written = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._produce)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _produce(self) -> None:
-        repeat_at_file_interval(self._write_file, sleep=self._stop.wait)
-
-    def _write_file(self, now: datetime) -> bool:
-        rows = self._stream.make_rows(now)
-        if self.ten_alerts_requested.is_set() and not self._alerts_written:
-            self._alerts_written = True
-            for host, row in enumerate(rows[-10:]):
-                row |= {"cpu": 150.0, "host": f"h{host}"}
-        self._stream.write_file(rows)
-        return not self._stop.is_set()
 
 
 @contextmanager

@@ -64,10 +64,10 @@ class EventPlan:
     """What is derived from the answers about an event.
 
     `recalls`: the names of all recalls of the rule; `similar`: of those of past events.
-    `needs_corpus`: whether some of them wait for contexts, or compare with events that may still
-    enter the corpus. `every_event`: see `recall_on`. `every`: seconds between evaluations for new
-    live rows. `attributes`: of the event, with Spark's types. `key_types`: of the key columns that
-    each row of an answer carries.
+    `needs_corpus`: whether some of them, or stages, read contexts, or some compare with events that
+    may still enter the corpus. `every_event`: see `recall_on`. `every`: seconds between evaluations
+    for new rows of live streams or contexts. `attributes`: of the event, with Spark's types.
+    `key_types`: of the key columns that each row of an answer carries.
     """
 
     recalls: tuple[str, ...] = ()

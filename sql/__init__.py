@@ -37,6 +37,7 @@ from sql.contexts import (
     RecallEventRow,
     RecallOfVersion,
     UnrequestedEventRow,
+    UnsettledContextRow,
 )
 from sql.corpora import CorpusGateway
 from sql.dashboard import DashboardGateway
@@ -86,6 +87,7 @@ from sql.revisions import (
     RevisionGateway,
 )
 from sql.row_revisions import (
+    AppendedRevisions,
     ChangeJson,
     RevisionStreamRow,
     RowRevisionGateway,
@@ -101,6 +103,7 @@ from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
 from sql.tasks import (
+    ChangedContextRow,
     NewTask,
     Progress,
     Read,
@@ -117,6 +120,8 @@ from sql.views import ViewGateway
 
 __all__ = [
     "AnswerRow",
+    "AppendedRevisions",
+    "ChangedContextRow",
     "Connection",
     "ConnectionPool",
     "DataError",
@@ -207,6 +212,7 @@ __all__ = [
     "RecallEventRow",
     "RecallOfVersion",
     "UnrequestedEventRow",
+    "UnsettledContextRow",
     # Feedback
     "CalibrationGateway",
     "FeedbackStateRow",

@@ -67,6 +67,7 @@ class UnsettledContextRow(RecallEventRow):
     """A settled event with a context that is not settled."""
 
     contexts: Mapping[str, Any]
+    surroundings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Events that recalls are about: what was evaluated for them, and whether they have ended."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -14,13 +15,13 @@ from sql.values import replace_nul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledEventRow:
-    """An event without boundary. `evaluations`: how many times it was evaluated."""
+    """An event without boundary. `plan`: JSON text. `evaluations`: how often it was evaluated."""
 
     rule: str
     version: str
     eid: UUID
     event: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    plan: str
     positions: Mapping[str, Any]
     evaluations: int
     timed_out: bool
@@ -38,6 +39,9 @@ class NewStageRow:
     state: str
     error: str | None
     has_changed: bool
+
+
+_STAGE_COLUMNS = tuple(column.name for column in fields(NewStageRow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +139,10 @@ class RecalledEventGateway(Gateway):
         self._execute("end", rule=rule, version=version, eid=eid)
 
     def put_stages(self, stages: Iterable[NewStageRow]) -> None:
-        """Store the states of stages."""
-        rows = [{**asdict(stage), "error": replace_nul(stage.error)} for stage in stages]
-        self._execute_many("put_stage", rows)
+        """Store the states of stages, at least one; without NUL in the errors."""
+        columns = zip(*map(attrgetter(*_STAGE_COLUMNS), stages), strict=True)
+        values = dict(zip(_STAGE_COLUMNS, map(list, columns), strict=True))
+        self._execute("put_stages", **values)
 
     def stage_errors(self, rule: str, version: str, eid: UUID) -> dict[str, str]:
         """The failed stages of an event with the reasons."""

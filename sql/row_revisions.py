@@ -31,6 +31,15 @@ class RevisionStreamRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AppendedRevisions:
+    """The revisions of a stream with numbers greater than `before`, up to `last`."""
+
+    id: int
+    before: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowRevisionRow:
     """A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary."""
 
@@ -110,16 +119,20 @@ class RowRevisionGateway(Gateway):
 
     queries = "row_revisions"
 
-    def append(self, rule: str, name: str, changes: Sequence[ChangeJson]) -> None:
+    def append(
+        self, rule: str, name: str, changes: Sequence[ChangeJson]
+    ) -> AppendedRevisions | None:
         """Store changes of the rows of events as the next revisions of a stream."""
-        if changes:
-            self._execute(
-                "append",
-                rule=rule,
-                name=name,
-                count=len(changes),
-                changes=Jsonb(replace_nul(changes)),
-            )
+        if not changes:
+            return None
+        return self._record(
+            AppendedRevisions,
+            "append",
+            rule=rule,
+            name=name,
+            count=len(changes),
+            changes=Jsonb(replace_nul(changes)),
+        )
 
     def list_current(
         self, rule: str, version: str, eid: UUID, name: str | None = None
@@ -147,10 +160,7 @@ class RowRevisionGateway(Gateway):
         )
 
     def list_changed_events(self, positions: Mapping[int, int]) -> list[ChangedEventRow]:
-        """The open events with stages or a condition that have revisions behind a number.
-
-        `positions`: numbers by stream ID.
-        """
+        """The events that have revisions behind a number; `positions`: numbers by stream ID."""
         return self._records(
             ChangedEventRow,
             "list_changed_events",

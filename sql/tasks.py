@@ -169,6 +169,24 @@ class CancelledTaskRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedContextRow:
+    """The names of contexts and surroundings of an event that have changed."""
+
+    eid: UUID
+    version: str
+    contexts: Collection[str]
+    surroundings: Collection[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "eid": str(self.eid),
+            "version": self.version,
+            "contexts": sorted(self.contexts),
+            "surroundings": sorted(self.surroundings),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRow:
     """Interactive tasks in the queue. `longest`: the longest wait in seconds."""
 
@@ -394,9 +412,9 @@ class TaskGateway(Gateway):
 
     # Comparisons
 
-    def restart_comparisons(self, eids: Sequence[UUID], versions: Sequence[str]) -> None:
-        """Restart the comparisons of events, each with the version of its rule."""
-        self._execute("restart_comparisons", eids=eids, versions=versions)
+    def restart_readers(self, changed: Sequence[ChangedContextRow]) -> None:
+        """Restart the recalls that have read contexts or surroundings which have changed."""
+        self._execute("restart_readers", changed=Jsonb([row.to_json() for row in changed]))
 
     def restart_incomplete_comparisons(self, rule: str, version: str, oldest: int) -> None:
         """Restart comparisons that missed events of a corpus; `oldest`: microseconds."""

@@ -1,5 +1,7 @@
 """A workspace in this process: an archive that grows, recalls, and a runner of stages. No Spark."""
 
+import json
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,7 +13,9 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+import psycopg
 from psycopg import Connection
+from psycopg.conninfo import make_conninfo
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
@@ -57,6 +61,8 @@ streams:
 rules: []
 """
 
+_TEMPLATE = "template_of_worlds"
+
 Row = tuple[float, str, float]  # seconds after START, host, value
 
 
@@ -81,6 +87,13 @@ def stage(
         delay=int(options.pop("delay", 0) * 1_000_000),
         **options,
     )
+
+
+class _FailingSpark(SparkEngine):
+    """Spark without a JVM: it fails, as it does on files that neither engine can read."""
+
+    def is_alive(self) -> bool:
+        return True
 
 
 @dataclass
@@ -109,6 +122,17 @@ class StageWorld:
             self.rows.append((row, self.newest is not None and row[0] < self.newest))
         self.newest = max([row[0] for row in rows] + ([] if self.newest is None else [self.newest]))
 
+    def damage_chunks(self, before: float, share: float, rng: random.Random) -> None:
+        """Make some of the chunks that end before a second unreadable."""
+        ended = self.connection.execute(
+            "SELECT id FROM chunks WHERE to_ts <= %s ORDER BY id",
+            (START + timedelta(seconds=before),),
+        ).fetchall()
+        for (chunk,) in ended:
+            if rng.random() < share:
+                for file in Path(self.settings.archive).rglob(f"chunk={chunk}/*.parquet"):
+                    file.write_bytes(b"PAR1")
+
     def request(
         self,
         number: int,
@@ -136,7 +160,7 @@ class StageWorld:
         root = storage.open_storage(self.settings)
         reader = Reader(root, [SCHEMA])
         engine = EngineRouter(
-            SparkEngine(no_spark, reader, no_relations), LocalEngine(reader), PartialCache()
+            _FailingSpark(no_spark, reader, no_relations), LocalEngine(reader), PartialCache()
         )
         manager = RecallManager(
             connection,
@@ -199,24 +223,67 @@ class StageWorld:
         """Forget all recalls."""
         self.connection.execute(
             "TRUNCATE tasks, revisions, commands, recalled_events, revision_streams, row_revisions,"
-            " stages, alerts, deployments CASCADE"
+            " stages, alerts, deployments, events, contexts CASCADE"
         )
 
 
 @contextmanager
-def stage_world(rows_per_chunk: int = 50) -> Iterator[StageWorld]:
-    """An empty workspace."""
+def stage_world(rows_per_chunk: int = 50, database_dsn: str | None = None) -> Iterator[StageWorld]:
+    """An empty workspace; `database_dsn`: its database, else a server of its own."""
+    with _workspace(database_dsn) as settings:
+        connection = database.connect_database(settings, "test")
+        policy = CutPolicy(rows_per_chunk, duration_to_micros(timedelta(days=365)))
+        archive = ArchiveWriter(
+            storage.open_storage(settings), [SCHEMA], policy, connection, lambda: None
+        )
+        try:
+            yield StageWorld(settings, connection, archive)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _workspace(database_dsn: str | None = None) -> Iterator[Settings]:
     root = Path(tempfile.mkdtemp(prefix="moirae-stages-"))
     root.chmod(0o755)
-    (root / "moirae.yaml").write_text(_WORKSPACE)
-    settings = load_settings_from_environment(root / "moirae.yaml")
-    connection = database.connect_database(settings, "test")
-    policy = CutPolicy(rows_per_chunk, duration_to_micros(timedelta(days=365)))
-    archive = ArchiveWriter(
-        storage.open_storage(settings), [SCHEMA], policy, connection, lambda: None
-    )
+    text = _WORKSPACE
+    if database_dsn is not None:
+        text += f"database: {json.dumps(database_dsn)}\n"
+    (root / "moirae.yaml").write_text(text)
     try:
-        yield StageWorld(settings, connection, archive)
+        yield load_settings_from_environment(root / "moirae.yaml")
     finally:
-        connection.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@dataclass
+class StageServer:
+    """A database server for many workspaces: each has a copy of an empty database."""
+
+    connection: Connection[Any]
+    copies: int = 0
+
+    @contextmanager
+    def world(self, rows_per_chunk: int) -> Iterator[StageWorld]:
+        """An empty workspace."""
+        self.copies += 1
+        name = f"copy_{self.copies}"
+        self.connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
+        dsn = make_conninfo(self.connection.info.dsn, dbname=name)
+        with stage_world(rows_per_chunk, dsn) as world:
+            yield world
+        self.connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@contextmanager
+def stage_server() -> Iterator[StageServer]:
+    """A database server with an empty database as a template."""
+    with (
+        _workspace() as settings,
+        psycopg.connect(database.database_dsn(settings), autocommit=True) as connection,
+    ):
+        connection.execute(f"CREATE DATABASE {_TEMPLATE}".encode())
+        template_dsn = make_conninfo(connection.info.dsn, dbname=_TEMPLATE)
+        with _workspace(template_dsn) as template_settings:
+            database.connect_database(template_settings, "test").close()
+        yield StageServer(connection)

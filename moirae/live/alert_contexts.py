@@ -101,11 +101,11 @@ class AlertContexts:
         """Settle the contexts of settled events that every stream of their rule has passed.
 
         The recalls that they read must have ended. Settled contexts enter the corpus. Where a
-        context has changed, the similarity recalls of the event restart. Returns whether any
+        context has changed, the recalls of the event that have read it restart. Returns whether any
         context was settled.
         """
         candidates: list[_RuleEvents] = []
-        stored_contexts: dict[_EventKey, Any] = {}
+        stored_contexts: dict[_EventKey, sql.UnsettledContextRow] = {}
         for rule in active_rules:
             horizon = self._context_queries.context_horizon(rule, watermarks)
             if horizon is None:
@@ -120,19 +120,26 @@ class AlertContexts:
             if rows:
                 candidates.append((rule, list(map(_to_event, rows))))
             for row in rows:
-                stored_contexts[rule.name, row.eid] = row.contexts
+                stored_contexts[rule.name, row.eid] = row
         contexts: dict[_EventKey, EventContexts] = {}
         if candidates:
             contexts = self._context_queries.compute(candidates, self._load_answers(candidates))
         settled_events: list[_RuleEvents] = []
-        changed: list[tuple[UUID, str]] = []
+        changed: list[sql.ChangedContextRow] = []
         for rule, events in candidates:
             ready = [event for event in events if self._may_settle(rule, event, contexts)]
             settled_events.append((rule, ready))
             for event in ready:
                 key = rule.name, event.eid
-                if sql.replace_nul(contexts[key].contexts) != stored_contexts[key]:
-                    changed.append((event.eid, rule.version))
+                stored = stored_contexts[key]
+                changed_row = sql.ChangedContextRow(
+                    event.eid,
+                    rule.version,
+                    _changed_names(stored.contexts, contexts[key].contexts),
+                    _changed_names(stored.surroundings, contexts[key].surroundings),
+                )
+                if changed_row.contexts or changed_row.surroundings:
+                    changed.append(changed_row)
         retry_on_deadlock(
             lambda: self._store_settled(active_rules, settled_events, contexts, changed)
         )
@@ -163,7 +170,7 @@ class AlertContexts:
         active_rules: Sequence[ActiveRule],
         settled_events: Sequence[_RuleEvents],
         contexts: Mapping[_EventKey, EventContexts],
-        changed: Collection[tuple[UUID, str]],
+        changed: Sequence[sql.ChangedContextRow],
     ) -> None:
         with self._connection.transaction():
             for rule, events in settled_events:
@@ -172,7 +179,7 @@ class AlertContexts:
                 # Recalls that need a context are requested for changed alerts only.
                 self._gateway.touch_alerts(rule.name, rule.version, event_ids)
             if changed:
-                self._ledger.restart_comparisons(changed)
+                self._ledger.restart_readers(changed)
             self._gateway.delete_unneeded(_rules_recalling_every_event(active_rules))
             self._enter_corpus(active_rules)
 
@@ -252,6 +259,13 @@ class AlertContexts:
 
 def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
     return [rule.name for rule in active_rules if rule.recalls_every_event]
+
+
+def _changed_names(stored: Mapping[str, Any], computed: Mapping[str, Any]) -> set[str]:
+    """The names of contexts whose rows are not the stored ones."""
+    rows_by_name = sql.replace_nul(computed)
+    names = stored.keys() | rows_by_name.keys()
+    return {name for name in names if stored.get(name) != rows_by_name.get(name)}
 
 
 def _to_event(row: sql.RecallEventRow) -> RecallEvent:

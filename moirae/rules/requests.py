@@ -99,7 +99,7 @@ def build_event_plan(
         stages.append(_build_stage(stage, definition, tables, relations))
     contexts = {*spec.context, *spec.surroundings}
     similar = []
-    needs_corpus = False
+    needs_corpus = any(tables_used(stage.sql, contexts) for stage in spec.then)
     for name, recall in spec.recall.items():
         if isinstance(recall, SimilarRecall):
             similar.append(name)

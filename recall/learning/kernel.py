@@ -195,7 +195,7 @@ def add_evidence(
     attributes,
     attribute_count,
     context_size,
-    known,
+    known_terms,
     starts,
     bases,
     tags,
@@ -205,17 +205,17 @@ def add_evidence(
 ):
     """Add what terms say to the logarithm of each tag's probability, see `summarize_entries`.
 
-    `known`: by term, whether it has occurred. `attributes`: by term. `context_size`: the number of
+    `known_terms`: by term, whether it has occurred. `attributes`: by term. `context_size`: the number of
     terms of the context, with those that are left out.
     """
     sizes = np.zeros(attribute_count)
     for term in terms:
-        if known[term]:
+        if known_terms[term]:
             sizes[attributes[term]] += 1.0
     base = 0.0
     correction_factor = 1.0 / np.sqrt(max(context_size, 1))
     for term in terms:
-        if not known[term]:
+        if not known_terms[term]:
             continue
         damping = 1.0 / np.sqrt(sizes[attributes[term]])
         base += damping * bases[term]

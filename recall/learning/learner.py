@@ -184,12 +184,14 @@ class Learner:
         """
         first_row = self._change_detector.reset()
         names = self.model.tag_model.tags
-        kept = [(row, names[self._tags[row]]) for row in self._learned_rows if row >= first_row]
+        tagged_rows = [
+            (row, names[self._tags[row]]) for row in self._learned_rows if row >= first_row
+        ]
         waiting = list(self._outcomes)
         self.forget_events()
         # What was predicted for the events that wait is about tags of the old meaning.
         self._outcomes.update(dict.fromkeys(waiting, _Outcome(0)))
-        for row, tag in kept:
+        for row, tag in tagged_rows:
             self._count(row, tag, None)
 
     def learn_judgements(self, row: int, helps_by_row: Mapping[int, bool]) -> None:

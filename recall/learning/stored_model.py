@@ -53,11 +53,11 @@ class ResolvedEvents:
         self, positions: npt.NDArray[np.int32]
     ) -> tuple[TagIds, npt.NDArray[np.int64]]:
         """The tags and places of events by their positions; -1: unknown."""
-        found = np.flatnonzero(positions >= 0)
+        known_events = np.flatnonzero(positions >= 0)
         tags = np.full(len(positions), UNKNOWN_TAG, dtype=np.int32)
         place_numbers = np.full(len(positions), -1, dtype=np.int64)
-        tags[found] = self.tags[positions[found]]
-        place_numbers[found] = self.places[positions[found]]
+        tags[known_events] = self.tags[positions[known_events]]
+        place_numbers[known_events] = self.places[positions[known_events]]
         return tags, place_numbers
 
     @cached_property

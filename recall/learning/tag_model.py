@@ -200,9 +200,9 @@ class TagModel:
             values,
             corrections,
         )
-        known = self._term_counts[: len(attributes)] > 0
+        known_terms = self._term_counts[: len(attributes)] > 0
         return prior, {
-            "known": known,
+            "known_terms": known_terms,
             "starts": starts,
             "bases": bases,
             "tags": tags,

@@ -44,7 +44,9 @@ class RevisionStreams:
         """
         self.append_all([(output, changes)])
 
-    def append_all(self, outputs: Iterable[tuple[EventOutput, Sequence[RowChange]]]) -> None:
+    def append_all(
+        self, outputs: Iterable[tuple[EventOutput, Sequence[RowChange]]]
+    ) -> list[sql.AppendedRevisions]:
         """Store changes of several events and streams, in the order of all transactions."""
         changes_by_stream: dict[tuple[str, str], list[sql.ChangeJson]] = {}
         for output, changes in outputs:
@@ -53,8 +55,12 @@ class RevisionStreams:
             for change in changes:
                 event = str(output.eid), output.version, ts
                 stored.append((*event, change.op, change.row_key, change.row, change.old_row))
+        new_revisions = []
         for (rule, name), stored in sorted(changes_by_stream.items(), key=itemgetter(0)):
-            self._gateway.append(rule, name, stored)
+            revisions = self._gateway.append(rule, name, stored)
+            if revisions is not None:
+                new_revisions.append(revisions)
+        return new_revisions
 
     def current_rows(self, output: EventOutput) -> dict[str, Any]:
         """The rows by key after the last revision."""

@@ -1,10 +1,9 @@
 """Tasks of the recall ledger in PostgreSQL: claims and leases, progress, and answers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
-from operator import itemgetter
 from typing import TypeVar
 from uuid import UUID
 
@@ -126,11 +125,9 @@ class Ledger:
         if request.plan.where is not None:
             self._events.await_history(request.rule, event.eid)
 
-    def restart_comparisons(self, changed_contexts: Collection[tuple[UUID, str]]) -> None:
-        """Restart the comparisons of events whose contexts have changed: (eid, rule version)."""
-        eids = list(map(itemgetter(0), changed_contexts))
-        versions = list(map(itemgetter(1), changed_contexts))
-        self._tasks.restart_comparisons(eids, versions)
+    def restart_readers(self, changed: Sequence[sql.ChangedContextRow]) -> None:
+        """Restart the recalls that have read contexts or surroundings which have changed."""
+        self._tasks.restart_readers(changed)
         self._signals.notify_recall_processes()
 
     def restart_incomplete_comparisons(self, rule: str, version: str, oldest: Micros) -> None:

@@ -109,12 +109,14 @@ class Candidates:
 
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
-        others = self._best.select(
+        unnamed_rows = self._best.select(
             np.flatnonzero(~self._best.named & (self._best.final_scores > 0))
         )
         hits: TopK[EventKey] = TopK(top.k)
         hits.hits = [RankedHit(hit.event, hit.score) for hit in self._named.hits]
-        hits.add_hits(list(map(others.key, range(len(others)))), others.final_scores)
+        hits.add_hits(
+            list(map(unnamed_rows.key, range(len(unnamed_rows)))), unnamed_rows.final_scores
+        )
         changed = hits.hits != top.hits
         top.hits = hits.hits
         return changed

@@ -381,14 +381,16 @@ def _parse_value(value: Any, arrow_type: pa.DataType) -> Any:
 
 
 def _rows_by_event(table: pa.Table) -> dict[UUID, list[dict[str, Any]]]:
-    rows_by_event: dict[UUID, list[dict[str, Any]]] = {}
-    for values in table.to_pylist():
-        eid = UUID(values.pop(sql_names.EID))
-        row = {name: to_json_value(value) for name, value in values.items()}
-        rows_by_event.setdefault(eid, []).append(row)
-    for rows in rows_by_event.values():
-        rows.sort(key=orjson.dumps)
-    return rows_by_event
+    eids = table[sql_names.EID].to_pylist()
+    rows = table.drop_columns([sql_names.EID])
+    columns = [list(map(to_json_value, column.to_pylist())) for column in rows.columns]
+    rows_by_eid: dict[str, list[dict[str, Any]]] = {}
+    for eid, *values in zip(eids, *columns, strict=True):
+        row = dict(zip(rows.column_names, values, strict=True))
+        rows_by_eid.setdefault(eid, []).append(row)
+    for event_rows in rows_by_eid.values():
+        event_rows.sort(key=orjson.dumps)
+    return {UUID(eid): event_rows for eid, event_rows in rows_by_eid.items()}
 
 
 def _summarise(error: Exception) -> str:

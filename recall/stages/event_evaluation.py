@@ -44,7 +44,7 @@ class EventEvaluator:
         self._rows = rows
         self._stages = stages
         self._stream_columns = stream_columns
-        self._queries: LRUCache[tuple[str, bytes], dict[str, StageQuery]] = LRUCache(_MAX_PLANS)
+        self._queries: LRUCache[tuple[str, str], dict[str, StageQuery]] = LRUCache(_MAX_PLANS)
         # The appends of live streams that open events were last evaluated over.
         self._append_counts: dict[EventKey, Mapping[str, int]] = {}
 
@@ -66,12 +66,13 @@ class EventEvaluator:
     ) -> list[EventOutcome]:
         """Evaluate events of one plan.
 
-        `new_rows`: because streams have new rows, which conditions do not read. `final`: for the
+        `new_rows`: because streams or contexts have new rows, which conditions do not read. `final`: for the
         last time, all stages.
         """
         plan = group[0].plan
         queries = self.queries_of(group[0])
         evaluations = self._rows.load(group)
+        changed_contexts = self._rows.load_contexts(evaluations)
         live_stages = [stage for stage in plan.stages if stage.reads_live_rows]
         live_rows = self._stages.snapshot(live_stages, [item.event for item in group])
         changed: dict[EventKey, set[str]] = {}
@@ -82,6 +83,7 @@ class EventEvaluator:
             evaluated_to = planned.row.positions.get("recalls", {})
             changed[planned.key] = set(changed_recalls(plan, item.state, evaluated_to))
             item.has_new_inputs = bool(changed[planned.key]) or planned.is_first_evaluation
+            changed[planned.key] |= changed_contexts.get(planned.key, set())
             counts = self._append_counts.get(planned.key, {})
             changed_streams[planned.key] = {
                 stream
@@ -170,7 +172,7 @@ def _apply_result(
     item.evaluated.add(name)
     rows: list[dict[str, Any]] = []
     if isinstance(result, StageFailure):
-        item.state.errors[name] = result.reason
+        item.state.errors[name] = sql.replace_nul(result.reason)
         item.has_new_inputs = True
         _LOG.error(
             "stage failed",

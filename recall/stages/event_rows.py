@@ -1,6 +1,6 @@
 """Loads the rows that stages read about open events, and keeps them in memory."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +10,14 @@ from cachetools import LRUCache
 import sql
 from recall.revisions import RowChange, context_column
 from recall.stages.evaluation import StageInput
-from recall.stages.state import EventKey, EventOutcome, EventState, PlannedEvent, carry_key
+from recall.stages.state import (
+    EventKey,
+    EventOutcome,
+    EventState,
+    PlannedEvent,
+    carry_key,
+    context_tables,
+)
 from recall.stages.statements import StageQuery
 
 _MAX_STATES = 20_000  # events whose rows are in memory
@@ -61,14 +68,43 @@ class EventRows:
             EventOutcome(planned, states[planned.row.version, planned.row.eid]) for planned in group
         ]
 
+    def load_contexts(self, evaluations: Sequence[EventOutcome]) -> dict[EventKey, set[str]]:
+        """Load the contexts and surroundings that stages read, unless those in memory are settled.
+
+        Returns the names of those that have changed, by event.
+        """
+        names = context_tables(evaluations[0].planned.plan)
+        open_states = {
+            item.planned.key: item.state
+            for item in evaluations
+            if not item.state.tables_are_settled
+        }
+        if not names or not open_states:
+            return {}
+        stored_contexts = {}
+        for row in self._contexts.list_of_events([key[2] for key in open_states]):
+            stored_contexts[row.rule, row.version, row.eid] = row
+        changed_names = {}
+        for key, state in open_states.items():
+            tables: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(names, ())
+            context = stored_contexts.get(key)
+            if context is not None:
+                state.tables_are_settled = context.settled
+                for name in names:
+                    rows = context.contexts.get(name) or context.surroundings.get(name)
+                    tables[name] = rows or ()
+            changed_names[key] = state.replace_tables(tables)
+        return changed_names
+
     def load_inputs(
         self, query: StageQuery, evaluations: Sequence[EventOutcome]
     ) -> list[StageInput]:
-        """What a stage reads for some events of one plan, live rows apart."""
+        """What a stage reads for some events of one plan, live rows apart.
+
+        Contexts and surroundings must have been loaded.
+        """
         plan = evaluations[0].planned.plan
-        outputs = {*plan.recalls, *(stage.name for stage in plan.stages)}
-        own_tables = query.stage.inputs.keys() - outputs
-        event_tables = self._load_event_tables(own_tables, evaluations)
+        own_tables = context_tables(plan)
         past_events = self._load_past_events(query, evaluations)
         inputs = []
         for item in evaluations:
@@ -77,28 +113,12 @@ class EventRows:
                 rows = item.state.rows_of(name)
                 if name in plan.similar:
                     tables[name] = [{**past_events.get(row["past_eid"], {}), **row} for row in rows]
-                elif name in outputs:
-                    tables[name] = carry_key(rows, item.planned.event.key, plan.key_types)
+                elif name in own_tables:
+                    tables[name] = (item.state.tables or {}).get(name, [])
                 else:
-                    tables[name] = event_tables.get(item.planned.row.eid, {}).get(name, [])
+                    tables[name] = carry_key(rows, item.planned.event.key, plan.key_types)
             inputs.append(StageInput(item.planned.event, tables))
         return inputs
-
-    def _load_event_tables(
-        self, names: Collection[str], evaluations: Sequence[EventOutcome]
-    ) -> dict[UUID, dict[str, list[Mapping[str, Any]]]]:
-        """The contexts and surroundings of these names, by event and name."""
-        if not names:
-            return {}
-        tables: dict[UUID, dict[str, list[Mapping[str, Any]]]] = {}
-        versions = {item.planned.row.eid: item.planned.row.version for item in evaluations}
-        for row in self._contexts.list_of_events(list(versions)):
-            if row.version == versions[row.eid]:
-                tables[row.eid] = {
-                    name: row.contexts.get(name) or row.surroundings.get(name) or []
-                    for name in names
-                }
-        return tables
 
     def _load_past_events(
         self, query: StageQuery, evaluations: Sequence[EventOutcome]

@@ -79,9 +79,10 @@ class StageRunner:
         # The number up to which each stream was searched for changed events, by its ID; None: all
         # open events may have changed.
         self._searched: dict[int, int] | None = None
-        # Open events that are evaluated again as live rows arrive: when, by the monotonic clock.
+        # Open events that are evaluated again as live rows arrive or contexts change: when, by the
+        # monotonic clock.
         self._live: dict[EventKey, float] = {}
-        self._plans: LRUCache[bytes, EventPlan] = LRUCache(_MAX_PLANS)
+        self._plans: LRUCache[str, EventPlan] = LRUCache(_MAX_PLANS)
         self._end_task = Periodic("end events", _END_INTERVAL, self.end_events)
 
     @property
@@ -139,6 +140,14 @@ class StageRunner:
         rows = self._revisions.list_changed_events(behind)
         return {(row.rule, row.version, row.eid) for row in rows}
 
+    def _skip_own(self, new_revisions: Sequence[sql.AppendedRevisions]) -> None:
+        """Do not search revisions for changed events that this process has just appended."""
+        if self._searched is None:
+            return
+        for revisions in new_revisions:
+            if self._searched.get(revisions.id, 0) == revisions.before:
+                self._searched[revisions.id] = revisions.last
+
     def _evaluate_changed(self, changed: Collection[EventKey] | None) -> None:
         eids = None if changed is None else {key[2] for key in changed}
         planned = list(self._parse(self._events.list_open(eids)))
@@ -148,7 +157,10 @@ class StageRunner:
             self._evaluate(group, new_rows=False)
 
     def _evaluate_live(self) -> None:
-        """Evaluate the open events whose streams have new rows, at most every `every` seconds."""
+        """Evaluate the open events whose streams or contexts may have new rows.
+
+        Each at most every `every` seconds.
+        """
         now = time.monotonic()
         due = {key for key, due_at in self._live.items() if due_at <= now}
         if not due:
@@ -162,26 +174,32 @@ class StageRunner:
 
     def _parse(self, rows: Iterable[sql.RecalledEventRow]) -> Iterable[PlannedEvent]:
         for row in rows:
-            text = orjson.dumps(row.plan, option=orjson.OPT_SORT_KEYS)
-            if text not in self._plans:
-                self._plans[text] = EventPlan.from_json(row.plan)
+            if row.plan not in self._plans:
+                self._plans[row.plan] = EventPlan.from_json(orjson.loads(row.plan))
             event = RecallEvent.from_json(row.eid, row.event)
-            yield PlannedEvent(row, self._plans[text], (row.rule, text), event)
+            yield PlannedEvent(row, self._plans[row.plan], (row.rule, row.plan), event)
 
     # EventOutcome
 
     def _evaluate(self, group: Sequence[PlannedEvent], *, new_rows: bool) -> None:
         """Evaluate events of one plan and store the outcome."""
+        evaluations: list[EventOutcome] = []
         with self._isolated(group):
             evaluations = self._evaluator.evaluate(group, new_rows=new_rows)
             worth_storing = [item for item in evaluations if item.is_worth_storing]
             if worth_storing:
-                for key in retry_on_deadlock(partial(self._store.store, worth_storing)):
+                outdated_keys, new_revisions = retry_on_deadlock(
+                    partial(self._store.store, worth_storing)
+                )
+                for key in outdated_keys:
                     self._evaluator.forget(key)
+                self._skip_own(new_revisions)
         due_at = time.monotonic() + group[0].plan.every
-        for planned in group:
-            if any(stage.reads_live_rows for stage in planned.plan.stages):
-                self._live[planned.key] = due_at
+        for item in evaluations:
+            if item.may_read_more:
+                self._live[item.planned.key] = due_at
+            else:
+                self._live.pop(item.planned.key, None)
 
     @contextmanager
     def _isolated(self, group: Sequence[PlannedEvent]) -> Iterator[None]:
@@ -233,7 +251,7 @@ class StageRunner:
 
 def _group(planned: Iterable[PlannedEvent]) -> Iterable[Sequence[PlannedEvent]]:
     """Events of one rule and plan, in batches."""
-    groups: dict[tuple[str, bytes], list[PlannedEvent]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[PlannedEvent]] = defaultdict(list)
     for event in planned:
         groups[event.plan_key].append(event)
     for group in groups.values():

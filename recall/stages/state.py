@@ -22,7 +22,7 @@ class PlannedEvent:
 
     row: sql.RecalledEventRow
     plan: EventPlan
-    plan_key: tuple[str, bytes]
+    plan_key: tuple[str, str]
     event: RecallEvent
 
     @property
@@ -45,25 +45,38 @@ class EventState:
     """The rows by recall or stage and key, and the last revision of each that they contain.
 
     `evaluations`: the number of the evaluation after which the rows of stages were stored.
-    `errors`: of the stages that have failed.
+    `errors`: of the stages that have failed. `tables`: the contexts and surroundings that stages
+    read, by name; None: not loaded. `tables_are_settled`: whether they do not change any more.
     """
 
     evaluations: int = 0
     rows: dict[str, dict[str, Rows]] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[Rows]] | None = None
+    tables_are_settled: bool = False
 
     def apply(self, name: str, sequence: int, change: RowChange) -> None:
         """Apply the next revision of a recall or stage."""
         apply_change(self.rows.setdefault(name, {}), change)
         self.sequences[name] = sequence
 
+    def replace_tables(self, tables: Mapping[str, Sequence[Rows]]) -> set[str]:
+        """Replace the contexts and surroundings; returns the names of those that have changed."""
+        before = self.tables
+        self.tables = tables
+        if before is None:
+            return set(tables)
+        return {name for name, rows in tables.items() if rows != before.get(name)}
+
     def rows_of(self, name: str) -> list[Rows]:
         return list(self.rows.get(name, {}).values())
 
     @property
     def row_count(self) -> int:
-        return sum(map(len, self.rows.values()))
+        """The rows in memory."""
+        tables = self.tables or {}
+        return sum(map(len, self.rows.values())) + sum(map(len, tables.values()))
 
 
 @dataclass
@@ -86,6 +99,14 @@ class EventOutcome:
     def is_worth_storing(self) -> bool:
         return self.has_new_inputs or bool(self.changes) or bool(self.verdict)
 
+    @property
+    def may_read_more(self) -> bool:
+        """Whether stages may read new rows without a revision: live rows, or those of contexts."""
+        plan = self.planned.plan
+        if context_tables(plan) and not self.state.tables_are_settled:
+            return True
+        return any(stage.reads_live_rows for stage in plan.stages)
+
     def positions(self) -> dict[str, Any]:
         """Over which revisions and appends the event was evaluated."""
         recalls = self.planned.plan.recalls
@@ -107,10 +128,17 @@ def changed_recalls(
     return frozenset(changed)
 
 
+def context_tables(plan: EventPlan) -> frozenset[str]:
+    """The contexts and surroundings that the stages of a plan read."""
+    outputs = {*plan.recalls, *(stage.name for stage in plan.stages)}
+    names = {name for stage in plan.stages for name in stage.inputs}
+    return frozenset(names - outputs)
+
+
 def is_due(stage: Stage, changed: Iterable[str], changed_streams: Iterable[str]) -> bool:
     """Whether a stage must be evaluated again.
 
-    `changed`: the recalls and stages whose rows have changed; `changed_streams`: the live streams
+    `changed`: the recalls, stages and contexts whose rows have changed; `changed_streams`: the live streams
     with new rows that may matter.
     """
     return not stage.inputs.keys().isdisjoint(changed) or not stage.streams.keys().isdisjoint(

@@ -16,8 +16,13 @@ class EvaluationStore:
         self._events = sql.RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
 
-    def store(self, outcomes: Sequence[EventOutcome]) -> list[EventKey]:
-        """Store evaluations of one rule; returns the events that others have evaluated since."""
+    def store(
+        self, outcomes: Sequence[EventOutcome]
+    ) -> tuple[list[EventKey], list[sql.AppendedRevisions]]:
+        """Store evaluations of one rule.
+
+        Returns the events that others have evaluated since, and the revisions of the stages.
+        """
         with self._connection.transaction():
             recorded = self._record(outcomes)
             current = [item for item in outcomes if item.planned.key in recorded]
@@ -26,10 +31,11 @@ class EvaluationStore:
             for item in current:
                 for name, stage_changes in item.changes.items():
                     changes.append((item.planned.output(name), stage_changes))
-            self._streams.append_all(changes)
+            new_revisions = self._streams.append_all(changes)
         for item in current:
             item.state.evaluations = item.planned.row.evaluations + 1
-        return [item.planned.key for item in outcomes if item.planned.key not in recorded]
+        outdated_keys = [item.planned.key for item in outcomes if item.planned.key not in recorded]
+        return outdated_keys, new_revisions
 
     def _record(self, outcomes: Sequence[EventOutcome]) -> set[EventKey]:
         evaluations = []

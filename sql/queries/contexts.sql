@@ -15,7 +15,8 @@ ORDER BY e.ts, e.eid LIMIT %(limit)s
 -- list_unsettled --
 -- Settled events of a version before an event time whose context is not settled, in (ts, eid) order. The `recalls`
 -- that contexts read must have ended.
-SELECT c.eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, e.key, e.attributes, c.contexts
+SELECT c.eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, e.key, e.attributes, c.contexts,
+    c.surroundings
 FROM contexts c JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid AND e.settled
 WHERE c.rule = %(rule)s AND c.version = %(version)s AND NOT c.settled AND c.corpus IS NULL AND c.ts < %(before)s
   AND cardinality(%(recalls)s::text[]) = (

@@ -1,14 +1,17 @@
 -- append --
--- Number and store changes of a stream. The row of the stream stays locked until the transaction ends.
+-- Number and store changes of a stream; returns the last number. The row of the stream stays locked until the
+-- transaction ends.
 WITH stream AS (
     INSERT INTO revision_streams (rule, name, last_seq) VALUES (%(rule)s, %(name)s, %(count)s)
     ON CONFLICT (rule, name) DO UPDATE SET last_seq = revision_streams.last_seq + excluded.last_seq
-    RETURNING id, last_seq)
-INSERT INTO row_revisions (stream, seq, eid, version, ts, op, row_key, row, old_row)
-SELECT stream.id, stream.last_seq - %(count)s + change.number, (change.item->>0)::uuid, change.item->>1,
-    (change.item->>2)::timestamptz, change.item->>3, change.item->>4, nullif(change.item->5, 'null'),
-    nullif(change.item->6, 'null')
-FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number)
+    RETURNING id, last_seq),
+appended AS (
+    INSERT INTO row_revisions (stream, seq, eid, version, ts, op, row_key, row, old_row)
+    SELECT stream.id, stream.last_seq - %(count)s + change.number, (change.item->>0)::uuid, change.item->>1,
+        (change.item->>2)::timestamptz, change.item->>3, change.item->>4, nullif(change.item->5, 'null'),
+        nullif(change.item->6, 'null')
+    FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number))
+SELECT id, last_seq - %(count)s AS before, last_seq AS last FROM stream
 
 -- list_current --
 -- The present rows of an event by stream: the last revision of each key.
@@ -28,12 +31,12 @@ JOIN row_revisions r ON r.stream = s.id AND r.eid = p.eid AND r.version = p.vers
 ORDER BY s.name, r.seq
 
 -- list_changed_events --
--- The open events with stages or a condition that have revisions behind a number of each stream.
-SELECT DISTINCT s.rule, r.version, r.eid
+-- The events that have revisions behind a number of each stream.
+SELECT s.rule, c.version, c.eid
 FROM unnest(%(streams)s::integer[], %(after)s::bigint[]) AS p (stream, after)
 JOIN revision_streams s ON s.id = p.stream
-JOIN row_revisions r ON r.stream = p.stream AND r.seq > p.after
-JOIN recalled_events e ON e.rule = s.rule AND e.version = r.version AND e.eid = r.eid AND e.has_stages AND e.ended_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT DISTINCT r.version, r.eid FROM row_revisions r WHERE r.stream = p.stream AND r.seq > p.after) c
 
 -- list_streams --
 -- All streams with their last numbers.

@@ -227,17 +227,23 @@ WHERE rule = %(rule)s AND version = %(version)s AND eid = ANY(%(eids)s) AND ende
 SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
   AND state IN ('waiting', 'running', 'suspended', 'done') ORDER BY id FOR UPDATE
 
--- restart_comparisons --
--- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
+-- restart_readers --
+-- Restart the recalls of events that have read contexts or surroundings which have changed: similarity recalls if a
+-- context has, SQL recalls if one that they name has. Revision numbers continue.
 UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
-    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL, asked_at = NULL, tries = 0,
+    seen = '[]'
 WHERE id IN (
-    SELECT id FROM tasks
-    WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
-      AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'suspended', 'done')
-      AND NOT EXISTS (SELECT FROM recalled_events r WHERE r.rule = tasks.rule AND r.version = tasks.version
-        AND r.eid = tasks.eid AND r.ended_at IS NOT NULL)
-    ORDER BY id FOR UPDATE)
+    SELECT t.id FROM tasks t
+    JOIN jsonb_to_recordset(%(changed)s::jsonb) AS c (eid uuid, version text, contexts jsonb, surroundings jsonb)
+      ON c.eid = t.eid AND c.version = t.version
+    WHERE CASE t.request->>'kind' WHEN 'similar' THEN c.contexts <> '[]'
+            ELSE EXISTS (SELECT FROM jsonb_object_keys(coalesce(t.request->'own', '{}')) AS name
+                WHERE (c.contexts || c.surroundings) ? name) END
+      AND t.state IN ('waiting', 'running', 'suspended', 'done')
+      AND NOT EXISTS (SELECT FROM recalled_events r WHERE r.rule = t.rule AND r.version = t.version
+        AND r.eid = t.eid AND r.ended_at IS NOT NULL)
+    ORDER BY t.id FOR UPDATE OF t)
 
 -- restart_incomplete_comparisons --
 -- Restart similarity recalls that were computed before events entered the corpus that they should have compared.

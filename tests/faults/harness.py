@@ -326,9 +326,9 @@ def workspace(settings: str, rules: str) -> Iterator[Path]:
 
 
 @contextmanager
-def stage(seed: int, rate: int = 500, engine: str = "auto") -> Iterator[Stage]:
+def stage(seed: int, rate: int = 500, engine: str = "auto", rules: str = RULES) -> Iterator[Stage]:
     """A stage; everything in it ends with it."""
-    with workspace(f"{WORKSPACE}engine: {engine}\n", RULES) as root:
+    with workspace(f"{WORKSPACE}engine: {engine}\n", rules) as root:
         system = Stage(root, seed, rate)
         try:
             yield system

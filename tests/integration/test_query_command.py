@@ -2,9 +2,11 @@
 
 import csv
 import io
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -13,7 +15,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from moirae import recall_process
-from moirae.cli import app, query_output
+from moirae.cli import app, query, query_output
 from moirae.errors import MoiraeError, UsageError
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
@@ -128,13 +130,25 @@ def test_invalid_queries_are_refused_with_their_position(past: History) -> None:
 def test_time_limit_ends_with_the_answer_so_far(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = LocalEngine.compute_partials
+    """The limit is reached after the first answer, while the next turn is computed."""
+    compute, add = LocalEngine.compute_partials, query_output.QueryOutput.add
+    has_answer = threading.Event()
+    turns = itertools.count()
 
-    def slowly(engine: LocalEngine, queries: Sequence[PartialQuery]) -> Any:
-        time.sleep(0.7)
-        return real(engine, queries)
+    def add_and_reach_the_limit(printer: query_output.QueryOutput, answer: Any) -> None:
+        add(printer, answer)
+        has_answer.set()
 
-    monkeypatch.setattr(LocalEngine, "compute_partials", slowly)
+    def compute_until_the_end(engine: LocalEngine, queries: Sequence[PartialQuery]) -> Any:
+        deadline = time.monotonic() + 60
+        while next(turns) and task(past)[1] == "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return compute(engine, queries)
+
+    monkeypatch.setattr(query_output.QueryOutput, "add", add_and_reach_the_limit)
+    monkeypatch.setattr(LocalEngine, "compute_partials", compute_until_the_end)
+    clock = SimpleNamespace(monotonic=lambda: 3600.0 * has_answer.is_set(), sleep=time.sleep)
+    monkeypatch.setattr(query, "time", clock)
     result = run(past, GROUPS, "--timeout", "2s", "-o", "json")
     coverage = orjson.loads(result.stdout)["coverage"]
     assert coverage["partial"] and coverage["final"] and coverage["left"] > 0

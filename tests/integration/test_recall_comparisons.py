@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 import recall.worker.comparisons
+import sql
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.ledger.tasks import Ledger
-from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
+from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, SqlQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
 from recall.similarity.measure import TfIdfMeasure
@@ -67,7 +68,8 @@ def test_comparison_restarts_after_context_or_corpus_changes(past: History) -> N
     def waiting() -> list[bool]:
         return [past.task(task)["state"] == "waiting" for task in tasks]
 
-    ledger.restart_comparisons([(events[0].eid, "1"), (events[1].eid, "0")])
+    changed = [(events[0].eid, "1", {"processes"}), (events[1].eid, "0", {"processes"})]
+    ledger.restart_readers([sql.ChangedContextRow(*row, set()) for row in changed])
     assert waiting() == [True, False, False]
     past.connection.execute(
         "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus) "
@@ -79,3 +81,32 @@ def test_comparison_restarts_after_context_or_corpus_changes(past: History) -> N
     finally:
         past.connection.execute("TRUNCATE contexts")
     assert waiting() == [True, False, True]
+
+
+def test_sql_recall_restarts_after_a_context_that_it_reads_changes(past: History) -> None:
+    own = {"light": {"host": "string"}}
+    questions = {
+        name: SqlQuestion(None, 0.0, "newest", "", {}, (), {}, {}, tables, {})
+        for name, tables in (("reads", own), ("other", {}))
+    }
+    event = RecallEvent(UUID(int=9), to_micros(START), {}, {})
+    ledger = Ledger(past.connection)
+    ledger.add(
+        [
+            RecallRequest("g/r", "1", name, question, event, 0)
+            for name, question in questions.items()
+        ]
+    )
+    past.connection.execute("UPDATE tasks SET state = 'done', next = 3, seen = '[[0, 3, {}]]'")
+
+    def waiting() -> list[str]:
+        rows = past.connection.execute(
+            "SELECT recall FROM tasks WHERE state = 'waiting' AND seen = '[]' AND eid = %s",
+            (event.eid,),
+        )
+        return [recall for (recall,) in rows]
+
+    ledger.restart_readers([sql.ChangedContextRow(event.eid, "1", {"heavy"}, set())])
+    assert waiting() == []
+    ledger.restart_readers([sql.ChangedContextRow(event.eid, "1", set(), {"light"})])
+    assert waiting() == ["reads"]

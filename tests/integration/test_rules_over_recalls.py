@@ -1,11 +1,12 @@
 """Rules over the streams of recalls: detected at each revision, corrected, settled at the boundary."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -14,11 +15,14 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest.source_units import SourceUnit
 from archiver.read.reader import Reader, SnapshotReader
-from archiver.times import duration_to_micros, to_micros
+from archiver.times import duration_to_micros
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.check import check_rule_files
 from moirae.errors import ProblemsError
+from moirae.live.chunk_states import ChunkStates
+from moirae.live.end_of_input import EndOfInput
+from moirae.live.outbox import ArchivedTables
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
@@ -54,6 +58,11 @@ groups:
     key: [host]
     recall:
       norm: {sql: SELECT avg(x.v) AS mean FROM a x WHERE x.host = event.host, range: 1h, stream: means}
+    then:
+    - {stream: highs, sql: SELECT n.mean FROM norm n WHERE n.mean >= 50}
+  - alert: Staged
+    expr: SELECT ts, host, mean FROM highs
+    key: [host]
   - alert: Revised
     expr: SELECT ts, host, seq, op FROM means_revisions WHERE op = 'update'
     key: [host]
@@ -200,6 +209,8 @@ def test_rules_over_recalls_follow_each_revision(world: World) -> None:
             assert events(world, "Usual") == expected
             seen.append(set(expected))
             runner.run_once()
+            follow(world)
+            assert events(world, "Staged") == expected
         assert any("h0" in hosts for hosts in seen)  # by its newest chunks alone
         assert events(world, "Usual", settled=False) == {"h1": 60.0}
         assert alert_states(world, "Usual") == {"h0": "withdrawn", "h1": "provisional"}
@@ -209,6 +220,8 @@ def test_rules_over_recalls_follow_each_revision(world: World) -> None:
         # Detected, settled and compared with one evaluation over the final rows.
         assert events(world, "Usual", settled=True) == {"h1": 60.0}
         assert alert_states(world, "Usual")["h1"] == "firing"
+        assert events(world, "Staged", settled=True) == {"h1": 60.0}
+        assert alert_states(world, "Staged") == {"h0": "withdrawn", "h1": "firing"}
         while open_tasks(world):
             manager.run_once()
             manager.wait_for_query()
@@ -228,22 +241,39 @@ def test_rules_over_recalls_follow_each_revision(world: World) -> None:
     assert updates == revised
 
 
+def end_of_input(world: World, can_wait: Callable[[], bool]) -> EndOfInput:
+    return EndOfInput(
+        archive=world.archive,
+        detector=world.detector,
+        follow_up=world.follow_up,
+        archived_tables=cast(ArchivedTables, SimpleNamespace(flush=lambda: None)),
+        chunk_states=cast(ChunkStates, SimpleNamespace(finish=lambda: None)),
+        can_wait=can_wait,
+    )
+
+
 def test_end_of_input_waits_for_recalls(world: World) -> None:
     ingest(world, (0, "h1", 60.0), (10, "h1", 90.0))
-    end = to_micros(START + timedelta(seconds=10)) + world.detector.reach() + 1
-    world.archive.advance(dict.fromkeys(world.archive.tables, end))
-    world.detector.settle_to_end(to_micros(START + timedelta(seconds=10)) + 1, end)
-    world.follow_up.run_to_end()
-    assert world.detector.settle_revisions_to_end(end) == 2
+    end_of_input(world, lambda: False).settle_all()
+    assert events(world, "Usual", settled=True) == {}, "no recall process runs"
+    waits = []
     with processes(world) as (manager, runner):
-        while open_tasks(world):
-            manager.run_once()
-            manager.wait_for_query()
-        runner.run_once()
-        runner.end_events()
-    assert world.detector.settle_revisions_to_end(end) == 0
+
+        def run_recalls() -> bool:
+            """A recall process works while the end of the input waits."""
+            waits.append(open_tasks(world))
+            while open_tasks(world):
+                manager.run_once()
+                manager.wait_for_query()
+            runner.run_once()
+            runner.end_events()
+            return True
+
+        end_of_input(world, run_recalls).settle_all()
+    assert waits[0] > 0
     assert events(world, "Usual", settled=True) == {"h1": 60.0}
     assert alert_states(world, "Usual") == {"h1": "resolved"}
+    assert alert_states(world, "Staged") == {"h1": "resolved"}
 
 
 def check(spark: SparkSession, settings: Settings, text: str) -> list[str]:

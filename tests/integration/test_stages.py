@@ -7,11 +7,15 @@ from uuid import UUID
 
 import pytest
 
+import sql
+from archiver.time_range import TimeRange
+from moirae.evaluation.revision_rows import RevisionRows
+from moirae.rules.rule_set import RevisionStream
 from recall.event_plans import EventPlan
 from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
 from recall.revisions.changes import diff
-from recall.revisions.row_keys import key_rows
+from recall.revisions.row_keys import HIT_COLUMNS, key_rows
 from tests.stage_world import (
     ATTRIBUTES,
     NORM_COLUMNS,
@@ -204,6 +208,64 @@ def test_stage_beyond_its_limit_fails_with_the_reason(world: StageWorld) -> None
     assert world.task_state(eid) == "waiting"
 
 
+def _store_context(world: StageWorld, hosts: str, *, settled: bool) -> None:
+    contexts = {"near": [{"host": host} for host in hosts]}
+    row = sql.NewContextRow(
+        rule=RULE,
+        version=VERSION,
+        eid=UUID(int=1),
+        ts=START + timedelta(seconds=12),
+        contexts=contexts,
+        surroundings={},
+        cut={},
+        settled=settled,
+    )
+    sql.ContextGateway(world.connection).put([row])
+
+
+def test_stage_follows_the_contexts_that_it_reads(world: StageWorld) -> None:
+    """The recall has ended before its context is computed: the stage does not stay empty."""
+    near = stage(
+        "near_light",
+        "SELECT n.host FROM norm n JOIN near c ON c.host = n.host",
+        {**NORM, "near": {"host": "string"}},
+        {"host": "string"},
+    )
+    world.connection.execute(
+        "INSERT INTO deployments (rule, version, state, settled_to) VALUES (%s, %s, 'running', %s)",
+        (RULE, VERSION, START + timedelta(seconds=13)),
+    )
+    world.connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, key, fingerprint, attributes, settled) VALUES"
+        " (%s, %s, %s, %s, '{}', 'f', '{}', true)",
+        (UUID(int=1), RULE, VERSION, START + timedelta(seconds=12)),
+    )
+    eid = world.request(1, 12, _plan(near, needs_corpus=True))
+    _alert(world, eid)
+    world.connection.execute("UPDATE alerts SET fired_at = now()")
+    _answer(world, 1, 12, {"a": 1.0, "b": 2.0, "c": 3.0})
+    _end_recalls(world, 1)
+
+    def hosts() -> set[str]:
+        return {str(row["host"]) for row in world.replayed("near_light", eid)}
+
+    with world.runner() as runner:
+        runner.run_once()
+        assert hosts() == set()
+        _store_context(world, "ab", settled=False)
+        runner.run_once()
+        assert hosts() == {"a", "b"}
+        runner.end_events()
+        assert not world.has_ended(eid), "the context may still change"
+        _store_context(world, "bc", settled=True)
+        runner.run_once()
+        assert hosts() == {"b", "c"}
+        world.connection.execute("UPDATE contexts SET corpus = 1")
+        runner.end_events()
+    assert world.has_ended(eid)
+    assert hosts() == {"b", "c"}
+
+
 def test_runner_continues_from_stored_revisions(world: StageWorld) -> None:
     """A new process knows nothing, and finds what has changed meanwhile."""
     eid = world.request(1, 12, _plan(LIGHT), limit=10.0)
@@ -297,6 +359,75 @@ def test_revisions_are_read_on_from_a_number(world: StageWorld) -> None:
     rest = read_revisions(world.connection, "norm", batch.last)
     assert [revision.op for revision in rest.revisions] == ["insert"]
     assert (rest.rule, rest.name, rest.last) == (RULE, "norm", 3)
+
+
+# Streams of similarity recalls
+
+
+def _compare(world: StageWorld, scores: dict[int, float]) -> None:
+    """The next answer of the similarity recall of the first event, by past event."""
+    output = EventOutput(RULE, VERSION, "alike", UUID(int=1), micros(12))
+    ranked = sorted(scores.items(), key=lambda item: -item[1])
+    rows = []
+    for rank, (number, score) in enumerate(ranked, 1):
+        ts = (START + timedelta(seconds=number)).isoformat()
+        rows.append(
+            {"past_eid": str(UUID(int=number)), "rank": rank, "score": score, "past_ts": ts}
+        )
+    streams = RevisionStreams(world.connection)
+    with world.connection.transaction():
+        streams.append(output, diff(streams.current_rows(output), key_rows(rows, ("past_eid",))))
+
+
+def test_similarity_recall_is_a_stream_with_its_past_events(world: StageWorld) -> None:
+    for number, host in ((21, "p"), (22, "q")):
+        world.connection.execute(
+            "INSERT INTO events (eid, rule, version, ts, key, fingerprint, attributes, settled)"
+            " VALUES (%s, %s, %s, now(), '{}', 'f', jsonb_build_object('host', %s::text), true)",
+            (UUID(int=number), RULE, VERSION, host),
+        )
+    alike = {**KEY, **HIT_COLUMNS, "host": "string"}
+    best = stage(
+        "best",
+        "SELECT s.host, s.score FROM alike s WHERE s.rank = 1",
+        {"alike": alike},
+        {"host": "string", "score": "double"},
+    )
+    plan = EventPlan(
+        recalls=("alike",), similar=("alike",), stages=(best,), attributes=ATTRIBUTES, key_types=KEY
+    )
+    eid = world.request(1, 12, plan, recall="alike")
+    rows = RevisionRows(world.connection)
+    columns = {"eid": "string", "ts": "timestamp", **alike}
+    revision_columns = {**columns, "seq": "bigint", "op": "string"}
+    rows.set_streams(
+        [
+            RevisionStream("past", RULE, "alike", columns, is_similar=True),
+            RevisionStream("past_revisions", RULE, "alike", revision_columns, is_similar=True),
+        ]
+    )
+    all_time = TimeRange(None)
+    with world.runner() as runner:
+        _compare(world, {21: 0.9})
+        runner.run_once()
+        assert world.replayed("best", eid) == [{"host": "p", "score": 0.9}]
+        assert rows.refresh() == {"past", "past_revisions"}
+        _compare(world, {21: 0.9, 22: 0.95})
+        runner.run_once()
+        assert world.replayed("best", eid) == [{"host": "q", "score": 0.95}]
+    present = rows.read("past", all_time).to_pylist()
+    assert [(row["host"], row["rank"], row["site"]) for row in present] == [
+        ("q", 1, "x"),
+        ("p", 2, "x"),
+    ]
+    revisions = rows.read("past_revisions", all_time).to_pylist()
+    assert [(row["seq"], row["op"], row["host"], row["rank"]) for row in revisions] == [
+        (1, "insert", "p", 1),
+        (2, "insert", "q", 1),
+        (3, "update", "p", 2),
+    ]
+    assert rows.refresh() == {"past", "past_revisions"}
+    assert rows.refresh() == frozenset()
 
 
 # Conditions

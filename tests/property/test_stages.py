@@ -7,9 +7,11 @@ kept.
 
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +24,11 @@ from tests.stage_world import (
     RULE,
     VERSION,
     Row,
+    StageServer,
     StageWorld,
     micros,
     stage,
-    stage_world,
+    stage_server,
 )
 
 HOSTS = "abcde"
@@ -113,7 +116,7 @@ def _normalize(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 def _rows_read(world: StageWorld, eid: UUID, history: list[Row]) -> list[Row]:
-    """The rows in the pieces of history that the recall could read."""
+    """The rows in the pieces of history that the recall has read."""
     pieces, reads = world.connection.execute(
         "SELECT pieces, seen FROM tasks WHERE id = %s", (task_id(RULE, VERSION, "norm", eid),)
     ).fetchone() or ([], [])
@@ -131,8 +134,12 @@ def _run(
     chain: int,
     *,
     command: Verb | None = None,
+    damaged: float = 0.0,
 ) -> None:
-    """`command`: given at some point while the recall runs."""
+    """`command`: given at some point while the recall runs.
+
+    `damaged`: the share of the chunks before the windows of live rows that cannot be read.
+    """
     rng = random.Random(seed)
     limit = rng.uniform(2.0, 8.0)
     at = 0.0
@@ -141,6 +148,7 @@ def _run(
         history.append((at, rng.choice(HOSTS), round(rng.gauss(5, 3), 3)))
         at += rng.uniform(0.5, 4.0)
     world.ingest(history)
+    world.damage_chunks(EVENT_AT - WITHIN, damaged, rng)
     eid = world.request(1, EVENT_AT, _plan(analysis, chain), limit=limit)
     command_round = rng.randrange(1, 4)
     rounds = 0
@@ -184,7 +192,7 @@ def _run(
     state = world.task_state(eid)
     if state in ("failed", "cancelled"):  # also if killed three times at one piece: no rows
         history = []
-    elif state == "finalized":
+    else:  # those of chunks that could not be read are left out
         history = _rows_read(world, eid, history)
     expected = _batch(history, on_time, analysis, limit)
     for name in list(expected)[:chain]:
@@ -195,41 +203,74 @@ def _run(
         assert revisions[-1][1] == "boundary"
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[StageServer]:
+    with stage_server() as stage_server_of_module:
+        yield stage_server_of_module
+
+
+_SEEDS = st.integers(0, 1 << 30)
+
+
+def _examples(count: int) -> settings:
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        phases=PHASES,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.mark.parametrize(
+    ("analysis", "chain", "damaged"),
+    [("event", 2, 0.4), ("event", 3, 0.0), ("present", 2, 0.0), ("present", 3, 0.4)],
+)
+@given(seed=_SEEDS, rows_per_chunk=st.integers(8, 60))
+@_examples(1)
+def test_stages_equal_a_batch_evaluation(
+    server: StageServer, analysis: str, chain: int, damaged: float, seed: int, rows_per_chunk: int
+) -> None:
+    with server.world(rows_per_chunk) as world:
+        _run(world, seed, analysis, chain, damaged=damaged)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "command", "damaged"),
+    [("event", "accelerate", 0.4), ("present", "cancel", 0.0), ("present", "finalize", 0.4)],
+)
+@given(seed=_SEEDS, rows_per_chunk=st.integers(8, 40))
+@_examples(1)
+def test_stages_follow_commands(
+    server: StageServer,
+    analysis: str,
+    command: Verb,
+    damaged: float,
+    seed: int,
+    rows_per_chunk: int,
+) -> None:
+    with server.world(rows_per_chunk) as world:
+        _run(world, seed, analysis, 3, command=command, damaged=damaged)
+
+
+@pytest.mark.slow
 @given(
-    seed=st.integers(0, 1 << 30),
+    seed=_SEEDS,
     analysis=st.sampled_from(["event", "present"]),
     chain=st.sampled_from([2, 3]),
+    command=st.sampled_from([None, None, "accelerate", "cancel", "finalize"]),
     rows_per_chunk=st.integers(8, 60),
+    damaged=st.sampled_from([0.0, 0.2, 0.6, 1.0]),
 )
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    phases=PHASES,
-    suppress_health_check=list(HealthCheck),
-)
-def test_stages_equal_a_batch_evaluation(
-    seed: int, analysis: str, chain: int, rows_per_chunk: int
+@_examples(100)
+def test_stages_equal_a_batch_evaluation_in_many_cases(
+    server: StageServer,
+    seed: int,
+    analysis: str,
+    chain: int,
+    command: Verb | None,
+    rows_per_chunk: int,
+    damaged: float,
 ) -> None:
-    with stage_world(rows_per_chunk) as world:
-        _run(world, seed, analysis, chain)
-
-
-@given(
-    seed=st.integers(0, 1 << 30),
-    analysis=st.sampled_from(["event", "present"]),
-    command=st.sampled_from(["accelerate", "cancel", "finalize"]),
-    rows_per_chunk=st.integers(8, 40),
-)
-@settings(
-    max_examples=9,
-    deadline=None,
-    derandomize=True,
-    phases=PHASES,
-    suppress_health_check=list(HealthCheck),
-)
-def test_stages_follow_commands(
-    seed: int, analysis: str, command: Verb, rows_per_chunk: int
-) -> None:
-    with stage_world(rows_per_chunk) as world:
-        _run(world, seed, analysis, 3, command=command)
+    with server.world(rows_per_chunk) as world:
+        _run(world, seed, analysis, chain, command=command, damaged=damaged)

@@ -34,7 +34,7 @@ MODULES_BY_TEST = {
         moirae.runtime.database moirae.runtime.roles
         moirae.cli.processes""",
     "integration/test_derived_archive.py": """
-        moirae.history.lock moirae.history.finder moirae.rules.requests""",
+        moirae.history.lock moirae.history.finder""",
     "integration/test_evaluation.py": """
         moirae.cli.feedback moirae.feedback.workspace
         recall.confidence""",
@@ -137,7 +137,7 @@ MODULES_BY_TEST = {
         recall.learning.learner recall.learning.learned_model""",
     "unit/recall/similarity/test_segment.py": """
         recall.similarity.segment_merge recall.similarity.spans""",
-    "unit/sql/test_sql.py": "sql.loader sql.values",
+    "unit/sql/test_sql.py": "sql.loader",
     "unit/test_errors.py": "archiver.errors recall.errors",
 }
 

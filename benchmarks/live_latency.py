@@ -1,0 +1,81 @@
+"""Live latency in a running workspace: from the time of a row to the moment of its alert."""
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from psycopg import Connection
+
+from benchmarks.live_stream import CpuStream, Row, repeat_at_file_interval
+
+_START_TIMEOUT = 120.0  # seconds
+_POLL_INTERVAL = 0.1  # seconds
+_SETTLE_SECONDS = 2.0  # for the alerts of the last rows
+_RECALL_PROCESS_RUNS = (
+    "SELECT EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')"
+)
+
+
+class LiveProducer:
+    """A thread that writes the stream `cpu`; `edit` changes the rows of each file."""
+
+    def __init__(self, landing: Path, seed: int, edit: Callable[[list[Row]], None]) -> None:
+        self._stream = CpuStream(landing, seed)
+        self._edit = edit
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._produce)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _produce(self) -> None:
+        repeat_at_file_interval(self._write_file, sleep=self._stop.wait)
+
+    def _write_file(self, now: datetime) -> bool:
+        rows = self._stream.make_rows(now)
+        self._edit(rows)
+        self._stream.write_file(rows)
+        return not self._stop.is_set()
+
+
+def start_live(connection: Connection[Any], producer: LiveProducer) -> None:
+    """Start the stream when the archived rows were read; wait for the recall process."""
+    wait_until(connection, "SELECT count(*) >= 1 FROM units WHERE done AND stream = 'past'")
+    producer.start()
+    wait_until(connection, "SELECT count(*) >= 1 FROM units WHERE done AND stream = 'cpu'")
+    wait_until(connection, _RECALL_PROCESS_RUNS)
+
+
+def measure_p99(connection: Connection[Any], rule: str, seconds: float) -> float:
+    """The p99 seconds from the creation of a row to its alert, measured from now on."""
+    since = datetime.now(UTC)
+    time.sleep(seconds)
+    until = datetime.now(UTC)
+    time.sleep(_SETTLE_SECONDS)
+    rows = connection.execute(
+        "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
+        "WHERE rule = %s AND starts_at BETWEEN %s AND %s",
+        (rule, since, until),
+    )
+    delays = [float(row[0]) for row in rows]
+    return statistics.quantiles(delays, n=100)[98]
+
+
+def wait_until(connection: Connection[Any], condition: str) -> None:
+    """Wait until a query returns true."""
+    deadline = time.monotonic() + _START_TIMEOUT
+    while time.monotonic() < deadline:
+        row = connection.execute(condition.encode()).fetchone()
+        if row is not None and row[0]:
+            return
+        time.sleep(_POLL_INTERVAL)
+    raise TimeoutError(f"not fulfilled after {_START_TIMEOUT:g} s: {condition}")
