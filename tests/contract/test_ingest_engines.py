@@ -237,6 +237,7 @@ def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
     assert_equal(actual, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs

@@ -155,7 +155,7 @@ def test_queries_are_run_by_duckdb(sql: str) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(st.sampled_from(list(QUERIES)), ROWS, ROWS, st.sampled_from([None, "NaN", 1.5, 3.0]))
 def test_duckdb_and_spark_give_the_same_rows(

@@ -85,6 +85,7 @@ def _figures(run: Run, command: list[str]) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_demo_accounts_for_every_record_and_leaves_no_process(run: Run) -> None:
     figures = _figures(run, [sys.executable, "-c", SHORT])

@@ -71,7 +71,9 @@ class Look:
         return len(expected)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.faults)]
+)
 @pytest.mark.timeout(1200)
 def test_reader_sees_each_row_once(kills: int) -> None:
     """The short run passes all states; in the end `moirae doctor` reports no problem."""

@@ -1,6 +1,7 @@
 """One recall process holds all tasks of an event that has stages or a condition."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -106,19 +107,23 @@ def test_event_of_a_process_that_does_not_renew_its_lease_is_released(world: Sta
 def test_processes_that_claim_at_once_hold_different_events(world: StageWorld) -> None:
     events = 40
     _request(world, STAGES, events)
-    claimed: dict[int, list[tuple[int, str]]] = {}
+    claimed: dict[int, list[tuple[int, str]]] = {0: [], 1: []}
     start = threading.Barrier(2)
 
-    def run(number: int) -> None:
+    def claim_until_none_is_left(number: int) -> None:
+        deadline = time.monotonic() + 60
         with _process(world) as ledger:
             start.wait()
-            claimed[number] = []
-            while part := _claim(ledger, limit=3):
-                claimed[number] += part
+            # A claim passes over what the other process is claiming: an empty one is not the end.
+            while sum(map(len, claimed.values())) < events * len(RECALLS):
+                assert time.monotonic() < deadline
+                claimed[number] += _claim(ledger, limit=3)
             ready.wait()
 
     ready = threading.Barrier(3)
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    threads = [
+        threading.Thread(target=claim_until_none_is_left, args=(number,)) for number in range(2)
+    ]
     for thread in threads:
         thread.start()
     ready.wait(timeout=60)
