@@ -22,7 +22,22 @@ ORDER BY r.ts, r.eid
 
 -- list_ending --
 -- Events whose recalls have ended and cannot start again: the event is settled or dropped, and so is everything that
--- may still enter the corpus before it.
+-- may still enter the corpus before it. The first event of fired alerts that has no context yet is looked up once for
+-- all events of a rule.
+WITH awaiting_corpus AS (
+    SELECT DISTINCT rule, version, coalesce((plan->>'every_event')::boolean, false) AS every_event
+    FROM recalled_events WHERE ended_at IS NULL AND (plan->>'needs_corpus')::boolean),
+first_without_context AS MATERIALIZED (
+    SELECT w.rule, w.version, w.every_event, f.ts, f.eid
+    FROM awaiting_corpus w CROSS JOIN LATERAL (
+        SELECT e.ts, e.eid FROM alerts a JOIN events e
+            ON e.rule = a.rule AND e.version = a.version AND e.fingerprint = a.fingerprint
+                AND (e.eid = a.eid OR (w.every_event AND e.ts BETWEEN a.starts_at AND a.last_at))
+        WHERE a.rule = w.rule AND a.version = w.version AND NOT a.past AND a.fired_at IS NOT NULL
+          AND a.state <> 'withdrawn'
+          AND NOT EXISTS (SELECT FROM contexts c
+            WHERE c.rule = e.rule AND c.version = e.version AND c.eid = e.eid)
+        ORDER BY e.ts, e.eid LIMIT 1) f)
 SELECT r.rule, r.version, r.eid, r.event, r.plan::text AS plan, r.positions, r.evaluations, r.timed_out, r.evaluated_at
 FROM recalled_events r
 WHERE r.ended_at IS NULL
@@ -53,14 +68,10 @@ WHERE r.ended_at IS NULL
             AND NOT EXISTS (SELECT FROM alerts a
                 WHERE a.rule = r.rule AND a.version = r.version AND NOT a.past AND a.starts_at <= r.ts
                   AND a.state = 'pending' AND a.ends_at IS NULL)
-            AND NOT EXISTS (SELECT FROM alerts a JOIN events e
-                ON e.rule = a.rule AND e.version = a.version AND (e.eid = a.eid
-                    OR (coalesce((r.plan->>'every_event')::boolean, false)
-                        AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
-                WHERE a.rule = r.rule AND a.version = r.version AND NOT a.past AND a.fired_at IS NOT NULL
-                  AND a.state <> 'withdrawn' AND (e.ts, e.eid) <= (r.ts, r.eid)
-                  AND NOT EXISTS (SELECT FROM contexts c
-                    WHERE c.rule = e.rule AND c.version = e.version AND c.eid = e.eid))))))
+            AND NOT EXISTS (SELECT FROM first_without_context f
+                WHERE f.rule = r.rule AND f.version = r.version
+                  AND f.every_event = coalesce((r.plan->>'every_event')::boolean, false)
+                  AND (f.ts, f.eid) <= (r.ts, r.eid))))))
 ORDER BY r.ts, r.eid LIMIT %(limit)s
 
 -- is_dropped --
