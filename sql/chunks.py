@@ -64,7 +64,10 @@ class ChunkGateway(Gateway):
         self._execute("raise_versions", ids=list(chunk_ids))
 
     def put_completed_task(self, chunk_id: int, name: str, version: int) -> bool:
-        """Record a completed task. False if this version, or a later one, was recorded before."""
+        """Record a completed task.
+
+        False if this version, or a later one, was recorded before, or if the chunk was deleted.
+        """
         values = {"chunk": chunk_id, "name": name, "version": version}
         return self._value("put_completed_task", **values) is not None
 

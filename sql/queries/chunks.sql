@@ -31,8 +31,10 @@ UPDATE chunks SET state = %(state)s,
 WHERE id = %(id)s
 
 -- put_completed_task --
--- Record a completed maintenance task; no row if it was recorded for this version or a later one.
-INSERT INTO preparations (chunk, name, version) VALUES (%(chunk)s, %(name)s, %(version)s)
+-- Record a completed maintenance task; no row if it was recorded for this version or a later one, or if the chunk has
+-- been deleted since.
+INSERT INTO preparations (chunk, name, version)
+SELECT id, %(name)s, %(version)s FROM chunks WHERE id = %(chunk)s FOR KEY SHARE
 ON CONFLICT (chunk, name) DO UPDATE
     SET version = excluded.version, done_at = clock_timestamp()
     WHERE preparations.version < excluded.version
