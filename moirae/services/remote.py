@@ -37,6 +37,8 @@ class RemoteWorkspace:
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT),
             transport=transport,
+            # A proxy of the environment would get the token of plain HTTP in clear text.
+            trust_env=self._url.startswith("https:"),
             verify=ssl.create_default_context() if transport is None else True,
         )
 

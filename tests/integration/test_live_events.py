@@ -202,7 +202,7 @@ def test_client_resumes_after_a_kill_and_gets_each_revision_once_in_order(
 
 
 def test_unknown_position_is_reset(served: Served) -> None:
-    for last_id in ("1-1", f"{(1 << 62)}-1"):
+    for last_id in ("1-1", f"{(1 << 62)}-1", "garbage"):
         with follow(served, last_id=last_id) as events:
             assert events.next()[0] == "reset"
             _note(served, "after the reset")

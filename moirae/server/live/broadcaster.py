@@ -125,9 +125,11 @@ class Broadcaster:
                 after = None
             position = self._position if after is None else after
             # No `await` lies between the comparison and the addition: no change is lost or doubled.
-            while position < self._position:
+            while position < self._position and not client.is_closed:
                 events, position = await run_in_threadpool(self._read, position, self._position)
-                yield b"".join(event.encode() for event in events if client.wants(event))
+                for event in events:
+                    if client.wants(event):
+                        yield event.encode()
             client.position = position
             if self._status:
                 client.offer(*_status_event(self._status))
@@ -144,8 +146,10 @@ class Broadcaster:
         """Start to read changes, unless that is done already."""
         if self._task is not None and not self._task.done():
             return
-        self._position = await run_in_threadpool(self._newest_position)
+        position = await run_in_threadpool(self._newest_position)
+        # Another client may have started it meanwhile: then its position is the one that counts.
         if self._task is None or self._task.done():
+            self._position = position
             self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:

@@ -42,13 +42,16 @@ def format_position(position: ChangePosition) -> str:
     return f"{position.xid}-{position.id}"
 
 
-def parse_position(text: str) -> ChangePosition | None:
-    """The position of an event's ID; None if it is not valid."""
+_UNKNOWN_POSITION = ChangePosition(-1, -1)
+
+
+def parse_position(text: str) -> ChangePosition:
+    """The position of an event's ID; of a text that is no ID, one whose changes are not stored."""
     xid, _, number = text.partition("-")
     digits = xid + number
     is_valid = xid and number and digits.isascii() and digits.isdigit() and len(digits) < 36
     if not is_valid or max(int(xid), int(number)) >= 1 << 63:
-        return None
+        return _UNKNOWN_POSITION
     return ChangePosition(int(xid), int(number))
 
 

@@ -103,7 +103,14 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
             with pool.connection() as connection:
                 tokens.end_session(connection, cookie)
         response = Response(status_code=204)
-        response.delete_cookie(name, path="/")
+        # Browsers ignore a cookie of this name that lacks these attributes.
+        response.delete_cookie(
+            name,
+            path="/",
+            secure=request.scope["scheme"] == "https",
+            httponly=True,
+            samesite="strict",
+        )
         return response
 
     @app.get(_LOGIN, include_in_schema=False)

@@ -18,5 +18,5 @@ def test_position_is_read_from_the_id() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1-", "-1", "a-1", "1-2-3", "٣-1", f"{1 << 63}-1"])
-def test_unknown_id_is_no_position(text: str) -> None:
-    assert parse_position(text) is None
+def test_changes_after_an_invalid_id_are_not_stored(text: str) -> None:
+    assert parse_position(text) < ChangePosition(0, 0)
