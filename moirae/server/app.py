@@ -107,17 +107,14 @@ def _add_service_routes(
     @app.post("/-/reload", tags=["service"], openapi_extra={"x-required-role": "admin"})
     def reload_rules(request: Request) -> Response:
         """Have the live process reload the rule files, and wait for the result."""
-        with pool.connection() as connection:
-            author = read_identity(request.scope).name
-            sql.AuditGateway(connection).insert(author, "api", "service.reload", {})
-        problems = request_reload(pool)
+        problems = request_reload(pool, read_identity(request.scope).name)
         if problems:
             details = {
                 "type": "urn:moirae:problem:rule-files",
                 "title": "Invalid rule files",
                 "status": 422,
                 "detail": "rule files rejected; nothing was changed",
-                "messages": problems,
+                "problems": problems,
             }
             response = json_response(details, 422)
             response.headers["Content-Type"] = "application/problem+json"

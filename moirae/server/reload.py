@@ -17,20 +17,21 @@ _LIVE_RETRY = 5  # seconds
 _RELOAD_LOCK = threading.Lock()
 
 
-def request_reload(pool: ConnectionPool) -> list[str]:
+def request_reload(pool: ConnectionPool, author: str) -> list[str]:
     """Have the live process reload the rule files, and wait for the result.
 
+    The request is stored with its line in the audit log.
     Returns the problems of the files; none if the rules are applied. Raises `RequestRejected`.
     """
     if not _RELOAD_LOCK.acquire(blocking=False):
         raise RequestRejected(429, "a reload is already in progress", _BUSY_RETRY)
     try:
-        return _await_reload(pool)
+        return _await_reload(pool, author)
     finally:
         _RELOAD_LOCK.release()
 
 
-def _await_reload(pool: ConnectionPool) -> list[str]:
+def _await_reload(pool: ConnectionPool, author: str) -> list[str]:
     with pool.connection() as connection:
         if not live_process_is_running(connection):
             raise RequestRejected(
@@ -39,7 +40,9 @@ def _await_reload(pool: ConnectionPool) -> list[str]:
                 _LIVE_RETRY,
             )
         registry = RuleRegistry(connection)
-        request = sql.RuleFileGateway(connection).request_reload()
+        with connection.transaction():
+            sql.AuditGateway(connection).insert(author, "api", "service.reload", {})
+            request = sql.RuleFileGateway(connection).request_reload()
         deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
             problems = registry.reload_problems(request)
