@@ -12,6 +12,26 @@ from psycopg import Connection
 
 from benchmarks.live_stream import CpuStream, Row, repeat_at_file_interval
 
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
+    time: ts
+    id: [n]
+    key: [host]
+    lateness: 0s
+    source: {files: landing/cpu/*.jsonl}
+  past:
+    columns: {ts: timestamp, host: string, v: double}
+    time: ts
+    key: [host]
+    source: {files: landing/past/*.jsonl}
+chunks: {rows: 20_000, age: 30d}
+rules: [rules.yaml]
+"""
+"""With the stream of the producer, and one that recalls read."""
+
 _START_TIMEOUT = 120.0  # seconds
 _POLL_INTERVAL = 0.1  # seconds
 _SETTLE_SECONDS = 2.0  # for the alerts of the last rows

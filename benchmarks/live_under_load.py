@@ -24,7 +24,7 @@ from psycopg import Connection
 
 from archiver.times import to_micros
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_latency import LiveProducer, measure_p99, start_live
+from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, start_live
 from benchmarks.live_stream import Row
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -43,24 +43,6 @@ _ARCHIVED_ROW_INTERVAL = 1.7  # seconds of event time
 _ARCHIVED_DAYS = 20  # age of the oldest archived row
 _LOAD_QUERIES = 400
 _RECALLS_OF_TEN_ALERTS = 20
-_WORKSPACE = """
-home: .moirae
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/cpu/*.jsonl}
-  past:
-    columns: {ts: timestamp, host: string, v: double}
-    time: ts
-    key: [host]
-    source: {files: landing/past/*.jsonl}
-chunks: {rows: 20_000, age: 30d}
-rules: [rules.yaml]
-"""
 _RULES = """
 groups:
 - name: bench
@@ -235,7 +217,7 @@ def _make_load_question(number: int) -> SqlQuestion:
 @contextmanager
 def _create_workspace(seed: int) -> Iterator[Path]:
     """A workspace whose archived rows are still in its landing folder."""
-    with temporary_workspace(_WORKSPACE, _RULES) as root:
+    with temporary_workspace(WORKSPACE, _RULES) as root:
         for name in ("cpu", "past"):
             (root / "landing" / name).mkdir(parents=True)
         rng = random.Random(seed)

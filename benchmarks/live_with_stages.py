@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_latency import LiveProducer, measure_p99, start_live
+from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, start_live
 from benchmarks.live_stream import Row
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -27,24 +27,6 @@ _MEASURED_SECONDS = 30.0
 _ARCHIVED_ROWS = 200_000
 _ARCHIVED_ROW_INTERVAL = 8.5  # seconds of event time
 _ARCHIVED_DAYS = 20  # age of the oldest archived row
-_WORKSPACE = """
-home: .moirae
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/cpu/*.jsonl}
-  past:
-    columns: {ts: timestamp, host: string, v: double}
-    time: ts
-    key: [host]
-    source: {files: landing/past/*.jsonl}
-chunks: {rows: 20_000, age: 30d}
-rules: [rules.yaml]
-"""
 _RULES = """
 groups:
 - name: bench
@@ -145,7 +127,7 @@ class _AlertWriter:
 def _create_workspace(seed: int, has_stages: bool) -> Iterator[Path]:
     """A workspace whose archived rows are still in its landing folder."""
     rules = _RULES + (_STAGES if has_stages else "")
-    with temporary_workspace(_WORKSPACE, rules) as root:
+    with temporary_workspace(WORKSPACE, rules) as root:
         for name in ("cpu", "past"):
             (root / "landing" / name).mkdir(parents=True)
         rng = random.Random(seed)

@@ -18,6 +18,8 @@ MAX_EVENT_BYTES = 256 << 10
 """A larger event is sent without its answer, which the client can get by `recalls/{id}/revisions`
 or `events/{id}/recalls`."""
 _ANSWER = ("rows", "hits", "estimates", "forecast", "comparable")
+# Before all stored changes.
+_UNKNOWN_POSITION = ChangePosition(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,6 @@ class LiveEvent:
 def format_position(position: ChangePosition) -> str:
     """A position as the ID of an event."""
     return f"{position.xid}-{position.id}"
-
-
-_UNKNOWN_POSITION = ChangePosition(-1, -1)
 
 
 def parse_position(text: str) -> ChangePosition:
