@@ -82,10 +82,7 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
             session_cookie_name(request.scope),
             cookie,
             max_age=int(SESSION_DURATION),
-            path="/",
-            secure=request.scope["scheme"] == "https",
-            httponly=True,
-            samesite="strict",
+            **_cookie_attributes(request),
         )
         return response
 
@@ -103,14 +100,8 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
             with pool.connection() as connection:
                 tokens.end_session(connection, cookie)
         response = Response(status_code=204)
-        # Browsers ignore a cookie of this name that lacks these attributes.
-        response.delete_cookie(
-            name,
-            path="/",
-            secure=request.scope["scheme"] == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        # Without the attributes with which it was set, browsers keep the cookie.
+        response.delete_cookie(name, **_cookie_attributes(request))
         return response
 
     @app.get(_LOGIN, include_in_schema=False)
@@ -144,3 +135,12 @@ def _describe(identity: tokens.Identity, status: int = 200) -> Response:
         expires_at=identity.expires_at,
     )
     return json_response(session.model_dump(), status)
+
+
+def _cookie_attributes(request: Request) -> dict[str, Any]:
+    return {
+        "path": "/",
+        "secure": request.scope["scheme"] == "https",
+        "httponly": True,
+        "samesite": "strict",
+    }
