@@ -29,7 +29,7 @@ prerequisites:
 
 setup: prerequisites $(STAMP)
 	@$(BIN)/python -m archiver.spark.install >&2
-	@$(BIN)/python -m recall.similarity.warm_up >&2
+	@$(BIN)/python -c 'from recall.similarity import compile_kernels; compile_kernels()' >&2
 
 $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2

@@ -1,4 +1,4 @@
-"""Compiles the search once per installation: `python -m recall.similarity.warm_up`."""
+"""Compiles the search: once per installation by `make setup`, else when a recall process starts."""
 
 import numpy as np
 
@@ -36,7 +36,3 @@ def compile_kernels() -> None:
                 index.score([comparison], [TimeRange(None, 9)])
                 gather_rows([RowsOfSegment(index.segments[0], np.zeros(1, dtype=np.int64))])
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])
-
-
-if __name__ == "__main__":
-    compile_kernels()
