@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Else each process would compile all modules again when it starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: broker help setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
