@@ -46,6 +46,6 @@ class HttpProtocol(H11Protocol):
 
     def _close_if_waiting(self) -> None:
         """Close the connection unless a request is being served; its response starts a timer."""
-        is_waiting = self.cycle is None or self.cycle.response_complete
+        is_waiting = not self.cycle or self.cycle.response_complete
         if is_waiting and not self.transport.is_closing():
             self.transport.close()

@@ -294,7 +294,9 @@ def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> Recal
     rows = None
     hits = None
     estimates = None
-    if row.kind == "similar":
+    if row.answer is None:  # left out
+        pass
+    elif row.kind == "similar":
         hits = make_hits(connection, row.answer)
     elif row.sql is not None:
         rows = order_columns(row.sql, row.answer)
