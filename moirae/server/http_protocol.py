@@ -46,6 +46,7 @@ class HttpProtocol(H11Protocol):
 
     def _close_if_waiting(self) -> None:
         """Close the connection unless a request is being served; its response starts a timer."""
-        is_waiting = not self.cycle or self.cycle.response_complete
+        cycle = self.cycle  # None before the first request, which uvicorn's annotation omits
+        is_waiting = cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
         if is_waiting and not self.transport.is_closing():
             self.transport.close()

@@ -72,10 +72,13 @@ class RevokedToken:
 
 @dataclass(frozen=True)
 class AuditPage:
-    """Changes by operators, newest first. `next`: cursor of the next page."""
+    """Changes by operators, newest first. `next`: cursor of the next page. `total`: if it was
+    asked for.
+    """
 
     changes: Sequence[sql.AuditRow]
     next: str | None
+    total: int | None
 
 
 @operation("GET", "/status", role="viewer")
@@ -137,10 +140,15 @@ def create_login_code(workspace: "LocalWorkspace", name: Name) -> LoginCode:
 def list_audit(workspace: "LocalWorkspace", query: AuditQuery) -> AuditPage:
     """List changes by operators with their authors, newest first."""
     cursor = decode_cursor(query.cursor, parse_number)
-    rows = sql.AuditGateway(workspace.connection).list_newest(
+    gateway = sql.AuditGateway(workspace.connection)
+    rows = gateway.list_newest(
         author=query.author,
         operation=query.operation,
         before=None if cursor is None else cursor[0],
         limit=query.limit,
     )
-    return AuditPage(rows, next_cursor(rows, query.limit, lambda row: (row.id,)))
+    following = next_cursor(rows, query.limit, lambda row: (row.id,))
+    total = None
+    if query.count:
+        total = gateway.count(author=query.author, operation=query.operation)
+    return AuditPage(rows, following, total)
