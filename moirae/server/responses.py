@@ -25,13 +25,13 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def describe_invalid_argument(details: Mapping[str, Any]) -> str:
-    """The place and the message of an error of pydantic about a request."""
+    """The parameter and the message of an error of pydantic about a request."""
     location = details["loc"]
     if details["type"] == "json_invalid":
         return f"body: invalid JSON at character {location[-1]}: {details['ctx']['error']}"
     # The first part says where the parameter is; a missing body has no more parts.
-    place = ".".join(map(str, location[1:])) or str(location[0])
-    return f"{place}: {details['msg']}"
+    name = ".".join(map(str, location[1:])) or str(location[0])
+    return f"{name}: {details['msg']}"
 
 
 def error_response(error: MoiraeError) -> Response:
