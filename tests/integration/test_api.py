@@ -164,6 +164,21 @@ def test_pages_hold_each_alert_once_in_order(served: Served) -> None:
     assert ids == [str(alert_id(number)) for number in reversed(range(COUNT))]
 
 
+def test_pages_hold_each_token_once(served: Served) -> None:
+    names: list[str] = []
+    cursor = None
+    while True:
+        params = {"limit": 1, "count": "true", **({} if cursor is None else {"cursor": cursor})}
+        page = served.ask("GET", "/api/v1/tokens", params=params).json()
+        names += [token["name"] for token in page["tokens"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert names == sorted(names)
+    assert len(names) == page["total"]
+    assert set(ROLES) <= set(names)
+
+
 @pytest.mark.parametrize(
     ("params", "numbers"),
     [

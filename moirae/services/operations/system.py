@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ConfigDict, Field, with_config
@@ -40,11 +41,24 @@ class TokenBody(Arguments):
     role: Role = Field(description="viewer reads, operator also acts on alerts, admin all.")
 
 
+class TokenQuery(PageQuery):
+    """Which part of the list of tokens."""
+
+
 class AuditQuery(PageQuery):
     """Which changes to list."""
 
     author: Name | None = Field(None, description="Only changes by this author.")
     operation: Name | None = Field(None, description="Only this operation: alerts.resolve.")
+
+
+@dataclass(frozen=True)
+class TokenPage:
+    """Tokens by name and age. `next`: cursor of the next page. `total`: if it was asked for."""
+
+    tokens: Sequence[sql.TokenRow]
+    next: str | None
+    total: int | None
 
 
 @dataclass(frozen=True)
@@ -109,9 +123,13 @@ def show_process(workspace: "LocalWorkspace", name: Name) -> ProcessStatus:
 
 
 @operation("GET", "/tokens", role="admin")
-def list_tokens(workspace: "LocalWorkspace") -> list[sql.TokenRow]:
-    """List tokens with name and role, including revoked ones."""
-    return sql.TokenGateway(workspace.connection).list_all()
+def list_tokens(workspace: "LocalWorkspace", query: TokenQuery) -> TokenPage:
+    """List tokens with name and role, including revoked ones, by name."""
+    gateway = sql.TokenGateway(workspace.connection)
+    after = decode_cursor(query.cursor, datetime.fromisoformat, str)
+    rows = gateway.list_page(after, query.limit)
+    following = next_cursor(rows, query.limit, lambda token: (token.created_at, token.name))
+    return TokenPage(rows, following, gateway.count() if query.count else None)
 
 
 @operation("POST", "/tokens", role="admin", has_secret_result=True)

@@ -730,8 +730,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List tokens with name and role, including revoked ones.
-         * @description List tokens with name and role, including revoked ones.
+         * List tokens with name and role, including revoked ones, by name.
+         * @description List tokens with name and role, including revoked ones, by name.
          *
          *     Role: `admin`.
          */
@@ -3094,6 +3094,18 @@ export interface components {
             role: "viewer" | "operator" | "admin";
         };
         /**
+         * TokenPage
+         * @description Tokens by name and age. `next`: cursor of the next page. `total`: if it was asked for.
+         */
+        TokenPage: {
+            /** Tokens */
+            tokens: components["schemas"]["TokenRow"][];
+            /** Next */
+            next: string | null;
+            /** Total */
+            total: number | null;
+        };
+        /**
          * TokenRow
          * @description A token. `revoked_at`: None while it is active.
          */
@@ -4429,7 +4441,14 @@ export interface operations {
     };
     system_list_tokens: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+                /** @description `next` of the previous page; absent: the first page. */
+                cursor?: string | null;
+                /** @description Whether to count the rows of all pages (`total`). */
+                count?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4442,7 +4461,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenRow"][];
+                    "application/json": components["schemas"]["TokenPage"];
                 };
             };
             /** @description A problem */
