@@ -54,7 +54,8 @@ _API_INTRODUCTION = """\
 All routes of the server that answer with JSON, from its OpenAPI document, which it serves at
 `/api/v1/openapi.json`. Authentication, limits, posting rows, live events and metrics are described
 in [HTTP API](http.md), examples in [Using the API](../howto/use-the-api.md). A parameter without
-a default is optional, unless it is in the path or marked as required."""
+a default is optional, unless it is in the path or marked as required. With the cookie of a session,
+all methods but GET need the header `X-CSRF-Token`."""
 
 _CLI_INTRODUCTION = """\
 Commands that print data take `-o json`. Exit codes: 0 success, 1 failure or a problem was found,
@@ -350,7 +351,7 @@ def _render_operation(document: Schema, method: str, path: str, operation: Schem
     lines = [
         _render_api_field(parameter["name"], parameter["schema"], parameter)
         for parameter in operation.get("parameters", ())
-        if parameter["in"] != "path"
+        if parameter["in"] != "path" and parameter["name"] != "X-CSRF-Token"
     ]
     content = operation.get("requestBody", {}).get("content", {})
     body = _resolve(document, content.get("application/json", {}).get("schema", {}))

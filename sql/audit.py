@@ -60,6 +60,12 @@ class AuditGateway(Gateway):
             limit=limit,
         )
 
+    def count(self, *, author: str | None, operation: str | None) -> int:
+        """The number of changes."""
+        return self._count(
+            "list_newest", author=author, operation=operation, before=None, limit=None
+        )
+
     def insert_request(self, author: str, key: str, operation: str, digest: bytes) -> bool:
         """Take an idempotency key; part of the transaction of the change.
 

@@ -79,7 +79,10 @@ class ChangedRecallRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedStageRow:
-    """A stage of an event with its present rows. `revision`: how many times they have changed."""
+    """A stage of an event with its present rows. `revision`: how many times they have changed.
+
+    `rows`: None if they are larger than was asked for.
+    """
 
     eid: UUID
     rule: str
@@ -89,7 +92,7 @@ class ChangedStageRow:
     revision: int
     error: str | None
     at: datetime
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ class EventEndRow:
 class RevisionRow:
     """A numbered answer of a recall. `sql`: the query of an SQL recall.
 
-    `forecast`: the probable resolutions, by the measure `learned`.
+    `answer`: None if it is larger than was asked for. `forecast`: the probable resolutions, by the
+    measure `learned`.
     """
 
     task: UUID
@@ -118,7 +122,7 @@ class RevisionRow:
     number: int
     final: bool
     coverage: Mapping[str, Any]
-    answer: Sequence[Mapping[str, Any]]
+    answer: Sequence[Mapping[str, Any]] | None
     estimates: Sequence[Mapping[str, Any]] | None
     comparable: float | None
     forecast: Mapping[str, Any] | None
@@ -160,14 +164,17 @@ class ChangeGateway(Gateway):
         """Recalls as they are now, in no order."""
         return self._records(ChangedRecallRow, "list_recalls", ids=list(ids))
 
-    def list_stages(self, stages: Collection[tuple[UUID, str, str]]) -> list[ChangedStageRow]:
-        """Stages as they are now by event, version and name, in no order."""
-        return self._records(
+    def get_stage(
+        self, eid: UUID, version: str, name: str, *, max_bytes: int
+    ) -> ChangedStageRow | None:
+        """A stage as it is now. `max_bytes`: of its rows as text; larger ones are left out."""
+        return self._record(
             ChangedStageRow,
-            "list_stages",
-            eids=[eid for eid, _, _ in stages],
-            versions=[version for _, version, _ in stages],
-            names=[name for _, _, name in stages],
+            "get_stage",
+            eid=eid,
+            version=version,
+            name=name,
+            max_bytes=max_bytes,
         )
 
     def list_boundaries(self, events: Collection[tuple[UUID, str]]) -> list[EventEndRow]:
@@ -176,11 +183,14 @@ class ChangeGateway(Gateway):
         versions = [version for _, version in events]
         return self._records(EventEndRow, "list_boundaries", eids=eids, versions=versions)
 
-    def list_revisions(self, revisions: Collection[tuple[UUID, int]]) -> list[RevisionRow]:
-        """Revisions by task and number, in no order; cancelled recalls have none."""
-        tasks = [task for task, _ in revisions]
-        numbers = [number for _, number in revisions]
-        return self._records(RevisionRow, "list_revisions", tasks=tasks, numbers=numbers)
+    def get_revision(self, task: UUID, number: int, *, max_bytes: int) -> RevisionRow | None:
+        """A revision of a recall; a cancelled one has none.
+
+        `max_bytes`: of the answer with its estimates as text; larger ones are left out.
+        """
+        return self._record(
+            RevisionRow, "get_revision", task=task, number=number, max_bytes=max_bytes
+        )
 
     def list_revisions_after(self, task: UUID, after: int, *, limit: int) -> list[RevisionRow]:
         """The revisions of a recall after a number, in order."""

@@ -26,7 +26,7 @@ class DashboardGateway(Gateway):
     def list_similar_events(
         self, since: datetime | None, until: datetime | None, limit: int, eid: UUID | None
     ) -> Rows:
-        """Similar past events of all events, or of one, by rank."""
+        """Similar past events of the events in a range, or of one event, by rank."""
         return self._column("similar_events", since=since, until=until, limit=limit, eid=eid)
 
     def list_streams(self, limit: int) -> Rows:

@@ -761,7 +761,7 @@ SELECT t.eid, t.rule, t.recall, (hit->>'rank')::integer AS rank, (hit->>'score')
     (hit->>'past_eid')::uuid AS past_eid, to_timestamp((hit->>'past_ts')::float8 / 1000000) AS past_ts,
     (SELECT string_agg(term->>0, ', ' ORDER BY place) FROM jsonb_array_elements(hit->'shared') WITH ORDINALITY AS s (term, place)
         WHERE place <= 5) AS reason,
-    a.id AS past_alert, a.resolution, a.tag
+    a.id AS past_alert, a.resolution, a.tag, to_timestamp((t.event->>'ts')::float8 / 1000000) AS ts
 FROM tasks t
 CROSS JOIN LATERAL (SELECT r.answer FROM revisions r WHERE r.task = t.id ORDER BY r.number DESC LIMIT 1) r
 CROSS JOIN LATERAL jsonb_array_elements(r.answer) hit

@@ -44,6 +44,15 @@ class TokenGateway(Gateway):
         """All tokens, including revoked ones, by name and then by age."""
         return self._records(TokenRow, "list_all")
 
+    def list_page(self, after: tuple[datetime, str] | None, limit: int) -> list[TokenRow]:
+        """Tokens as `list_all` has them, after the one of a time of creation and a name."""
+        created_at, name = (None, None) if after is None else after
+        return self._records(TokenRow, "list_page", name=name, created_at=created_at, limit=limit)
+
+    def count(self) -> int:
+        """The number of tokens, including revoked ones."""
+        return self._count("list_all")
+
     def get_active(self, token_id: str) -> ActiveTokenRow | None:
         """The token of an ID; None if it is unknown or revoked."""
         return self._record(ActiveTokenRow, "get_active", id=token_id)

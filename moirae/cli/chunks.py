@@ -1,5 +1,6 @@
 """`moirae chunks`: inspect the chunks of the archive."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from moirae.cli.options import (
     print_json,
     print_table,
 )
+from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
 
 app = RemoteTyper(help="Inspect the chunks of the archive.", no_args_is_help=True)
@@ -26,10 +28,11 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """List chunks with their time range, state and size, oldest first."""
-    from moirae.services.operations.archive import list_chunks
+    from moirae.services.operations.archive import ChunkQuery, list_chunks
 
     with open_services(workspace) as services:
-        rows = list_chunks(services)
+        query = make_query(ChunkQuery)
+        rows, _ = collect_rows(services, list_chunks, query, "chunks", sys.maxsize)
     if output is OutputFormat.JSON:
         print_json(rows)
     else:

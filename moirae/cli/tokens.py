@@ -1,5 +1,6 @@
 """`moirae tokens`: manage API tokens."""
 
+import sys
 from dataclasses import astuple
 from enum import StrEnum
 from typing import Annotated
@@ -14,7 +15,7 @@ from moirae.cli.options import (
     print_json,
     print_table,
 )
-from moirae.cli.pages import make_query
+from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
 
 app = RemoteTyper(help="Manage API tokens.", no_args_is_help=True)
@@ -61,10 +62,11 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """List tokens with name and role, including revoked ones."""
-    from moirae.services.operations.system import list_tokens
+    from moirae.services.operations.system import TokenQuery, list_tokens
 
+    query = make_query(TokenQuery)
     with open_services(workspace) as services:
-        tokens = list_tokens(services)
+        tokens, _ = collect_rows(services, list_tokens, query, "tokens", sys.maxsize)
     if output is OutputFormat.JSON:
         print_json(tokens)
         return

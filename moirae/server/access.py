@@ -6,12 +6,14 @@ is valid.
 """
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 import structlog
+from cachetools import LRUCache
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -22,7 +24,13 @@ from moirae.errors import MoiraeError, RequestRejected
 from moirae.server.limits import (
     BODY_TIMEOUT,
     MAX_BODY_BYTES,
+    MAX_CLIENT_BODIES,
+    MAX_CLIENT_PUBLIC_BODIES,
     MAX_CONCURRENT_BODIES,
+    MAX_CONCURRENT_PUBLIC_BODIES,
+    MAX_PUBLIC_BODY_BYTES,
+    PUBLIC_BODY_TIMEOUT,
+    ConcurrencyLimiter,
     RateLimiter,
 )
 from moirae.server.pool import ConnectionPool
@@ -55,11 +63,13 @@ _CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ances
 _TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 _MAX_LOGGED_PATH = 200  # characters
 _RATE_RETRY = 1  # seconds after which a client may retry
-# Failed logins and invalid tokens of one address; each costs a query.
+_TOO_MANY_REFUSED = "too many invalid tokens, logins and refused requests from this address"
+# Logins, invalid tokens and refused requests of one address.
 _FAILURES_PER_SECOND = 20.0
 _FAILURE_BURST = 400.0
 _BURST_SECONDS = 10  # of requests of a token at once
 _DEFAULT_RATE = 100.0  # requests of a token per second
+_MAX_CREDENTIALS = 10_000  # that were valid; the least recent are forgotten
 _BEARER = HTTPBearer(auto_error=False)
 
 
@@ -84,7 +94,14 @@ class AccessMiddleware:
         self._routes = routes or RouteTable()
         self._requests = RateLimiter(rate, rate * _BURST_SECONDS)
         self._failures = RateLimiter(_FAILURES_PER_SECOND, _FAILURE_BURST)
-        self._active_bodies = 0
+        self._bodies = ConcurrencyLimiter(MAX_CONCURRENT_BODIES, MAX_CLIENT_BODIES)
+        # Clients without a token must not take the slots of the others.
+        self._public_bodies = ConcurrencyLimiter(
+            MAX_CONCURRENT_PUBLIC_BODIES, MAX_CLIENT_PUBLIC_BODIES
+        )
+        self._valid_credentials: LRUCache[bytes, bool] = LRUCache(_MAX_CREDENTIALS)
+        """Hashes of tokens and cookies that were valid: failures of others at the same address do
+        not affect them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
@@ -108,10 +125,13 @@ class AccessMiddleware:
         try:
             route = await self._authorize(scope)
             if route.has_json_body:
-                await self._serve_with_body(scope, receive, send_with_headers)
+                await self._serve_with_body(route, scope, receive, send_with_headers)
                 return
         except RequestRejected as rejection:
-            await error_response(rejection)(scope, receive, send_with_headers)
+            response = error_response(rejection)
+            if rejection.status == 405:
+                response.headers["Allow"] = ", ".join(self._routes.list_methods(scope["path"]))
+            await response(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
@@ -119,6 +139,30 @@ class AccessMiddleware:
         """The route of a request. Raises `RequestRejected` unless it is allowed."""
         path, method = scope["path"], scope["method"]
         headers = Headers(scope=scope)
+        try:
+            route = self._check_headers(method, path, headers)
+        except RequestRejected:
+            self._take_failure(scope)
+            raise
+        if route.role is None:
+            if method not in SAFE_METHODS:
+                self._take_failure(scope)  # counted as one: a login may fail
+            return route
+        identity = await self._identify(scope)
+        if not self._requests.take(identity.token_id):
+            raise RequestRejected(429, "too many requests of this token", _RATE_RETRY)
+        methods = self._routes.list_methods(path)
+        if methods and route.method not in methods:
+            raise RequestRejected(405, f"{method} is not supported: use {' or '.join(methods)}")
+        if not tokens.role_allows(identity.role, route.role):
+            raise RequestRejected(403, f"permission denied: role {route.role} required")
+        if identity.csrf_token is not None and method not in SAFE_METHODS:
+            _check_csrf(headers, identity.csrf_token)
+        set_identity(scope, identity)
+        return route
+
+    def _check_headers(self, method: str, path: str, headers: Headers) -> RouteAccess:
+        """The route of a request whose headers are valid. Raises `RequestRejected`."""
         for name in _UNIQUE_HEADERS:
             if len(headers.getlist(name)) > 1:
                 raise RequestRejected(400, f"repeated header: {name}")
@@ -136,17 +180,6 @@ class AccessMiddleware:
         has_own_limit = route.has_json_body or route.reads_body
         if not has_own_limit and _has_large_body(headers):
             raise RequestRejected(413, "this route accepts no body")
-        if route.role is None:
-            self._take_failure(scope)  # counted as one: a login may fail
-            return route
-        identity = await self._identify(scope)
-        if not tokens.role_allows(identity.role, route.role):
-            raise RequestRejected(403, f"permission denied: role {route.role} required")
-        if identity.csrf_token is not None and method not in SAFE_METHODS:
-            _check_csrf(headers, identity.csrf_token)
-        if not self._requests.take(identity.token_id):
-            raise RequestRejected(429, "too many requests of this token", _RATE_RETRY)
-        set_identity(scope, identity)
         return route
 
     def _is_valid_host(self, host: str) -> bool:
@@ -168,15 +201,20 @@ class AccessMiddleware:
     async def _identify(self, scope: Scope) -> Identity:
         """Whose request it is. Raises `RequestRejected`."""
         client = _client_address(scope)
-        if self._failures.is_exhausted(client):
-            raise RequestRejected(429, "too many invalid tokens from this address", _RATE_RETRY)
         request = Request(scope)
         credentials = await _BEARER(request)
         cookie = request.cookies.get(session_cookie_name(scope))
+        credential = cookie if credentials is None else credentials.credentials
+        credential_hash = hashlib.sha256((credential or "").encode()).digest()
+        is_known = credential_hash in self._valid_credentials
+        if not is_known and self._failures.is_exhausted(client):
+            raise RequestRejected(429, _TOO_MANY_REFUSED, _RATE_RETRY)
         identity = await run_in_threadpool(self._authenticate, credentials, cookie)
         if identity is None:
+            self._valid_credentials.pop(credential_hash, None)
             self._failures.take(client)
             raise RequestRejected(401, "valid token required: Authorization: Bearer TOKEN")
+        self._valid_credentials[credential_hash] = True
         return identity
 
     def _authenticate(
@@ -199,19 +237,25 @@ class AccessMiddleware:
 
     def _take_failure(self, scope: Scope) -> None:
         if not self._failures.take(_client_address(scope)):
-            raise RequestRejected(429, "too many logins from this address", _RATE_RETRY)
+            raise RequestRejected(429, _TOO_MANY_REFUSED, _RATE_RETRY)
 
-    async def _serve_with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_with_body(
+        self, route: RouteAccess, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Receive the whole body, then serve the request. Raises `RequestRejected`."""
-        headers = Headers(scope=scope)
-        _check_json_headers(headers)
-        if self._active_bodies >= MAX_CONCURRENT_BODIES:
+        if route.role is None:
+            slots, client = self._public_bodies, _client_address(scope)
+            max_bytes, timeout = MAX_PUBLIC_BODY_BYTES, PUBLIC_BODY_TIMEOUT
+        else:
+            slots, client = self._bodies, read_identity(scope).token_id
+            max_bytes, timeout = MAX_BODY_BYTES, BODY_TIMEOUT
+        _check_json_headers(Headers(scope=scope), max_bytes)
+        if not slots.acquire(client):
             raise RequestRejected(503, "too many concurrent requests with a body", _RATE_RETRY)
-        self._active_bodies += 1
         try:
-            body = await _receive_body(receive)
+            body = await _receive_body(receive, max_bytes, timeout)
         finally:
-            self._active_bodies -= 1
+            slots.release(client)
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -252,10 +296,10 @@ def _check_csrf(headers: Headers, csrf_token: str) -> None:
         raise RequestRejected(403, "CSRF token missing or invalid: send X-CSRF-Token")
 
 
-def _check_json_headers(headers: Headers) -> None:
+def _check_json_headers(headers: Headers, max_bytes: int) -> None:
     length = headers.get("content-length", "0")
-    if not length.isdigit() or len(length) > 15 or int(length) > MAX_BODY_BYTES:
-        raise RequestRejected(413, f"body too large: limit {MAX_BODY_BYTES} bytes")
+    if not length.isdigit() or len(length) > 15 or int(length) > max_bytes:
+        raise RequestRejected(413, f"body too large: limit {max_bytes} bytes")
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise RequestRejected(415, "unsupported Content-Type: use application/json")
@@ -263,21 +307,22 @@ def _check_json_headers(headers: Headers) -> None:
         raise RequestRejected(415, "unsupported Content-Encoding")
 
 
-async def _receive_body(receive: Receive) -> bytes:
+async def _receive_body(receive: Receive, max_bytes: int, timeout: float) -> bytes:
+    """The body of a request. `timeout`: in seconds. Raises `RequestRejected`."""
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_TIMEOUT):
+        async with asyncio.timeout(timeout):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
                     raise RequestRejected(400, "the body is truncated")
                 body += message.get("body", b"")
-                if len(body) > MAX_BODY_BYTES:
-                    raise RequestRejected(413, f"body too large: limit {MAX_BODY_BYTES} bytes")
+                if len(body) > max_bytes:
+                    raise RequestRejected(413, f"body too large: limit {max_bytes} bytes")
                 if not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:
-        raise RequestRejected(408, f"body not received within {BODY_TIMEOUT:.0f} s") from None
+        raise RequestRejected(408, f"body not received within {timeout:.0f} s") from None
 
 
 def _has_large_body(headers: Headers) -> bool:

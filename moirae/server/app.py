@@ -17,11 +17,16 @@ from moirae.server.live.event_stream import add_live_route
 from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
-from moirae.server.responses import error_response, json_response, read_identity
+from moirae.server.responses import (
+    describe_invalid_argument,
+    error_response,
+    json_response,
+    read_identity,
+)
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
-from moirae.server.routes.openapi import add_openapi_route, describe_api
+from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
 from moirae.server.routes.pages import add_page_routes
 from moirae.server.routes.sessions import add_session_routes
@@ -58,7 +63,7 @@ def _create_routes(
         *_add_service_routes(app, pool, ingest_handler),
         *add_session_routes(app, pool),
         *add_live_route(app, pool),
-        *add_file_routes(app, settings, ingest_handler),
+        *add_file_routes(app, settings, pool, ingest_handler),
         *add_metrics_route(app, pool),
         *add_openapi_route(app),
         *add_operation_routes(app, settings, pool),
@@ -92,6 +97,7 @@ def _add_service_routes(
         description=_INGEST_DESCRIPTION,
         openapi_extra={
             "x-required-role": "operator",
+            "parameters": [IDEMPOTENCY_KEY],
             "requestBody": {
                 "required": True,
                 "content": {
@@ -129,13 +135,13 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        details = error.errors()[0]
-        parameter = ".".join(map(str, details["loc"][1:]))
-        return error_response(RequestRejected(400, f"{parameter}: {details['msg']}"))
+        return error_response(RequestRejected(400, describe_invalid_argument(error.errors()[0])))
 
     @app.exception_handler(HTTPException)
     async def failed(_: Request, error: HTTPException) -> Response:
-        return error_response(RequestRejected(error.status_code, str(error.detail)))
+        response = error_response(RequestRejected(error.status_code, str(error.detail)))
+        response.headers.update(error.headers or {})
+        return response
 
     @app.exception_handler(MoiraeError)
     async def rejected(_: Request, error: MoiraeError) -> Response:

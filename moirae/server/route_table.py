@@ -34,6 +34,10 @@ class RouteTable:
             (compile_path(route.path)[0], route) for route in (*_PROBES, _INGEST, *routes)
         ]
 
+    def list_methods(self, path: str) -> list[str]:
+        """The methods of a path in alphabetical order; none for an unknown path."""
+        return sorted({route.method for pattern, route in self._routes if pattern.match(path)})
+
     def find(self, method: str, path: str) -> RouteAccess:
         """The access of a request. Unknown routes need a viewer to read, an admin to change."""
         sought = "GET" if method == "HEAD" else method

@@ -16,6 +16,7 @@ from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
 from moirae.server.app import create_application
+from moirae.server.http_protocol import HttpProtocol
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
 from moirae.services import tokens
@@ -52,6 +53,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     server = uvicorn.Server(
         uvicorn.Config(
             create_application(settings, pool, ingest_handler),
+            http=HttpProtocol,
             lifespan="off",
             access_log=False,
             log_config=None,

@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
+from moirae.config import parse_duration
 from moirae.errors import UsageError
 
 Item = TypeVar("Item")
@@ -25,6 +33,22 @@ def reject_nul(text: str) -> str:
     return text
 
 
+def _parse_duration_before_now(value: Any) -> Any:
+    """`7d` -> the time of seven days ago. Others are returned as they are."""
+    try:
+        return datetime.now(UTC) - parse_duration(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _parse_seconds(value: Any) -> Any:
+    """`1h` -> 3600.0. Others are returned as they are."""
+    try:
+        return parse_duration(value).total_seconds() if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _to_utc(moment: datetime) -> datetime:
     """PostgreSQL has no times before 4714 BC or after 294276; Python's UTC has years 1 to 9999."""
     try:
@@ -38,8 +62,16 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject
 NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(reject_nul)]
 IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(reject_nul)]
 """An ID, or a unique prefix of it."""
-Time = Annotated[datetime, AfterValidator(_to_utc)]
-"""A time; UTC if it has no time zone."""
+_DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9]{1,3}(ms|[smhdw]))$", "example": "7d"}
+Time = Annotated[
+    datetime,
+    BeforeValidator(_parse_duration_before_now),
+    AfterValidator(_to_utc),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, _DURATION_SCHEMA]}),
+]
+"""A time, in UTC if it has no time zone; or a duration before now, such as `7d`."""
+Seconds = Annotated[float, BeforeValidator(_parse_seconds)]
+"""A duration in seconds, or as text such as `1h30m`."""
 
 
 class Arguments(BaseModel):

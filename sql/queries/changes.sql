@@ -41,24 +41,27 @@ SELECT r.rule, r.version, r.eid, r.ended_at AS at
 FROM unnest(%(eids)s::uuid[], %(versions)s::text[]) AS wanted (eid, version)
 JOIN recalled_events r ON r.eid = wanted.eid AND r.version = wanted.version AND r.ended_at IS NOT NULL
 
--- list_stages --
--- Stages with their present rows, by event, version and name.
-SELECT g.eid, g.rule, g.version, g.name, g.state, g.revision, g.error, g.updated_at AS at, (
-    SELECT coalesce(jsonb_agg(l.row ORDER BY l.seq), '[]') FROM (
+-- get_stage --
+-- A stage with its present rows, which are NULL if their text is too large.
+SELECT g.eid, g.rule, g.version, g.name, g.state, g.revision, g.error, g.updated_at AS at,
+    CASE WHEN octet_length(p.rows::text) <= %(max_bytes)s THEN p.rows END AS rows
+FROM stages g CROSS JOIN LATERAL (
+    SELECT coalesce(jsonb_agg(l.row ORDER BY l.seq), '[]') AS rows FROM (
         SELECT DISTINCT ON (v.row_key) v.row_key, v.op, v.row, v.seq FROM row_revisions v
         JOIN revision_streams s ON s.id = v.stream AND s.rule = g.rule AND s.name = g.name
         WHERE v.eid = g.eid AND v.version = g.version AND v.op <> 'boundary'
-        ORDER BY v.row_key, v.seq DESC) l WHERE l.op <> 'delete') AS rows
-FROM unnest(%(eids)s::uuid[], %(versions)s::text[], %(names)s::text[]) AS wanted (eid, version, name)
-JOIN stages g ON g.eid = wanted.eid AND g.version = wanted.version AND g.name = wanted.name
+        ORDER BY v.row_key, v.seq DESC) l WHERE l.op <> 'delete') p
+WHERE g.eid = %(eid)s AND g.version = %(version)s AND g.name = %(name)s
 
--- list_revisions --
--- Revisions of recalls by task and number.
+-- get_revision --
+-- A revision of a recall; answer and estimates are NULL if their text is too large.
 SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
-    r.coverage, r.answer, r.estimates, r.comparable, r.forecast, r.at
-FROM unnest(%(tasks)s::uuid[], %(numbers)s::integer[]) AS wanted (task, number)
-JOIN revisions r ON r.task = wanted.task AND r.number = wanted.number
-JOIN tasks t ON t.id = r.task
+    r.coverage, CASE WHEN s.is_small THEN r.answer END AS answer, CASE WHEN s.is_small THEN r.estimates END AS estimates,
+    r.comparable, r.forecast, r.at
+FROM revisions r JOIN tasks t ON t.id = r.task
+CROSS JOIN LATERAL (SELECT octet_length(r.answer::text) + coalesce(octet_length(r.estimates::text), 0) <= %(max_bytes)s
+    AS is_small) s
+WHERE r.task = %(task)s AND r.number = %(number)s
 
 -- list_revisions_after --
 -- The revisions of a recall after a number, in order.

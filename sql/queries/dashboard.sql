@@ -13,7 +13,7 @@ ORDER BY requested_at DESC, id LIMIT %(limit)s
 -- similar_events --
 -- Rows of the view, most similar first.
 SELECT to_jsonb(v) FROM dashboard.similar_events v
-WHERE (%(since)s::timestamptz IS NULL OR past_ts >= %(since)s) AND (%(until)s::timestamptz IS NULL OR past_ts < %(until)s)
+WHERE (%(since)s::timestamptz IS NULL OR ts >= %(since)s) AND (%(until)s::timestamptz IS NULL OR ts < %(until)s)
   AND (%(eid)s::uuid IS NULL OR eid = %(eid)s)
 ORDER BY eid, recall, rank LIMIT %(limit)s
 

@@ -123,9 +123,11 @@ DELETE FROM commands WHERE id IN (
     ORDER BY id LIMIT %(limit)s)
 
 -- delete_changes --
--- Delete old changes: live clients cannot resume after them any more.
+-- Delete old changes: live clients cannot resume after them any more. The newest of them stays: it tells that clients
+-- which have got it, and no later one was made, have missed nothing.
 DELETE FROM changes WHERE (xid, id) IN (
-    SELECT xid, id FROM changes WHERE at < clock_timestamp() - %(min_age)s::interval
+    SELECT xid, id FROM changes WHERE at < clock_timestamp() - %(min_age)s::interval AND (xid, id) < (
+        SELECT xid, id FROM changes WHERE at < clock_timestamp() - %(min_age)s::interval ORDER BY xid DESC, id DESC LIMIT 1)
     ORDER BY xid, id LIMIT %(limit)s)
 
 -- delete_audit --

@@ -6,6 +6,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ import sql
 from moirae.runtime import database
 from moirae.runtime.roles import Role
 from moirae.services import tokens
-from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, task_id
+from tests.api_data import COUNT, RULES, START, WORKSPACE, alert_id, event_id, fill, task_id
 from tests.served import JSON, Served, serve
 
 ALERT, EVENT, RECALL = str(alert_id(1)), str(event_id(1)), str(task_id(1))
@@ -133,6 +134,7 @@ def test_only_probes_and_logins_need_no_token(document: dict[str, Any]) -> None:
         ("GET", "/api/v1/alerts?since=0000-01-01", 400, "urn:moirae:problem:invalid"),
         ("GET", "/api/v1/nothing", 404, "urn:moirae:problem:not-found"),
         ("PUT", "/api/v1/alerts", 405, "about:blank"),
+        ("GET", "/api/v1/dashboard/streams?since=7d", 400, "urn:moirae:problem:invalid"),
         ("GET", "/api/v1/recalls/" + EVENT, 404, "urn:moirae:problem:not-found"),
     ],
 )
@@ -160,6 +162,21 @@ def test_pages_hold_each_alert_once_in_order(served: Served) -> None:
         if cursor is None:
             break
     assert ids == [str(alert_id(number)) for number in reversed(range(COUNT))]
+
+
+def test_pages_hold_each_token_once(served: Served) -> None:
+    names: list[str] = []
+    cursor = None
+    while True:
+        params = {"limit": 1, "count": "true", **({} if cursor is None else {"cursor": cursor})}
+        page = served.ask("GET", "/api/v1/tokens", params=params).json()
+        names += [token["name"] for token in page["tokens"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert names == sorted(names)
+    assert len(names) == page["total"]
+    assert set(ROLES) <= set(names)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +238,22 @@ def test_views_are_plain_arrays(served: Served, view: str) -> None:
     if view == "similar_events":
         assert rows[0]["reason"] == "cpu=91.5"
         assert rows[0]["past_alert"] == str(alert_id(0))
+        assert datetime.fromisoformat(rows[0]["ts"]) == START + timedelta(minutes=COUNT - 1)
+
+
+@pytest.mark.parametrize(
+    ("view", "params", "count"),
+    [
+        ("similar_events", {"since": "2026-01-01T00:04:00Z"}, 1),
+        ("similar_events", {"until": "2026-01-01T00:04:00Z"}, 0),
+        ("similar_events", {"eid": str(event_id(COUNT - 1))}, 1),
+        ("alerts", {"since": "2026-01-01T00:03:00Z"}, 2),
+        ("alerts", {"since": "5m"}, 0),
+    ],
+)
+def test_views_are_filtered(served: Served, view: str, params: dict[str, str], count: int) -> None:
+    rows = served.ask("GET", f"/api/v1/dashboard/{view}", "viewer", params=params).json()
+    assert len(rows) == count
 
 
 # Changes
@@ -366,6 +399,26 @@ def test_session_cookie_replaces_the_token_and_ends_with_it(served: Served) -> N
         assert browser.post("/api/v1/rules/apply", headers=right, json={}).status_code == 403
         assert sql.TokenGateway(served.connection).revoke("browser")
         assert browser.get("/api/v1/alerts").status_code == 401
+
+
+def test_logins_and_uploads_are_in_the_audit_log(served: Served) -> None:
+    opened = _log_in(served, token=served.tokens["operator"])
+    headers = {"X-CSRF-Token": opened.json()["csrf_token"]}
+    with httpx.Client(base_url=served.url, cookies=opened.cookies, timeout=60) as browser:
+        uploaded = browser.post(
+            "/api/v1/streams/cpu/files?suffix=.csv",
+            headers={**headers, "Content-Type": "application/octet-stream"},
+            content=b"ts,host,cpu\n",
+        )
+        browser.delete("/api/v1/sessions/current", headers=headers)
+    page = served.ask("GET", "/api/v1/audit?author=operator&limit=3&count=true").json()
+    changes = [(change["operation"], change["arguments"]) for change in page["changes"]]
+    assert changes == [
+        ("sessions.log_out", {}),
+        ("archive.upload_file", {"stream": "cpu", **uploaded.json()}),
+        ("sessions.log_in", {"method": "token"}),
+    ]
+    assert page["total"] >= 3
 
 
 def test_logout_ends_the_session(served: Served) -> None:

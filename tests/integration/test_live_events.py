@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -207,6 +207,15 @@ def test_unknown_position_is_reset(served: Served) -> None:
             assert events.next()[0] == "reset"
             _note(served, "after the reset")
             assert events.next("alert")[1]["id"] == ALERT
+
+
+def test_quiet_client_resumes_after_old_changes_were_deleted(served: Served) -> None:
+    with follow(served) as events:
+        _note(served, "the last change for days")
+        events.next("alert")
+    assert sql.RetentionGateway(served.connection).delete_changes(timedelta(0), 100_000) > 0
+    with follow(served, last_id=events.last_id) as events:
+        assert events.next()[0] == "status"
 
 
 def test_revoked_token_ends_the_stream(served: Served) -> None:

@@ -307,7 +307,7 @@ def test_query(archived: Served) -> None:
 def test_query_at_a_server_needs_a_recall_process(archived: Served) -> None:
     failed = run(archived, ["query", "SELECT count(*) AS n FROM cpu"], remote=True)
     assert isinstance(failed.exception, Unreachable)
-    assert "no recall process runs" in str(failed.exception)
+    assert "no recall process is running" in str(failed.exception)
 
 
 def test_all_commands_are_compared() -> None:

@@ -72,13 +72,13 @@ MODULES_BY_TEST = {
         sql.pool moirae.server.readiness moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run""",
     "integration/test_api.py": """
-        moirae.inspect.report moirae.server.routes.files moirae.server.routes.metrics moirae.server.routes.openapi
+        moirae.inspect.report moirae.server.routes.metrics
         moirae.server.routes.operations moirae.server.routes.sessions moirae.services.load
-        moirae.services.operations.alerts moirae.services.operations.dashboards
+        moirae.services.operations.alerts
         moirae.services.operations.events moirae.services.operations.recalls
         moirae.services.operations.system moirae.services.tokens moirae.services.workspace""",
     "integration/test_live_events.py": """
-        moirae.server.live.event_stream moirae.server.live.status""",
+        moirae.server.live.status""",
     "integration/test_remote_commands.py": """
         moirae.cli.audit moirae.cli.dead_letters moirae.cli.pages moirae.cli.remote moirae.cli.tokens
         moirae.services.child moirae.services.operations.exports moirae.services.operations.queries

@@ -102,7 +102,8 @@ class Broadcaster:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._clients: set[LiveClient] = set()
-        self._connecting = 0
+        self._connecting: set[LiveClient] = set()
+        """Clients that get what they have missed; they are not in `_clients` yet."""
         self._position: ChangePosition | None = None
         self._status = b""
         self._task: asyncio.Task[None] | None = None
@@ -112,11 +113,12 @@ class Broadcaster:
     ) -> AsyncGenerator[bytes]:
         """Yield what the client has missed since a position, then add it to the clients.
 
-        `after` None: nothing is missed. Raises `RequestRejected` if there are too many clients.
+        It ends early when the client is closed. `after` None: nothing is missed. Raises
+        `RequestRejected` if there are too many clients.
         """
-        if len(self._clients) + self._connecting >= MAX_CLIENTS:
+        if len(self._clients) + len(self._connecting) >= MAX_CLIENTS:
             raise RequestRejected(503, "too many live clients", _CLIENT_RETRY)
-        self._connecting += 1
+        self._connecting.add(client)
         try:
             await self._start()
             assert self._position is not None
@@ -127,15 +129,21 @@ class Broadcaster:
             # No `await` lies between the comparison and the addition: no change is lost or doubled.
             while position < self._position and not client.is_closed:
                 events, position = await run_in_threadpool(self._read, position, self._position)
-                for event in events:
-                    if client.wants(event):
-                        yield event.encode()
+                content = b"".join(event.encode() for event in events if client.wants(event))
+                del events  # not needed while the client reads
+                yield content
             client.position = position
             if self._status:
                 client.offer(*_status_event(self._status))
             self._clients.add(client)
         finally:
-            self._connecting -= 1
+            self._connecting.discard(client)
+
+    @property
+    def position(self) -> ChangePosition:
+        """The position up to which clients have been offered their events."""
+        assert self._position is not None
+        return self._position
 
     def detach(self, client: LiveClient) -> None:
         """Remove a client."""
@@ -164,7 +172,7 @@ class Broadcaster:
                     self._send_status(await run_in_threadpool(self._read_status))
                 if now >= rights_at:
                     rights_at = now + _RIGHTS_INTERVAL
-                    clients = list(self._clients)
+                    clients = [*self._clients, *self._connecting]
                     for client in await run_in_threadpool(self._find_unauthorized, clients):
                         client.close()
                 is_reachable = True

@@ -10,13 +10,16 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from moirae.services import to_json
-from moirae.services.operations.recalls import RecallRevision, describe_revision, describe_stage
+from moirae.services import RecallRevision, describe_revision, describe_stage, to_json
 from sql import ChangePosition
 
 MAX_EVENT_BYTES = 256 << 10
 """A larger event is sent without its answer, which the client can get by `recalls/{id}/revisions`
 or `events/{id}/recalls`."""
+MAX_PAGE_BYTES = 256 << 10
+"""Events are read until they have this size: at most one event more than that."""
+# Of an answer as text of PostgreSQL, which has more spaces than an event. Larger ones are not read.
+_MAX_ANSWER_BYTES = 2 * MAX_EVENT_BYTES
 _ANSWER = ("rows", "hits", "estimates", "forecast", "comparable")
 # Before all stored changes.
 _UNKNOWN_POSITION = ChangePosition(-1, -1)
@@ -63,26 +66,38 @@ def read_changes(
 ) -> tuple[list[LiveEvent], ChangePosition]:
     """The events after a position, in order, and the position of the last change that was read.
 
-    `limit`: of changes. `upto`: the last position to read; None: the newest.
+    At most `MAX_PAGE_BYTES` and one event, so that the memory of a client that has missed many
+    answers is bounded. `limit`: of changes. `upto`: the last position to read; None: the newest.
     """
     changes = sql.ChangeGateway(connection).list_after(after, limit=limit)
     if upto is not None:
         changes = [change for change in changes if change.position <= upto]
-    if not changes:
-        return [], after
-    return list(_describe(connection, changes)), changes[-1].position
+    events = []
+    size = 0  # bytes
+    position = after
+    for event_position, event in _describe(connection, changes):
+        position = event_position
+        if event is not None:
+            events.append(event)
+            size += len(event.data)
+        if size >= MAX_PAGE_BYTES:
+            break
+    return events, position
 
 
-def _describe(connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> Iterator[LiveEvent]:
+def _describe(
+    connection: sql.Connection, changes: Sequence[sql.ChangeRow]
+) -> Iterator[tuple[ChangePosition, LiveEvent | None]]:
+    """The position and the event of each change; None for a change without an event."""
     rows = _ChangedRows(connection, changes)
     # Rows that are sent as they are now: once, at their last change.
     last_of_row = {_row_key(change): change.position for change in changes}
     for change in changes:
         is_last = last_of_row[_row_key(change)] == change.position
+        event = None
         if change.kind in ("revision", "boundary") or is_last:
             event = rows.describe(change)
-            if event is not None:
-                yield event
+        yield change.position, event
 
 
 def _row_key(change: sql.ChangeRow) -> tuple[Any, ...]:
@@ -90,29 +105,18 @@ def _row_key(change: sql.ChangeRow) -> tuple[Any, ...]:
 
 
 class _ChangedRows:
-    """The rows that changes name."""
+    """The rows that changes name. Answers, which may be large, are read one by one."""
 
     def __init__(self, connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> None:
         self._connection = connection
         by_kind: dict[str, list[sql.ChangeRow]] = {}
         for change in changes:
             by_kind.setdefault(change.kind, []).append(change)
-        gateway = sql.ChangeGateway(connection)
+        gateway = self._gateway = sql.ChangeGateway(connection)
         alerts = gateway.list_alerts([change.key for change in by_kind.get("alert", ())])
         self._alerts = {row.id: row for row in alerts}
         recalls = gateway.list_recalls([change.key for change in by_kind.get("recall", ())])
         self._recalls = {row.id: row for row in recalls}
-        revisions = gateway.list_revisions(
-            [(change.key, change.number or 0) for change in by_kind.get("revision", ())]
-        )
-        self._revisions = {(row.task, row.number): row for row in revisions}
-        stages = gateway.list_stages(
-            [
-                (change.key, change.version or "", change.name or "")
-                for change in by_kind.get("stage", ())
-            ]
-        )
-        self._stages = {(row.eid, row.version, row.name): row for row in stages}
         boundaries = gateway.list_boundaries(
             [(change.key, change.version or "") for change in by_kind.get("boundary", ())]
         )
@@ -126,15 +130,24 @@ class _ChangedRows:
             case "recall":
                 return _encode_row(change, self._recalls.get(change.key))
             case "revision":
-                row = self._revisions.get((change.key, change.number or 0))
+                row = self._gateway.get_revision(
+                    change.key, change.number or 0, max_bytes=_MAX_ANSWER_BYTES
+                )
                 if row is None:
                     return None
-                return _encode_revision(describe_revision(self._connection, row), change.position)
+                revision = describe_revision(self._connection, row)
+                return _encode_revision(revision, change.position, row.answer is None)
             case "stage":
-                stage = self._stages.get((change.key, change.version or "", change.name or ""))
+                stage = self._gateway.get_stage(
+                    change.key,
+                    change.version or "",
+                    change.name or "",
+                    max_bytes=_MAX_ANSWER_BYTES,
+                )
                 if stage is None:
                     return None
-                return _encode_revision(describe_stage(stage), change.position)
+                revision = describe_stage(stage)
+                return _encode_revision(revision, change.position, stage.rows is None)
             case "boundary":
                 return _encode_row(change, self._boundaries.get((change.key, change.version or "")))
         return None  # of a later version
@@ -148,9 +161,12 @@ def _encode_row(
     return LiveEvent(change.kind, to_json(row), change.position, row.eid)
 
 
-def _encode_revision(revision: RecallRevision, position: ChangePosition) -> LiveEvent:
+def _encode_revision(
+    revision: RecallRevision, position: ChangePosition, is_omitted: bool
+) -> LiveEvent:
+    """The event of an answer. `is_omitted`: the answer was too large to be read."""
     data = to_json(revision)
-    if len(data) > MAX_EVENT_BYTES:
+    if is_omitted or len(data) > MAX_EVENT_BYTES:
         summary = {name: value for name, value in vars(revision).items() if name not in _ANSWER}
         data = to_json({**summary, "omitted": True})
     return LiveEvent("revision", data, position, revision.eid)

@@ -79,7 +79,8 @@ class _RightsCheck:
 class EventStreamResponse(Response):
     """Sends the events of a client until it disconnects, is too slow, or loses its rights.
 
-    Memory of a client: at most `MAX_PENDING_BYTES` and the buffer of its connection (64 KiB).
+    Memory of a client: at most `MAX_PENDING_BYTES`, or a page of what it has missed
+    (`MAX_PAGE_BYTES` and one event), and the buffer of its connection (64 KiB).
     """
 
     media_type = "text/event-stream"
@@ -114,15 +115,31 @@ class EventStreamResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _send_body(send, _RECONNECT_DELAY + first)
             async for content in missed:
-                if content:
+                if content and not self._client.is_closed:
                     await _send_body(send, content)
         # A client that has got no change yet can resume as well.
-        await _send_body(send, f"id: {format_position(self._client.position)}\n\n".encode())
+        position = self._client.position
+        if not self._client.is_closed:
+            await _send_body(send, _encode_position(position))
         while not self._client.is_closed:
             content = await self._client.next_events(_KEEP_ALIVE)
-            if not self._client.is_closed:
-                await _send_body(send, content or b": keep-alive\n\n")
+            if self._client.is_closed:
+                break
+            content = content or b": keep-alive\n\n"
+            # All events of the client up to here are in `content`, as nothing was awaited since.
+            if self._broadcaster.position > position:
+                position = self._broadcaster.position
+                content += _encode_position(position)
+            await _send_body(send, content)
         await _send_body(send, b"", has_more=False)
+
+
+def _encode_position(position: ChangePosition) -> bytes:
+    """An ID without data: browsers note it for `Last-Event-ID`, and dispatch no event.
+
+    Without it, a client whose filters select nothing would keep an ID whose successors expire.
+    """
+    return f"id: {format_position(position)}\n\n".encode()
 
 
 async def _send_body(send: Send, content: bytes, has_more: bool = True) -> None:

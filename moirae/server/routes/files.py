@@ -1,15 +1,18 @@
 """Routes that stream: exports of stored data, and files for a stream."""
 
 import asyncio
+import os
 import re
 import secrets
 import threading
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import Annotated, BinaryIO
 
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -18,20 +21,22 @@ from moirae.config import Settings
 from moirae.errors import RequestRejected
 from moirae.runtime import LandingFolder, connect_database
 from moirae.server.ingest import IngestHandler
-from moirae.server.responses import json_response
+from moirae.server.pool import ConnectionPool
+from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.services import API_PREFIX, to_json
-from moirae.services.operations.archive import check_declared
-from moirae.services.operations.exports import ExportKind, export_rows
+from moirae.services import API_PREFIX, ExportKind, check_declared, export_rows, to_json
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
+_MAX_UPLOADS = 4  # at once
 _MAX_UPLOAD_BYTES = 1 << 30
+_DISK_CHECK_BYTES = 16 << 20  # of an upload between checks of the free disk space
 _CHUNK_TIMEOUT = 30.0  # seconds without data of an upload
 _MAX_EXPORTS = 4  # at once; each holds a connection
 _EXPORT_TIMEOUT = "-c statement_timeout=10min"
 _EXPORT_BATCH_BYTES = 1 << 16
 _BUSY_RETRY = 5  # seconds after which a client may retry
+_DISK_RETRY = 30  # seconds
 _UPLOAD_PREFIX = "ingest-"
 _SUFFIX = re.compile(r"\.(jsonl|csv|parquet)(\.gz)?")
 _STEM = re.compile(r"[A-Za-z0-9_]{0,60}")
@@ -50,10 +55,11 @@ class UploadedFile(BaseModel):
 
 
 def add_file_routes(
-    app: FastAPI, settings: Settings, ingest_handler: IngestHandler
+    app: FastAPI, settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
 ) -> list[RouteAccess]:
     """Add the routes of exports and uploads."""
     exports = threading.BoundedSemaphore(_MAX_EXPORTS)
+    uploads = threading.BoundedSemaphore(_MAX_UPLOADS)
 
     @app.get(
         _EXPORT,
@@ -100,13 +106,25 @@ def add_file_routes(
         request: Request,
         stream: Annotated[str, Path(description="A declared stream of any source.")],
         suffix: Annotated[
-            str, Query(pattern=r"^\.(jsonl|csv|parquet)(\.gz)?$", description="Format of the file.")
+            str,
+            Query(
+                pattern=r"^\.(jsonl|csv|parquet)(\.gz)?$",
+                description="Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, "
+                "each also with `.gz`.",
+            ),
         ],
         name: Annotated[
-            str, Query(pattern=r"^[A-Za-z0-9_]{0,60}$", description="Part of the batch's name.")
+            str,
+            Query(
+                pattern=r"^[A-Za-z0-9_]{0,60}$",
+                description="Part of the batch's name: up to 60 letters, digits and underscores.",
+            ),
         ] = "file",
     ) -> Response:
-        """Copy a file into a stream. It is durable when the answer comes."""
+        """Copy a file into a stream. The body is the file, with content type
+        `application/octet-stream`. 202 means that it is durable. Recorded in the audit log; a
+        repetition is another batch, whose rows are recognised by their `id`.
+        """
         check_declared(settings, stream)
         landing = LandingFolder(settings.home, stream)
         if _SUFFIX.fullmatch(suffix) is None or _STEM.fullmatch(name) is None:
@@ -114,9 +132,27 @@ def add_file_routes(
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type.lower() != "application/octet-stream":
             raise RequestRejected(415, "unsupported Content-Type: use application/octet-stream")
-        await run_in_threadpool(ingest_handler.check_capacity, landing)
-        batch = f"{_UPLOAD_PREFIX}{name}-{secrets.token_hex(16)}"
-        size = await _store_upload(request, landing, batch, suffix)
+        if "idempotency-key" in request.headers:
+            raise RequestRejected(400, "Idempotency-Key is not supported for files")
+        if not uploads.acquire(blocking=False):
+            raise RequestRejected(503, "too many concurrent uploads", _BUSY_RETRY)
+        try:
+            await run_in_threadpool(ingest_handler.check_capacity, landing)
+            batch = f"{_UPLOAD_PREFIX}{name}-{secrets.token_hex(16)}"
+            author = read_identity(request.scope).name
+
+            def publish(opened: AbstractContextManager[BinaryIO], size: int) -> None:
+                arguments = {"stream": stream, "batch": batch, "bytes": size}
+                with pool.connection() as connection, connection.transaction():
+                    sql.AuditGateway(connection).insert(
+                        author, "api", "archive.upload_file", arguments
+                    )
+                    opened.__exit__(None, None, None)
+
+            opened = landing.open_batch(batch, suffix)
+            size = await _store_upload(request, opened, ingest_handler.disk_is_full, publish)
+        finally:
+            uploads.release()
         return json_response({"batch": batch, "bytes": size}, 202)
 
     return ROUTES
@@ -158,27 +194,60 @@ def _stream_rows(
         yield bytes(pending)
 
 
-async def _store_upload(request: Request, landing: LandingFolder, batch: str, suffix: str) -> int:
-    """Write the body as a batch; returns its bytes. Raises `RequestRejected`."""
-    size = 0
-    parts = request.stream().__aiter__()
-    opened = landing.open_batch(batch, suffix)
-    file = await run_in_threadpool(opened.__enter__)
+async def _store_upload(
+    request: Request,
+    opened: AbstractContextManager[BinaryIO],
+    disk_is_full: Callable[[], bool],
+    publish: Callable[[AbstractContextManager[BinaryIO], int], None],
+) -> int:
+    """Write the body to a batch and publish it; returns its bytes. Raises `RequestRejected`."""
     try:
-        while True:
-            try:
-                async with asyncio.timeout(_CHUNK_TIMEOUT):
-                    part = await anext(parts)
-            except StopAsyncIteration:
-                break
-            size += len(part)
-            if size > _MAX_UPLOAD_BYTES:
-                raise RequestRejected(413, f"file too large: limit {_MAX_UPLOAD_BYTES} bytes")
-            await run_in_threadpool(file.write, part)
-    except BaseException as error:
-        opened.__exit__(type(error), error, error.__traceback__)
-        if isinstance(error, TimeoutError):
-            raise RequestRejected(408, f"no data for {_CHUNK_TIMEOUT:.0f} s") from None
-        raise
-    await run_in_threadpool(opened.__exit__, None, None, None)
+        file = await run_in_threadpool(opened.__enter__)
+        try:
+            size = await _copy_body(request, file, disk_is_full)
+            # Before the transaction of `publish`, which holds back live events while it is open.
+            await run_in_threadpool(_sync, file)
+            await run_in_threadpool(publish, opened, size)
+        except BaseException as error:
+            _discard(opened, error)
+            raise
+    except OSError as error:
+        reason = f"cannot write the file: {error.strerror}"
+        raise RequestRejected(503, reason, _DISK_RETRY) from error
     return size
+
+
+async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[], bool]) -> int:
+    """Write the body to a file; returns its bytes. Raises `RequestRejected`."""
+    size = 0
+    checked_size = 0  # when free disk space was checked
+    parts = request.stream().__aiter__()
+    while True:
+        try:
+            async with asyncio.timeout(_CHUNK_TIMEOUT):
+                part = await anext(parts)
+        except StopAsyncIteration:
+            return size
+        except TimeoutError:
+            raise RequestRejected(408, f"no data for {_CHUNK_TIMEOUT:.0f} s") from None
+        except ClientDisconnect:
+            raise RequestRejected(400, "the body is truncated") from None
+        size += len(part)
+        if size > _MAX_UPLOAD_BYTES:
+            raise RequestRejected(413, f"file too large: limit {_MAX_UPLOAD_BYTES} bytes")
+        if size - checked_size >= _DISK_CHECK_BYTES:
+            checked_size = size
+            if await run_in_threadpool(disk_is_full):
+                raise RequestRejected(503, "disk full: only the reserve is free", _DISK_RETRY)
+        await run_in_threadpool(file.write, part)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _discard(opened: AbstractContextManager[BinaryIO], error: BaseException) -> None:
+    """Delete the file of a failed upload; the error may be from publishing it."""
+    with suppress(BaseException):
+        opened.__exit__(type(error), error, error.__traceback__)

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from moirae.server.responses import json_response
-from moirae.server.route_table import RouteAccess
+from moirae.server.route_table import SAFE_METHODS, RouteAccess
 from moirae.services import API_PREFIX, problems
 
 OPENAPI_PATH = f"{API_PREFIX}/openapi.json"
@@ -28,6 +28,20 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
         "detail": {"type": "string"},
         "problems": {"type": "array", "items": {"type": "object"}},
     },
+}
+IDEMPOTENCY_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Makes the change repeatable: the same key gets the first response again.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,128}$"},
+}
+_CSRF_TOKEN: dict[str, Any] = {
+    "name": "X-CSRF-Token",
+    "in": "header",
+    "required": False,
+    "description": "The CSRF token of the session; required with its cookie, else ignored.",
+    "schema": {"type": "string", "pattern": "^[!-~]*$"},
 }
 _PUBLIC_PATHS = ("/-/healthy", "/-/ready", f"{API_PREFIX}/sessions")
 
@@ -66,7 +80,7 @@ def _build(app: FastAPI) -> dict[str, Any]:
         "session": {"type": "apiKey", "in": "cookie", "name": "moirae_session"},
     }
     for path, methods in document["paths"].items():
-        for operation in methods.values():
+        for method, operation in methods.items():
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = {
                 "description": "A problem",
@@ -74,7 +88,8 @@ def _build(app: FastAPI) -> dict[str, Any]:
                     problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
                 },
             }
-            operation["security"] = (
-                [] if path in _PUBLIC_PATHS else [{"token": []}, {"session": []}]
-            )
+            is_public = path in _PUBLIC_PATHS
+            operation["security"] = [] if is_public else [{"token": []}, {"session": []}]
+            if not is_public and method.upper() not in SAFE_METHODS:
+                operation.setdefault("parameters", []).append(_CSRF_TOKEN)
     return document

@@ -13,6 +13,7 @@ from moirae.errors import RequestRejected
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
+from moirae.server.routes.openapi import IDEMPOTENCY_KEY
 from moirae.services import (
     API_PREFIX,
     LocalWorkspace,
@@ -39,6 +40,9 @@ def add_operation_routes(
     )
     for operation in operations:
         path = API_PREFIX + operation.path
+        extra: dict[str, Any] = {"x-required-role": operation.role}
+        if operation.changes:
+            extra["parameters"] = [IDEMPOTENCY_KEY]
         app.add_api_route(
             path,
             runner.make_endpoint(operation),
@@ -49,7 +53,7 @@ def add_operation_routes(
             description=_describe(operation),
             operation_id=operation.name.replace(".", "_"),
             tags=[operation.name.partition(".")[0]],
-            openapi_extra={"x-required-role": operation.role},
+            openapi_extra=extra,
         )
         has_body = "body" in operation.parameter_types
         routes.append(RouteAccess(operation.method, path, operation.role, has_json_body=has_body))

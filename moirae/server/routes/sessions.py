@@ -9,6 +9,7 @@ from fastapi import Body, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+import sql
 from moirae.errors import NotFound, RequestRejected
 from moirae.server.access import session_cookie_name
 from moirae.server.pool import ConnectionPool
@@ -58,7 +59,7 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
 
     @app.post(_SESSIONS, status_code=201, response_model=Session, tags=["sessions"])
     def log_in(request: Request, login: Annotated[Login, Body()]) -> Response:
-        """Exchange a token or a one-time code for a session cookie."""
+        """Exchange a token or a one-time code for a session cookie. Recorded in the audit log."""
         with pool.connection() as connection:
             if (login.token is None) == (login.code is None):
                 raise RequestRejected(400, "give either a token or a code")
@@ -70,13 +71,8 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
                 token_id = tokens.take_login_code(connection, login.code)
             if token_id is None:
                 raise RequestRejected(401, "the token or code is not valid")
-            try:
-                cookie = tokens.open_session(connection, token_id)
-            except NotFound as error:
-                raise RequestRejected(401, "the token or code is not valid") from error
-            session = tokens.find_session(connection, cookie)
-        if session is None:
-            raise RequestRejected(401, "the token or code is not valid")
+            method = "code" if login.token is None else "token"
+            cookie, session = _open_session(connection, token_id, method)
         response = _describe(session, 201)
         response.set_cookie(
             session_cookie_name(request.scope),
@@ -93,12 +89,14 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
 
     @app.delete(_CURRENT, status_code=204, tags=["sessions"])
     def log_out(request: Request) -> Response:
-        """End the session of the request."""
+        """End the session of the request. Recorded in the audit log."""
         name = session_cookie_name(request.scope)
         cookie = request.cookies.get(name)
         if cookie is not None:
-            with pool.connection() as connection:
+            author = read_identity(request.scope).name
+            with pool.connection() as connection, connection.transaction():
                 tokens.end_session(connection, cookie)
+                sql.AuditGateway(connection).insert(author, "api", "sessions.log_out", {})
         response = Response(status_code=204)
         # Without the attributes with which it was set, browsers keep the cookie.
         response.delete_cookie(name, **_cookie_attributes(request))
@@ -111,6 +109,26 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
     for path, (file_name, media_type) in _STATIC.items():
         app.add_api_route(path, _make_file_route(file_name, media_type), include_in_schema=False)
     return ROUTES
+
+
+def _open_session(
+    connection: sql.Connection, token_id: str, method: str
+) -> tuple[str, tokens.Identity]:
+    """The cookie and the identity of a new session. Raises `RequestRejected`.
+
+    `method`: by which the user has logged in: `token` or `code`.
+    """
+    try:
+        with connection.transaction():
+            cookie = tokens.open_session(connection, token_id)
+            session = tokens.find_session(connection, cookie)
+            if session is None:
+                raise NotFound("the token is revoked")
+            arguments = {"method": method}
+            sql.AuditGateway(connection).insert(session.name, "api", "sessions.log_in", arguments)
+    except NotFound as error:
+        raise RequestRejected(401, "the token or code is not valid") from error
+    return cookie, session
 
 
 def _make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:

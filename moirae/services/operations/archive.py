@@ -41,6 +41,10 @@ class DeadLetterQuery(PageQuery):
     reason: Reason | None = Field(None, description="Only dead letters with this reason.")
 
 
+class ChunkQuery(PageQuery):
+    """Which part of the list of chunks."""
+
+
 class RetryBody(Arguments):
     """Which dead letters to retry: some IDs, or all that match."""
 
@@ -65,7 +69,7 @@ class BatchNames(Arguments):
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """How the archiving of batches goes.
+    """Progress of the archiving of batches.
 
     `archived`: the number of batches that are archived; `accounting`: of their records. `live`:
     whether a live process archives them.
@@ -117,6 +121,15 @@ ChunkSummary = TypedDict(
     },
 )
 """A chunk: its range of event time, its state, and its size over all streams."""
+
+
+@dataclass(frozen=True)
+class ChunkPage:
+    """Chunks, oldest first. `next`: cursor of the next page. `total`: if it was asked for."""
+
+    chunks: Sequence[ChunkSummary]
+    next: str | None
+    total: int | None
 
 
 @dataclass(frozen=True)
@@ -175,7 +188,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class RetryProgress:
-    """How a retry goes.
+    """Progress of a retry.
 
     `waiting`: marked dead letters of declared streams; `pending`: of all streams. `rejected`: of
     the given ones, those that were rejected again. `live`: whether a live process retries them.
@@ -218,17 +231,23 @@ def show_batch_progress(
 
 
 @operation("GET", "/chunks", role="viewer")
-def list_chunks(workspace: "LocalWorkspace") -> list[ChunkSummary]:
+def list_chunks(workspace: "LocalWorkspace", query: ChunkQuery) -> ChunkPage:
     """List chunks with their time range, state and size, oldest first."""
     from archiver.ingest import Catalog
 
-    records = Catalog(workspace.connection).chunk_records()
+    cursor = decode_cursor(query.cursor, parse_number)
+    all_records = Catalog(workspace.connection).chunk_records()
+    records = all_records
+    if cursor is not None:
+        records = [record for record in records if record.chunk.id > cursor[0]]
+    records = records[: query.limit]
     files_by_stream = [table.files_by_chunk() for table in _open_stream_tables(workspace.settings)]
     chunks = []
     for record in records:
         chunk_files = (files.get(record.chunk.id) for files in files_by_stream)
         chunks.append(_summarize_chunk(record, filter(None, chunk_files)))
-    return chunks
+    following = next_cursor(chunks, query.limit, lambda chunk: (chunk["id"],))
+    return ChunkPage(chunks, following, len(all_records) if query.count else None)
 
 
 @operation("GET", "/chunks/{chunk}", role="viewer")
@@ -270,7 +289,7 @@ def retry_dead_letters(workspace: "LocalWorkspace", body: RetryBody) -> Retry:
     has_filter = body.stream is not None or body.reason is not None or body.all
     if not body.ids and not has_filter:
         raise UsageError("nothing selected: give IDs, a stream, a reason or all")
-    if body.ids and has_filter:
+    if body.ids is not None and has_filter:
         raise UsageError("IDs cannot be combined with a stream, a reason or all")
     ids = list(map(parse_dead_letter_id, body.ids or ()))
     _check_stream(workspace, body.stream)
@@ -285,7 +304,7 @@ def retry_dead_letters(workspace: "LocalWorkspace", body: RetryBody) -> Retry:
 
 @operation("POST", "/dead-letters/progress", role="viewer", changes=False)
 def show_retry_progress(workspace: "LocalWorkspace", body: RetryIds) -> RetryProgress:
-    """Show how the retry of dead letters goes."""
+    """Show the progress of the retry of dead letters."""
     from moirae.inspect import is_live_available
 
     gateway = sql.DeadLetterGateway(workspace.connection)

@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import Field
 
 import sql
+from moirae.errors import UsageError
 from moirae.services.models import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, Arguments, Time
 from moirae.services.operation import operation
 
@@ -16,10 +17,23 @@ if TYPE_CHECKING:
 View = Literal["alerts", "recalls", "similar_events", "streams", "chunks"]
 
 
+_FILTERS: dict[View, tuple[str, ...]] = {
+    "alerts": ("since", "until"),
+    "recalls": ("since", "until"),
+    "similar_events": ("since", "until", "eid"),
+    "streams": (),
+    "chunks": ("since", "until"),
+}
+
+
 class ViewQuery(Arguments):
     """Which rows of a view."""
 
-    since: Time | None = Field(None, description="Only rows at this time or later.")
+    since: Time | None = Field(
+        None,
+        description="Only rows at this time or later: start of an alert, request of a recall, event "
+        "with similar ones, range of a chunk.",
+    )
     until: Time | None = Field(None, description="Only rows before this time.")
     eid: UUID | None = Field(None, description="Of `similar_events`: only of this event.")
     limit: int = Field(
@@ -29,7 +43,12 @@ class ViewQuery(Arguments):
 
 @operation("GET", "/dashboard/{view}", role="viewer")
 def read_view(workspace: "LocalWorkspace", view: View, query: ViewQuery) -> list[dict[str, Any]]:
-    """Read rows of a documented view as a plain JSON array."""
+    """Read rows of a documented view as a plain JSON array. A filter that the view does not have is
+    refused.
+    """
+    for name in ("since", "until", "eid"):
+        if getattr(query, name) is not None and name not in _FILTERS[view]:
+            raise UsageError(f"{name}: the view {view} has no such filter")
     gateway = sql.DashboardGateway(workspace.connection)
     since, until, limit = query.since, query.until, query.limit
     readers: dict[View, Callable[[], Any]] = {

@@ -13,7 +13,7 @@ from moirae.alerts import find_event
 from moirae.errors import NotFound
 from moirae.inspect import RecallAnswer, Timeline
 from moirae.runtime import open_storage
-from moirae.services.models import Arguments, IdPrefix, Name
+from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
 from moirae.services.operations.events import load_event_answers
 
@@ -35,8 +35,12 @@ class AnswersQuery(Arguments):
 class TimelineQuery(Arguments):
     """The range of a timeline around its event."""
 
-    before: float = Field(3600, ge=60, le=_MAX_RANGE, description="Seconds before the event.")
-    after: float = Field(1800, ge=60, le=_MAX_RANGE, description="Seconds after the event.")
+    before: Seconds = Field(
+        3600, ge=60, le=_MAX_RANGE, description="Before the event, in s or as text such as `1h`."
+    )
+    after: Seconds = Field(
+        1800, ge=60, le=_MAX_RANGE, description="After the event, in s or as text such as `1h`."
+    )
 
 
 class OccurrencesQuery(Arguments):

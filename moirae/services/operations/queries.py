@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 import sql
 from moirae.errors import NotFound, Unreachable, UsageError
 from moirae.runtime import open_storage
-from moirae.services.models import Arguments, reject_nul
+from moirae.services.models import Arguments, Seconds, reject_nul
 from moirae.services.operation import operation
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ class QueryBody(Arguments):
 
     sql: SqlText = Field(description="SELECT over streams, relations and derived streams.")
     limit: int = Field(100, ge=1, le=_MAX_ROWS, description="Maximum number of plain rows.")
-    since: float | None = Field(
+    since: Seconds | None = Field(
         None,
         ge=0,
         le=_MAX_SECONDS,
-        description="How far before the newest row history is read, in s; absent: all of it.",
+        description="How far before the newest row history is read, in s or as text such as `7d`; "
+        "absent: all of it.",
     )
     follow: bool = Field(False, description="Continue with rows that arrive after the start.")
 
@@ -129,6 +130,6 @@ def _check_recall_process(workspace: "LocalWorkspace") -> None:
 
     if workspace.via == _SERVER and not has_recall_process(workspace.connection):
         raise Unreachable(
-            "no recall process runs, which answers queries: start `moirae up` or `moirae run "
-            "recall` where the server runs"
+            "no recall process is running, so queries are not answered: start `moirae up` or "
+            "`moirae run recall` on the machine of the server"
         )

@@ -17,6 +17,7 @@ from moirae.services.models import (
     IdPrefix,
     Name,
     PageQuery,
+    Seconds,
     decode_cursor,
     next_cursor,
 )
@@ -59,8 +60,11 @@ class CommandBody(Arguments):
         None, description="Event, alert or recall ID, or a unique prefix of it."
     )
     rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
-    older_than: float | None = Field(
-        None, ge=0, le=_MAX_AGE, description="Only recalls requested at least this long ago, in s."
+    older_than: Seconds | None = Field(
+        None,
+        ge=0,
+        le=_MAX_AGE,
+        description="Only recalls requested at least this long ago, in s or as text such as `1h`.",
     )
     key: str | None = Field(
         None,
@@ -294,7 +298,9 @@ def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> Recal
     rows = None
     hits = None
     estimates = None
-    if row.kind == "similar":
+    if row.answer is None:  # left out
+        pass
+    elif row.kind == "similar":
         hits = make_hits(connection, row.answer)
     elif row.sql is not None:
         rows = order_columns(row.sql, row.answer)

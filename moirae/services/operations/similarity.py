@@ -9,7 +9,7 @@ from pydantic import Field
 
 from moirae.errors import NotFound, UsageError
 from moirae.runtime import open_storage
-from moirae.services.models import Arguments, Name
+from moirae.services.models import Arguments, Name, Seconds
 from moirae.services.operation import operation
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ class EvaluationQuery(Arguments):
     measure: Name | None = Field(
         None, description="Measure whose probabilities are tested. Default: the rule's."
     )
-    known_after: float | None = Field(
+    known_after: Seconds | None = Field(
         None,
         ge=0,
         le=_MAX_DELAY,
-        description="Treat each tag as known this long after its event, in s. Default: when the "
-        "tag was recorded.",
+        description="Treat each tag as known this long after its event, in s or as text such as "
+        "`1h`. Default: when the tag was recorded.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ConfigDict, Field, with_config
@@ -40,11 +41,24 @@ class TokenBody(Arguments):
     role: Role = Field(description="viewer reads, operator also acts on alerts, admin all.")
 
 
+class TokenQuery(PageQuery):
+    """Which part of the list of tokens."""
+
+
 class AuditQuery(PageQuery):
     """Which changes to list."""
 
     author: Name | None = Field(None, description="Only changes by this author.")
     operation: Name | None = Field(None, description="Only this operation: alerts.resolve.")
+
+
+@dataclass(frozen=True)
+class TokenPage:
+    """Tokens by name and age. `next`: cursor of the next page. `total`: if it was asked for."""
+
+    tokens: Sequence[sql.TokenRow]
+    next: str | None
+    total: int | None
 
 
 @dataclass(frozen=True)
@@ -72,10 +86,13 @@ class RevokedToken:
 
 @dataclass(frozen=True)
 class AuditPage:
-    """Changes by operators, newest first. `next`: cursor of the next page."""
+    """Changes by operators, newest first. `next`: cursor of the next page. `total`: if it was
+    asked for.
+    """
 
     changes: Sequence[sql.AuditRow]
     next: str | None
+    total: int | None
 
 
 @operation("GET", "/status", role="viewer")
@@ -106,9 +123,13 @@ def show_process(workspace: "LocalWorkspace", name: Name) -> ProcessStatus:
 
 
 @operation("GET", "/tokens", role="admin")
-def list_tokens(workspace: "LocalWorkspace") -> list[sql.TokenRow]:
-    """List tokens with name and role, including revoked ones."""
-    return sql.TokenGateway(workspace.connection).list_all()
+def list_tokens(workspace: "LocalWorkspace", query: TokenQuery) -> TokenPage:
+    """List tokens with name and role, including revoked ones, by name."""
+    gateway = sql.TokenGateway(workspace.connection)
+    after = decode_cursor(query.cursor, datetime.fromisoformat, str)
+    rows = gateway.list_page(after, query.limit)
+    following = next_cursor(rows, query.limit, lambda token: (token.created_at, token.name))
+    return TokenPage(rows, following, gateway.count() if query.count else None)
 
 
 @operation("POST", "/tokens", role="admin", has_secret_result=True)
@@ -137,10 +158,15 @@ def create_login_code(workspace: "LocalWorkspace", name: Name) -> LoginCode:
 def list_audit(workspace: "LocalWorkspace", query: AuditQuery) -> AuditPage:
     """List changes by operators with their authors, newest first."""
     cursor = decode_cursor(query.cursor, parse_number)
-    rows = sql.AuditGateway(workspace.connection).list_newest(
+    gateway = sql.AuditGateway(workspace.connection)
+    rows = gateway.list_newest(
         author=query.author,
         operation=query.operation,
         before=None if cursor is None else cursor[0],
         limit=query.limit,
     )
-    return AuditPage(rows, next_cursor(rows, query.limit, lambda row: (row.id,)))
+    following = next_cursor(rows, query.limit, lambda row: (row.id,))
+    total = None
+    if query.count:
+        total = gateway.count(author=query.author, operation=query.operation)
+    return AuditPage(rows, following, total)

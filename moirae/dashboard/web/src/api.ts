@@ -9,6 +9,7 @@ export type AlertPage = Schemas["AlertPage"];
 export type AlertReport = Schemas["AlertReport"];
 export type Answer = Schemas["RecallAnswer"];
 export type AppliedRule = Schemas["AppliedRule"];
+export type ChunkPage = Schemas["ChunkPage"];
 export type ChunkSummary = Schemas["ChunkSummary"];
 export type Command = Schemas["Command"];
 export type DeadLetterPage = Schemas["DeadLetterPage"];

@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Log In
-         * @description Exchange a token or a one-time code for a session cookie.
+         * @description Exchange a token or a one-time code for a session cookie. Recorded in the audit log.
          */
         post: operations["log_in_api_v1_sessions_post"];
         delete?: never;
@@ -120,7 +120,7 @@ export interface paths {
         post?: never;
         /**
          * Log Out
-         * @description End the session of the request.
+         * @description End the session of the request. Recorded in the audit log.
          */
         delete: operations["log_out_api_v1_sessions_current_delete"];
         options?: never;
@@ -179,7 +179,9 @@ export interface paths {
         put?: never;
         /**
          * Upload
-         * @description Copy a file into a stream. It is durable when the answer comes.
+         * @description Copy a file into a stream. The body is the file, with content type
+         *     `application/octet-stream`. 202 means that it is durable. Recorded in the audit log; a
+         *     repetition is another batch, whose rows are recognised by their `id`.
          */
         post: operations["upload_api_v1_streams__stream__files_post"];
         delete?: never;
@@ -328,8 +330,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Show how the retry of dead letters goes.
-         * @description Show how the retry of dead letters goes.
+         * Show the progress of the retry of dead letters.
+         * @description Show the progress of the retry of dead letters.
          *
          *     Role: `viewer`.
          */
@@ -728,8 +730,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List tokens with name and role, including revoked ones.
-         * @description List tokens with name and role, including revoked ones.
+         * List tokens with name and role, including revoked ones, by name.
+         * @description List tokens with name and role, including revoked ones, by name.
          *
          *     Role: `admin`.
          */
@@ -932,8 +934,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read rows of a documented view as a plain JSON array.
-         * @description Read rows of a documented view as a plain JSON array.
+         * Read rows of a documented view as a plain JSON array. A filter that the view does not have is
+         * @description Read rows of a documented view as a plain JSON array. A filter that the view does not have is
+         *     refused.
          *
          *     Role: `viewer`.
          */
@@ -1625,13 +1628,16 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Changes by operators, newest first. `next`: cursor of the next page.
+         * @description Changes by operators, newest first. `next`: cursor of the next page. `total`: if it was
+         *     asked for.
          */
         AuditPage: {
             /** Changes */
             changes: components["schemas"]["AuditRow"][];
             /** Next */
             next: string | null;
+            /** Total */
+            total: number | null;
         };
         /**
          * AuditRow
@@ -1669,7 +1675,7 @@ export interface components {
         };
         /**
          * BatchProgress
-         * @description How the archiving of batches goes.
+         * @description Progress of the archiving of batches.
          *
          *     `archived`: the number of batches that are archived; `accounting`: of their records. `live`:
          *     whether a live process archives them.
@@ -1696,6 +1702,18 @@ export interface components {
             maintenance: {
                 [key: string]: number;
             };
+        };
+        /**
+         * ChunkPage
+         * @description Chunks, oldest first. `next`: cursor of the next page. `total`: if it was asked for.
+         */
+        ChunkPage: {
+            /** Chunks */
+            chunks: components["schemas"]["ChunkSummary"][];
+            /** Next */
+            next: string | null;
+            /** Total */
+            total: number | null;
         };
         /**
          * ChunkStream
@@ -1783,7 +1801,7 @@ export interface components {
             rule?: string | null;
             /**
              * Older Than
-             * @description Only recalls requested at least this long ago, in s.
+             * @description Only recalls requested at least this long ago, in s or as text such as `1h`.
              */
             older_than?: number | null;
             /**
@@ -2256,7 +2274,7 @@ export interface components {
             limit: number;
             /**
              * Since
-             * @description How far before the newest row history is read, in s; absent: all of it.
+             * @description How far before the newest row history is read, in s or as text such as `7d`; absent: all of it.
              */
             since?: number | null;
             /**
@@ -2515,7 +2533,7 @@ export interface components {
         };
         /**
          * RetryProgress
-         * @description How a retry goes.
+         * @description Progress of a retry.
          *
          *     `waiting`: marked dead letters of declared streams; `pending`: of all streams. `rejected`: of
          *     the given ones, those that were rejected again. `live`: whether a live process retries them.
@@ -3076,6 +3094,18 @@ export interface components {
             role: "viewer" | "operator" | "admin";
         };
         /**
+         * TokenPage
+         * @description Tokens by name and age. `next`: cursor of the next page. `total`: if it was asked for.
+         */
+        TokenPage: {
+            /** Tokens */
+            tokens: components["schemas"]["TokenRow"][];
+            /** Next */
+            next: string | null;
+            /** Total */
+            total: number | null;
+        };
+        /**
          * TokenRow
          * @description A token. `revoked_at`: None while it is active.
          */
@@ -3267,7 +3297,12 @@ export interface operations {
     ingest_api_v1_ingest__stream__post: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 stream: string;
             };
@@ -3304,7 +3339,10 @@ export interface operations {
     reload_rules___reload_post: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3395,7 +3433,10 @@ export interface operations {
     log_out_api_v1_sessions_current_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3494,12 +3535,15 @@ export interface operations {
     upload_api_v1_streams__stream__files_post: {
         parameters: {
             query: {
-                /** @description Format of the file. */
+                /** @description Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, each also with `.gz`. */
                 suffix: string;
-                /** @description Part of the batch's name. */
+                /** @description Part of the batch's name: up to 60 letters, digits and underscores. */
                 name?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 /** @description A declared stream of any source. */
                 stream: string;
@@ -3655,7 +3699,14 @@ export interface operations {
     };
     archive_list_chunks: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+                /** @description `next` of the previous page; absent: the first page. */
+                cursor?: string | null;
+                /** @description Whether to count the rows of all pages (`total`). */
+                count?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3668,7 +3719,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ChunkSummary"][];
+                    "application/json": components["schemas"]["ChunkPage"];
                 };
             };
             /** @description A problem */
@@ -3685,7 +3736,12 @@ export interface operations {
     recalls_submit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3758,7 +3814,10 @@ export interface operations {
     archive_show_retry_progress: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3791,7 +3850,12 @@ export interface operations {
     archive_retry_dead_letters: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3993,7 +4057,12 @@ export interface operations {
     queries_start: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4097,7 +4166,12 @@ export interface operations {
     rules_apply: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4130,7 +4204,10 @@ export interface operations {
     rules_check: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4163,7 +4240,10 @@ export interface operations {
     rules_diff: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4196,7 +4276,12 @@ export interface operations {
     rules_resume: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4233,7 +4318,7 @@ export interface operations {
                 rule?: string | null;
                 /** @description Measure whose probabilities are tested. Default: the rule's. */
                 measure?: string | null;
-                /** @description Treat each tag as known this long after its event, in s. Default: when the tag was recorded. */
+                /** @description Treat each tag as known this long after its event, in s or as text such as `1h`. Default: when the tag was recorded. */
                 known_after?: number | null;
             };
             header?: never;
@@ -4356,7 +4441,14 @@ export interface operations {
     };
     system_list_tokens: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+                /** @description `next` of the previous page; absent: the first page. */
+                cursor?: string | null;
+                /** @description Whether to count the rows of all pages (`total`). */
+                count?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4369,7 +4461,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenRow"][];
+                    "application/json": components["schemas"]["TokenPage"];
                 };
             };
             /** @description A problem */
@@ -4386,7 +4478,12 @@ export interface operations {
     system_create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4450,7 +4547,12 @@ export interface operations {
     alerts_acknowledge: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 alert: string;
             };
@@ -4485,7 +4587,12 @@ export interface operations {
     alerts_assign: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 alert: string;
             };
@@ -4520,7 +4627,12 @@ export interface operations {
     alerts_annotate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 alert: string;
             };
@@ -4586,7 +4698,12 @@ export interface operations {
     alerts_resolve: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 alert: string;
             };
@@ -4683,7 +4800,7 @@ export interface operations {
     dashboards_read_view: {
         parameters: {
             query?: {
-                /** @description Only rows at this time or later. */
+                /** @description Only rows at this time or later: start of an alert, request of a recall, event with similar ones, range of a chunk. */
                 since?: string | null;
                 /** @description Only rows before this time. */
                 until?: string | null;
@@ -4787,7 +4904,12 @@ export interface operations {
     events_judge: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 event: string;
             };
@@ -4853,7 +4975,10 @@ export interface operations {
     recalls_repeat_answers: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 event: string;
             };
@@ -4915,9 +5040,9 @@ export interface operations {
     overview_show_timeline: {
         parameters: {
             query?: {
-                /** @description Seconds before the event. */
+                /** @description Before the event, in s or as text such as `1h`. */
                 before?: number;
-                /** @description Seconds after the event. */
+                /** @description After the event, in s or as text such as `1h`. */
                 after?: number;
             };
             header?: never;
@@ -5015,7 +5140,10 @@ export interface operations {
     queries_keep_alive: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 recall: string;
             };
@@ -5180,7 +5308,10 @@ export interface operations {
     archive_show_batch_progress: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 stream: string;
             };
@@ -5215,7 +5346,12 @@ export interface operations {
     system_revoke_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 name: string;
             };
@@ -5246,7 +5382,12 @@ export interface operations {
     system_create_login_code: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
             path: {
                 name: string;
             };

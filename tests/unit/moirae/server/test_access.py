@@ -146,7 +146,12 @@ def test_responses_have_security_headers(pool: FakePool) -> None:
 
 # Bodies, sessions and rates
 
-ROUTES = RouteTable([RouteAccess("POST", "/api/v1/notes", "operator", has_json_body=True)])
+ROUTES = RouteTable(
+    [
+        RouteAccess("POST", "/api/v1/notes", "operator", has_json_body=True),
+        RouteAccess("POST", "/api/v1/sessions", None, has_json_body=True),
+    ]
+)
 JSON = "application/json"
 
 
@@ -245,3 +250,109 @@ def test_invalid_tokens_of_an_address_are_limited(
             return [(await client.get("/api/v1/rules")).status_code for _ in range(3)]
 
     assert asyncio.run(ask_all()) == [401, 401, 429]
+
+
+def ask_in_turn(
+    middleware: AccessMiddleware, requests: list[tuple[str, str, dict[str, str]]]
+) -> list[httpx.Response]:
+    """The responses to requests (method, path, headers) of one address, one after the other."""
+
+    async def ask_all() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=middleware)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return [
+                await client.request(method, path, headers=headers)
+                for method, path, headers in requests
+            ]
+
+    return asyncio.run(ask_all())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/api/v1/rules", {"Host": "evil.example"}, 400),
+        ("POST", "/-/reload", {"Origin": "https://evil.example"}, 403),
+        ("POST", "/-/reload", {"Content-Length": "10000"}, 413),
+    ],
+)
+def test_refused_requests_of_an_address_are_limited(
+    pool: FakePool,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    status: int,
+) -> None:
+    monkeypatch.setattr(access, "_FAILURE_BURST", 2.0)
+    monkeypatch.setattr(access, "_FAILURES_PER_SECOND", 0.0)
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [])  # type: ignore[arg-type]
+    responses = ask_in_turn(middleware, [(method, path, headers)] * 3)
+    assert [response.status_code for response in responses] == [status, status, 429]
+
+
+def test_requests_without_permission_count_for_the_rate_of_the_token(pool: FakePool) -> None:
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [], rate=0.2)  # type: ignore[arg-type]
+    viewer = {"Authorization": "Bearer v"}
+    responses = ask_in_turn(middleware, [("POST", "/-/reload", viewer)] * 3)
+    assert [response.status_code for response in responses] == [403, 403, 429]
+
+
+def test_valid_token_is_served_while_its_address_has_too_many_failures(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_FAILURE_BURST", 1.0)
+    monkeypatch.setattr(access, "_FAILURES_PER_SECOND", 0.0)
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [])  # type: ignore[arg-type]
+    path = "/api/v1/rules"
+    tokens = ["v", "x", "x", "v", "o"]
+    responses = ask_in_turn(
+        middleware, [("GET", path, {"Authorization": f"Bearer {token}"}) for token in tokens]
+    )
+    assert [response.status_code for response in responses] == [200, 401, 429, 200, 429]
+
+
+@pytest.mark.parametrize("token", ["v", "a"])
+def test_unsupported_method_is_refused_with_the_supported_ones(pool: FakePool, token: str) -> None:
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, [], ROUTES)  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {token}"}
+    (response,) = ask_in_turn(middleware, [("PUT", "/api/v1/notes", headers)])
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert response.json()["detail"] == "PUT is not supported: use POST"
+
+
+def test_slow_logins_do_not_stop_changes_with_a_token(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "PUBLIC_BODY_TIMEOUT", 0.2)
+    middleware = AccessMiddleware(echo, pool, [], ROUTES)  # type: ignore[arg-type]
+
+    async def content(pause: float) -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(pause)
+        yield b"}"
+
+    async def post_all() -> tuple[list[int], int]:
+        transport = httpx.ASGITransport(app=middleware)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+            async def post(path: str, pause: float, **headers: str) -> int:
+                headers["Content-Type"] = JSON
+                response = await client.post(path, content=content(pause), headers=headers)
+                return response.status_code
+
+            logins = asyncio.gather(*(post("/api/v1/sessions", 5.0) for _ in range(20)))
+            await asyncio.sleep(0.05)
+            status = await post("/api/v1/notes", 0.0, Authorization="Bearer o")
+            return await logins, status
+
+    logins, status = asyncio.run(post_all())
+    assert status == 200
+    assert sorted(logins) == [408] * 8 + [503] * 12
+
+
+def test_large_login_is_rejected(pool: FakePool) -> None:
+    middleware = AccessMiddleware(echo, pool, [], ROUTES)  # type: ignore[arg-type]
+    headers = {"Content-Type": JSON, "Content-Length": "5000"}
+    (response,) = ask_in_turn(middleware, [("POST", "/api/v1/sessions", headers)])
+    assert response.status_code == 413

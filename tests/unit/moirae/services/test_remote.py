@@ -9,7 +9,7 @@ import pytest
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
 from moirae.services.operations.alerts import AlertQuery, Comment, acknowledge, list_alerts
 from moirae.services.operations.rules import show_rule
-from moirae.services.operations.system import list_tokens
+from moirae.services.operations.system import TokenQuery, list_tokens
 from moirae.services.remote import RemoteWorkspace, open_server
 
 TOKEN = "moirae_token"
@@ -58,7 +58,7 @@ def test_unreachable_server_can_be_tried_again() -> None:
         raise httpx.ConnectError("connection refused")
 
     with pytest.raises(Unreachable, match="connection refused"):
-        list_tokens(remote(respond))
+        list_tokens(remote(respond), TokenQuery(limit=1, cursor=None, count=False))
 
 
 def test_author_is_the_token() -> None:

@@ -1,7 +1,7 @@
 import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Progress, Title } from "../components/library";
 import { useState } from "react";
 import { Link } from "react-router";
-import { type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, get, post } from "../api";
+import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, get, post } from "../api";
 import { useIsOperator } from "../app";
 import { Pending, StateLabel, Time, formatCount, formatValue, shortName, useTitle } from "../components/common";
 import { DataTable } from "../components/rows";
@@ -140,8 +140,19 @@ function StreamCard() {
   );
 }
 
+async function loadChunks(signal: AbortSignal): Promise<ChunkSummary[]> {
+  const chunks: ChunkSummary[] = [];
+  let cursor: string | undefined;
+  do {
+    const page: ChunkPage = await get<ChunkPage>("/chunks", { limit: 1_000, cursor }, signal);
+    chunks.push(...page.chunks);
+    cursor = page.next ?? undefined;
+  } while (cursor !== undefined);
+  return chunks;
+}
+
 function ChunkCard() {
-  const chunks = useLoaded((signal) => get<ChunkSummary[]>("/chunks", {}, signal), [], SLOW_INTERVAL);
+  const chunks = useLoaded(loadChunks, [], SLOW_INTERVAL);
   const states = ["present", "recent", "old", "expired"];
   const all = chunks.data ?? [];
   return (

@@ -1,9 +1,22 @@
-"""IDs of dead letters."""
+"""IDs and retries of dead letters; pages of chunks."""
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+import archiver.ingest
+from archiver.chunks import Chunk, ChunkRecord
 from moirae.errors import UsageError
-from moirae.services.operations.archive import parse_dead_letter_id
+from moirae.services.operations import archive
+from moirae.services.operations.archive import (
+    ChunkQuery,
+    RetryBody,
+    list_chunks,
+    parse_dead_letter_id,
+    retry_dead_letters,
+)
 
 
 def test_id_names_source_unit_and_line() -> None:
@@ -14,3 +27,39 @@ def test_id_names_source_unit_and_line() -> None:
 def test_invalid_id_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="is not a valid dead letter ID, such as 17:3"):
         parse_dead_letter_id(text)
+
+
+@pytest.mark.parametrize("ids", [["17:3"], []])
+@pytest.mark.parametrize("selection", [{"all": True}, {"stream": "cpu"}, {"reason": "malformed"}])
+def test_ids_of_a_retry_are_not_combined_with_a_selection(
+    ids: list[str], selection: dict[str, Any]
+) -> None:
+    body = RetryBody(ids=ids, **selection)
+    with pytest.raises(UsageError, match="IDs cannot be combined with a stream, a reason or all"):
+        retry_dead_letters.function(Mock(), body)
+
+
+class FakeCatalog:
+    def __init__(self, _: Any) -> None:
+        pass
+
+    def chunk_records(self) -> list[ChunkRecord]:
+        return [
+            ChunkRecord(Chunk(number, number * 10, number * 10 + 10, "old"), 1, {}, 0.0)
+            for number in range(1, 6)
+        ]
+
+
+def test_pages_have_each_chunk_once_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver.ingest, "Catalog", FakeCatalog)
+    monkeypatch.setattr(archive, "_open_stream_tables", lambda _: [])
+    numbers: list[Sequence[int]] = []
+    cursor = None
+    while True:
+        page = list_chunks.function(Mock(), ChunkQuery(limit=2, cursor=cursor, count=True))
+        numbers.append([chunk["id"] for chunk in page.chunks])
+        assert page.total == 5
+        cursor = page.next
+        if cursor is None:
+            break
+    assert numbers == [[1, 2], [3, 4], [5]]
