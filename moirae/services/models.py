@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from moirae.errors import UsageError
@@ -16,13 +16,8 @@ Item = TypeVar("Item")
 MAX_PAGE_ROWS = 1_000
 DEFAULT_PAGE_ROWS = 100
 _CURSOR_SEPARATOR = "|"
-
-
-def reject_nul(text: str) -> str:
-    """The text; PostgreSQL stores no NUL."""
-    if "\x00" in text:
-        raise PydanticCustomError("nul", "must not contain the NUL character")
-    return text
+NUL = "\x00"
+NUL_MESSAGE = "must not contain the NUL character"
 
 
 def _to_utc(moment: datetime) -> datetime:
@@ -33,10 +28,10 @@ def _to_utc(moment: datetime) -> datetime:
         raise PydanticCustomError("time", "the time is out of range") from error
 
 
-SearchText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
-NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(reject_nul)]
-IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(reject_nul)]
+SearchText = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+NoteText = Annotated[str, Field(max_length=10_000)]
+IdPrefix = Annotated[str, Field(min_length=1, max_length=100)]
 """An ID, or a unique prefix of it."""
 Time = Annotated[datetime, AfterValidator(_to_utc)]
 """A time; UTC if it has no time zone."""
@@ -46,6 +41,15 @@ class Arguments(BaseModel):
     """The query string or the body of an operation. Unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _reject_nul(cls, value: Any) -> Any:
+        """PostgreSQL stores no NUL."""
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(text, str) and NUL in text for text in texts):
+            raise PydanticCustomError("nul", NUL_MESSAGE)
+        return value
 
 
 class PageQuery(Arguments):

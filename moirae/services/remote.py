@@ -5,7 +5,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
@@ -79,7 +79,7 @@ class RemoteWorkspace:
         if "body" in operation.parameter_types:
             headers["Content-Type"] = "application/json"
             content = to_json(arguments["body"])
-        params: list[tuple[str, str]] = []
+        params: list[tuple[str, Any]] = []
         if "query" in operation.parameter_types:
             params = _query_parameters(arguments["query"])
         request = self._client.build_request(
@@ -116,9 +116,7 @@ class RemoteWorkspace:
                 reason = str(_parse_error(response))
                 asked = _read_wait(response)
             seconds = max(wait, asked)
-            _LOG.warning(
-                f"request repeated in {seconds:g} s: {reason}", action="request_repeated"
-            )
+            _LOG.warning(f"request repeated in {seconds:g} s: {reason}", action="request_repeated")
             time.sleep(seconds)
         with self._translate_errors():
             return _check(self._client.send(request))
@@ -215,8 +213,8 @@ def _read_token(file: Path) -> str:
     return token.decode("ascii")
 
 
-def _query_parameters(query: BaseModel) -> list[tuple[str, str]]:
-    parameters: list[tuple[str, str]] = []
+def _query_parameters(query: BaseModel) -> list[tuple[str, Any]]:
+    parameters: list[tuple[str, Any]] = []
     for name, value in query.model_dump(mode="json", exclude_defaults=True).items():
         values = value if isinstance(value, list) else [value]
         for item in values:

@@ -81,7 +81,7 @@ MODULES_BY_TEST = {
         moirae.server.live.event_stream moirae.server.live.status""",
     "integration/test_remote_commands.py": """
         moirae.cli.audit moirae.cli.dead_letters moirae.cli.pages moirae.cli.remote moirae.cli.tokens
-        moirae.services.child moirae.services.operations.exports moirae.services.operations.queries
+        moirae.services.operations.exports moirae.services.operations.queries
         moirae.services.operations.similarity""",
     "integration/test_stages.py": """
         recall.ledger.row_revisions recall.stages.evaluation recall.stages.event_evaluation

@@ -1,12 +1,24 @@
 """Pages of lists: cursors, and the arguments of operations."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from moirae.cli.pages import make_query
 from moirae.errors import UsageError
-from moirae.services.models import decode_cursor, encode_cursor, next_cursor, parse_number
+from moirae.services.models import (
+    Arguments,
+    decode_cursor,
+    encode_cursor,
+    next_cursor,
+    parse_number,
+)
+from moirae.services.operations.alerts import Assignment, Comment, acknowledge
+from moirae.services.operations.recalls import CommandBody, RevisionQuery, list_row_revisions
+from moirae.services.operations.rules import RuleNames
+from moirae.services.workspace import LocalWorkspace
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
 ID = UUID(int=7)
@@ -40,3 +52,28 @@ def test_number_of_a_cursor_must_fit_into_the_database(text: str) -> None:
 def test_last_page_has_no_cursor() -> None:
     assert next_cursor([1, 2], 3, lambda row: (row,)) is None
     assert next_cursor([1, 2, 3], 3, lambda row: (row,)) == encode_cursor(3)
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "name"),
+    [
+        (Comment, {"text": "a\x00b"}, "text"),
+        (Assignment, {"assignee": "\x00"}, "assignee"),
+        (CommandBody, {"command": "cancel", "key": "\x00"}, "key"),
+        (RuleNames, {"rules": ["a", "b\x00"]}, "rules"),
+    ],
+)
+def test_text_with_nul_is_refused(
+    model: type[Arguments], values: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: must not contain the NUL character$"):
+        make_query(model, **values)
+
+
+def test_name_and_author_with_nul_are_refused() -> None:
+    unused: Any = None
+    workspace = LocalWorkspace(settings=unused, connection=unused, author="ada", via="cli")
+    with pytest.raises(UsageError, match=r"^stream: must not contain the NUL character$"):
+        list_row_revisions(workspace, "a\x00b", RevisionQuery())
+    with pytest.raises(UsageError, match=r"^author: must not contain the NUL character$"):
+        acknowledge(workspace.with_author("\x00"), "a", Comment(text=""))
