@@ -1,5 +1,6 @@
 """Entry point of `moirae` and `python -m moirae`. Errors are printed as messages, not as traces."""
 
+import logging
 import os
 import signal
 import sys
@@ -31,7 +32,8 @@ def main() -> None:
     its output is written, also where a thread waits for a network.
     """
     logs.tolerate_closed_stderr()
-    logs.configure_logging()
+    # The log of a command has what goes wrong; `up`, `demo` and processes also say what they do.
+    logs.configure_logging(min_level=logging.WARNING)
     code = _run()
     with suppress(BrokenPipeError):
         sys.stdout.flush()

@@ -2,23 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import sql
-from archiver.chunks import CutPolicy
-from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.spark.paths import JARS as ENGINE_JARS
-from archiver.times import to_micros
-from moirae.config import KafkaSource, load_settings_from_environment, stream_schema
-from moirae.live.sources import SourceQueries, UnreadFiles, kafka
+from moirae.config import KafkaSource, load_settings_from_environment
+from moirae.live.sources import kafka
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries.pausable_query import PausableQuery
 from moirae.live.sources.queries.streaming_queries import start_file_query, start_topic_query
@@ -27,6 +20,7 @@ from moirae.live.sources.queries.unread_records import UnreadRecordsCheck
 from moirae.runtime import connect_database
 from tests.broker import JARS, Broker
 from tests.faults.harness import workspace
+from tests.source_queries import make_source_queries
 
 WORKSPACE = """
 home: .moirae
@@ -94,29 +88,8 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
     with workspace(WORKSPACE, "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
-            archive = ArchiveWriter(
-                Path(settings.archive),
-                [stream_schema(name, declared) for name, declared in settings.streams.items()],
-                CutPolicy(1000, 3_600_000_000),
-                connection,
-                lambda: None,
-            )
             ingested: list[list[str]] = []
-
-            def ingest_units(units: Sequence[SourceUnit]) -> None:
-                archive.ingest(units, to_micros(datetime.now(UTC)))
-                ingested.append([unit.name for unit in units])
-
-            ingest: Any = SimpleNamespace(ingest_units=ingest_units)
-            queries = SourceQueries(
-                spark=spark,
-                settings=settings,
-                archive=archive,
-                ingest=ingest,
-                unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
-                lock=threading.Lock(),
-                drain=False,
-            )
+            queries = make_source_queries(settings, connection, spark, ingested.append)
 
             def update_until(condition: Callable[[], bool]) -> None:
                 deadline = time.monotonic() + 120

@@ -52,7 +52,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
     "integration/test_query_command.py": """
-        moirae.cli.query moirae.cli.query_output moirae.queries.task""",
+        moirae.cli.query moirae.queries.task""",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",
