@@ -32,12 +32,14 @@ streams:
     source: {files: landing/*.jsonl}
 """
 
+QUIET_TIME = "moirae.live.sources.queries.query_pause._QUIET_TIME"
+
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
 def _short_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moirae.live.sources.queries.query_pause._QUIET_TIME", 0.4)
+    monkeypatch.setattr(QUIET_TIME, 0.4)
 
 
 def _update_until(query: PausableQuery, condition: Callable[[], bool]) -> None:
@@ -84,7 +86,9 @@ def test_files_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path: P
     query.stop()
 
 
-def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSession) -> None:
+def test_file_that_ends_a_pause_is_archived_before_its_query_runs(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with workspace(WORKSPACE, "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
@@ -103,6 +107,8 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
             try:
                 for number in range(2):
                     update_until(lambda: not spark.streams.active)
+                    # Nothing is unread then: the query must not pause again before its batch.
+                    monkeypatch.setattr(QUIET_TIME, 120.0)
                     ingested.clear()
                     name = f"landing/{number}.jsonl"
                     row = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n'
@@ -111,6 +117,7 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
                     assert ingested == [[name]], "in the update that ends the pause"
                     update_until(lambda: len(ingested) > 1)
                     assert ingested == [[name], [name]], "the query delivers it as well"
+                    monkeypatch.setattr(QUIET_TIME, 0.4)
             finally:
                 queries.stop()
             row = connection.execute(
