@@ -1,8 +1,10 @@
 """Entry point of `moirae` and `python -m moirae`. Errors are printed as messages, not as traces."""
 
+import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 
 # The imports below take a second: a Ctrl-C during them ends the process without a trace. Where
 # SIGINT is ignored, as in the background of a script, it stays ignored.
@@ -12,41 +14,51 @@ if _HANDLES_INTERRUPT:
 
 import structlog  # noqa: E402
 
-from archiver.errors import StorageFailed  # noqa: E402
 from moirae.cli import EXIT_INTERNAL_ERROR, app  # noqa: E402
-from moirae.errors import MoiraeError, Unreachable  # noqa: E402
 from moirae.runtime import logs  # noqa: E402
+from moirae.services import problems  # noqa: E402
 
 if _HANDLES_INTERRUPT:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_EXIT_SUCCESS = 0
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def main() -> None:
-    """Run the command line.
+    """Run the command line, and end the process with one of the exit codes of `cli.md`.
 
-    Exit codes: 0 success, 1 failure or a problem was found, 2 usage error, 3 only warnings,
-    70 internal error, 75 database or storage unreachable (try again), 130 interrupted.
+    The end does not wait for threads, and runs no clean-up of libraries: a command has ended when
+    its output is written, also where a thread waits for a network.
     """
     logs.tolerate_closed_stderr()
-    logs.configure_logging()
+    # The log of a command has what goes wrong; `up`, `demo` and processes also say what they do.
+    logs.configure_logging(min_level=logging.WARNING)
+    code = _run()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run() -> int:
+    """Run the command line; returns the exit code."""
     try:
         app()
-    except MoiraeError as error:
-        print(f"moirae: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except StorageFailed as error:
-        print(f"moirae: {error}", file=sys.stderr)
-        sys.exit(Unreachable.exit_code)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else _EXIT_SUCCESS
     except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of standard output has closed it. Python must not fail again at its last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception:
-        structlog.get_logger().exception("unexpected error", action="process_crashed")
-        sys.exit(EXIT_INTERNAL_ERROR)
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of standard output has closed it
+        return _EXIT_SUCCESS
+    except Exception as error:
+        explained = problems.explain_error(error)
+        if explained is None:
+            structlog.get_logger().exception("unexpected error", action="process_crashed")
+            return EXIT_INTERNAL_ERROR
+        print(f"moirae: {explained}", file=sys.stderr)
+        return explained.exit_code
+    return _EXIT_SUCCESS
 
 
 if __name__ == "__main__":

@@ -106,12 +106,11 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
 def needs_spark(settings: Settings, definitions: Iterable[Definition]) -> bool:
     """Whether a rule has an SQL recall that nothing but Spark can run."""
     columns = {name: stream.columns for name, stream in settings.streams.items()}
-    time_columns = {name: stream.time for name, stream in settings.streams.items()}
     for definition in definitions:
         if not definition.spec.enabled:
             continue
         with suppress(Unsupported):  # a rule over a stream that the workspace has no longer
-            rule = ActiveRule.create(definition, time_columns, frozenset(settings.relations))
+            rule = ActiveRule.of_workspace(definition, settings)
             for question in build_questions(definition, rule.tables).values():
                 if isinstance(question, SqlQuestion):
                     decision = explain_engine(Template(question), columns, settings.recall.engine)

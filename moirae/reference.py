@@ -58,15 +58,27 @@ a default is optional, unless it is in the path or marked as required. With the 
 all methods but GET need the header `X-CSRF-Token`."""
 
 _CLI_INTRODUCTION = """\
-Commands that print data take `-o json`. Exit codes: 0 success, 1 failure or a problem was found,
-2 usage error. Other codes are listed with their command. A process that ends with 70 failed
-unexpectedly; one that ends with 75 could not reach PostgreSQL or object storage, and may be
-started again.
+Commands that print data take `-o json`.
+
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | failure, or a problem was found |
+| 2 | refused as given: usage error, unknown ID, missing role, or not possible in this state |
+| 3 | only warnings, differences or an incomplete answer: see the command |
+| 70 | unexpected failure: the log line has a traceback |
+| 75 | the server, PostgreSQL or object storage is unreachable: try again |
+| 130 | Ctrl-C |
 
 Commands marked *(server)* also work on the workspace of a server: `--server URL` names it, such as
 `https://moirae.example`, and `--token-file FILE` the file of an API token. The author of changes
 is then the name of the token. `http://` is accepted for this machine only, unless `--insecure` is
-given."""
+given.
+
+A request that the server does not answer, or cannot execute now (429, 502, 503, 504), is repeated
+up to three times: after 0.5, 1 and 2 s, or later if `Retry-After` says so, up to 30 s. Repetitions
+of a change have one `Idempotency-Key`, so that it is made once. `ingest` and `tokens create` do not
+repeat."""
 
 _SERVER_OPTIONS = frozenset({"server", "token_file", "insecure"})
 

@@ -24,6 +24,7 @@ from moirae.cli.options import (
     print_omitted_count,
     print_properties,
     print_table,
+    to_seconds,
 )
 from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
@@ -273,11 +274,6 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
     yield "alert", alert.labels.get("alertname")
     yield "state", f"{alert.state}: {description}"
     yield from alert.annotations.items()
-    if alert.history:
-        finality = "" if alert.history_final else " so far"
-        yield "history", f"{alert.history}: {_HISTORY_DESCRIPTIONS[alert.history]}{finality}"
-    for decision in alert.decisions:
-        yield f"history {decision.history}", _format_decision(decision)
     yield "key", alert.key
     yield "labels", alert.labels
     yield "started", alert.starts_at
@@ -286,6 +282,11 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
     yield "ended", alert.ends_at
     yield "duration", _format_duration(alert)
     yield "events", alert.events
+    if alert.history:
+        finality = "" if alert.history_final else " so far"
+        yield "history", f"{alert.history}: {_HISTORY_DESCRIPTIONS[alert.history]}{finality}"
+    for decision in alert.decisions:
+        yield f"history {decision.history}", _format_decision(decision)
     yield "rule", f"{alert.rule} (version {alert.version})"
     yield "first event", alert.eid
     yield "id", alert.id
@@ -294,13 +295,13 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
 
 
 def _format_decision(decision: sql.HistoryChangeRow) -> str:
-    finality = "final, " if decision.final else ""
-    return f"{decision.reason} ({finality}{format_time(decision.at)})"
+    finality = ", final" if decision.final else ""
+    return f"{format_time(to_seconds(decision.at))}: {decision.reason}{finality}"
 
 
 def _format_note(note: sql.AlertNoteRow) -> str:
     tag = f" [{note.tag}]" if note.tag else ""
-    return f"{note.text}{tag} ({format_time(note.at)})"
+    return f"{note.text}{tag} ({format_time(to_seconds(note.at))})"
 
 
 def _format_duration(alert: "sql.AlertRow | AlertDetails") -> str:

@@ -147,8 +147,8 @@ def ask(
     rows = []
     for alert in alerts:
         expected = "" if alert.tag is None else f"{alert.tag} {alert.probability:.2f}"
-        rows.append((alert.alert, alert.rule, alert.ts, alert.key, alert.recalled, expected))
-    columns = ("alert", "rule", "time", "key", "recalled", "probable resolution")
+        rows.append((alert.ts, alert.rule, alert.key, alert.recalled, expected, alert.alert))
+    columns = ("time", "rule", "key", "found by recalls", "probable resolution", "alert")
     print_table(columns, rows, "no unresolved past alerts")
 
 

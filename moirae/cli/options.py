@@ -183,7 +183,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], empty_mes
 
 def print_properties(properties: Iterable[tuple[str, Any]]) -> None:
     """Print names and values in two columns without a heading."""
-    print_table(["", ""], properties, "")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(2):
+        table.add_column(overflow="fold")
+    for name, value in properties:
+        table.add_row(format_cell(name), format_cell(value))
+    make_console().print(table)
 
 
 def format_cell(value: Any) -> str:
@@ -210,6 +215,11 @@ def format_time(moment: datetime) -> str:
     """A time in UTC, in whole seconds where it has no fraction, else in microseconds."""
     utc = moment.astimezone(UTC)
     return utc.replace(tzinfo=None).isoformat(sep=" ") + "Z"
+
+
+def to_seconds(moment: datetime) -> datetime:
+    """A time of the clock for tables: its fractions say nothing to a reader."""
+    return moment.replace(microsecond=0)
 
 
 def format_size(byte_count: int) -> str:

@@ -34,6 +34,8 @@ _POLL_INTERVAL = 0.1  # seconds
 # Between two heartbeats of the client, and between two checks whether a recall process runs.
 _KEEP_ALIVE_INTERVAL = 5.0  # seconds
 _ANSWERS_PER_REQUEST = 1_000
+# For a history query of this process to end. What it has not stored is read again by the next.
+_WORKER_TIMEOUT = 2.0  # seconds
 _EXIT_INCOMPLETE = 3
 
 
@@ -225,7 +227,7 @@ class _Worker(AbstractContextManager["_Worker"]):
         from moirae.queries import has_recall_process
 
         if self._error is not None:
-            raise MoiraeError(f"the query failed: {self._error}") from self._error
+            raise self._error
         if self._workspace is None or self._thread is not None:
             return
         if not has_recall_process(self._workspace.connection):
@@ -252,4 +254,4 @@ class _Worker(AbstractContextManager["_Worker"]):
     ) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_WORKER_TIMEOUT)

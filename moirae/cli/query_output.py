@@ -133,7 +133,8 @@ class _JsonOutput(QueryOutput):
         self._print_line(self._to_json(answer))
 
     def print_live_rows(self, rows: Sequence[Row]) -> None:
-        self._print_line({"appended": rows})
+        if rows:  # the last answer has none
+            self._print_line({"appended": rows})
 
     def _to_json(self, answer: "RecallRevision") -> dict[str, Any]:
         return {
@@ -188,10 +189,12 @@ class _TableOutput(QueryOutput):
         self._console = make_console()
         self._widths: dict[str, int] = {}
         self._state: sql.TaskSummaryRow | None = None
-        # Plain rows that follow are printed below each other and not replaced.
         self._live: Live | None = None
-        if self._console.is_terminal and not (self.follows and self.appends_rows):
-            self._live = Live(console=self._console, refresh_per_second=4)
+        if self._console.is_terminal:
+            # Plain rows that follow are printed below each other: only the progress of history is
+            # replaced.
+            is_transient = self.follows and self.appends_rows
+            self._live = Live(console=self._console, refresh_per_second=4, transient=is_transient)
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -215,6 +218,9 @@ class _TableOutput(QueryOutput):
 
     def print_history(self, answer: "RecallRevision") -> None:
         if self.appends_rows:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
             self._console.print(self._describe(answer))
             self.print_live_rows(self.in_arrival_order(_rows(answer)))
         else:
@@ -236,7 +242,8 @@ class _TableOutput(QueryOutput):
 
     def _print_line(self, cells: Mapping[str, str], style: str = "") -> None:
         padded = [cells.get(name, "").ljust(width) for name, width in self._widths.items()]
-        self._console.print("  ".join(padded).rstrip(), style=style, soft_wrap=True)
+        line = "  ".join(padded).rstrip()
+        self._console.print(line, style=style, soft_wrap=True, highlight=False)
 
     def _render(self, answer: "RecallRevision | None", max_rows: int) -> RenderableType:
         if answer is None:

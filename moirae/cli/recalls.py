@@ -27,6 +27,7 @@ from moirae.cli.options import (
     print_json_line,
     print_omitted_count,
     print_table,
+    to_seconds,
 )
 from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
@@ -157,7 +158,11 @@ def follow(
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Print the row revisions of a recall or stage, and new ones as they are stored."""
+    """Print the row revisions of a recall or stage, and new ones as they are stored.
+
+    A line has the revision's number, time and ID of the event, operation and row. After `boundary`
+    the event has no further revisions.
+    """
     from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
 
     with open_services(workspace) as services:
@@ -181,10 +186,15 @@ def _print_revision(revision: sql.RowRevisionRow, output: OutputFormat) -> None:
         print_json_line(asdict(revision))
         return
     row = revision.old_row if revision.op == "delete" else revision.row
-    parts = [str(revision.seq), format_time(revision.ts), str(revision.eid), revision.op]
+    parts = [f"{revision.seq:>6}", format_time(revision.ts), str(revision.eid), revision.op]
     if row is not None:
-        parts.append(escape_control(format_cell(row)))
+        values = {name: _round(value) for name, value in row.items()}
+        parts.append(escape_control(format_cell(values)))
     print("  ".join(parts))
+
+
+def _round(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _is_open(answer: "RecallAnswer") -> bool:
@@ -207,7 +217,7 @@ def _task_to_json(task: sql.TaskSummaryRow) -> dict[str, Any]:
 def _format_row(task: sql.TaskSummaryRow) -> tuple[Any, ...]:
     chunks = "?" if task.pieces is None else task.pieces
     return (
-        task.created_at,
+        to_seconds(task.created_at),
         task.rule,
         task.recall,
         _format_state(task),
@@ -223,7 +233,7 @@ def _format_row(task: sql.TaskSummaryRow) -> tuple[Any, ...]:
 
 def _format_state(task: sql.TaskSummaryRow) -> str:
     if task.state == "suspended" and task.deadline is not None:
-        return f"suspended until {format_time(task.deadline.replace(microsecond=0))}"
+        return f"suspended until {format_time(to_seconds(task.deadline))}"
     if task.state == "waiting" and task.revision:
         return "deferred until other recalls have a first answer"
     return str(task.state)

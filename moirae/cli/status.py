@@ -15,6 +15,7 @@ from moirae.cli.options import (
     print_json,
     print_table,
     print_warnings,
+    to_seconds,
 )
 from moirae.cli.remote import open_services, uses_server
 from moirae.config import load_settings_from_environment
@@ -115,7 +116,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     if report["ingest"]:
         yield _format_ingest(report["ingest"])
     yield f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
-    yield f"events: {events['settled']:,} settled, {events['detected']:,} detected"
+    yield f"events: {events['settled']:,} settled, {events['detected']:,} not settled yet"
     yield f"chunks: {_format_counts(report['chunks'])}"
     yield f"recalls: {_format_counts(dict(sorted(report['recalls'].items())))}"
     if report["recall_queue"]["oldest_seconds"] >= _OVERLOAD_AGE:
@@ -190,6 +191,6 @@ def _format_process(process: Mapping[str, Any], report: Mapping[str, Any]) -> li
         str(process["pid"]),
         process["state"],
         describe_liveness(process, report),
-        process["started_at"],
+        to_seconds(process["started_at"]),
         first_line,
     ]

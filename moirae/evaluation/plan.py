@@ -16,6 +16,7 @@ from sqlglot import exp
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import EventRow
+from moirae.config import Settings
 from moirae.rules import (
     AlertSpec,
     Definition,
@@ -60,6 +61,12 @@ class ActiveRule:
         if definition.reads_revisions:
             tables = build_rule_tables(rule, time_columns, relations)
         return cls(definition, tables, infer_event_shape(rule, event_tables))
+
+    @classmethod
+    def of_workspace(cls, definition: Definition, settings: Settings) -> "ActiveRule":
+        """See `create`."""
+        time_columns = {name: stream.time for name, stream in settings.streams.items()}
+        return cls.create(definition, time_columns, frozenset(settings.relations))
 
     @cached_property
     def name(self) -> str:

@@ -37,7 +37,7 @@ def explain_rule(
     rules: dict[str, ActiveRule] = {}
     for definition in definitions:
         if definition.spec.enabled:
-            rules[definition.name] = _make_active_rule(settings, definition)
+            rules[definition.name] = ActiveRule.of_workspace(definition, settings)
     if name not in rules:
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
@@ -67,11 +67,6 @@ def explain_rule(
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation
-
-
-def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
-    time_columns = {name: stream.time for name, stream in settings.streams.items()}
-    return ActiveRule.create(definition, time_columns, frozenset(settings.relations))
 
 
 def _explain_evaluation(

@@ -111,7 +111,9 @@ def prints_plain_messages() -> bool:
     return _log_format is LogFormat.TEXT and sys.stderr.isatty()
 
 
-def configure_logging(log_format: LogFormat = LogFormat.AUTO) -> None:
+def configure_logging(
+    log_format: LogFormat = LogFormat.AUTO, min_level: int = logging.INFO
+) -> None:
     """Write log events to standard error. Control characters are escaped in both formats.
 
     Libraries that use the standard `logging` are logged from WARNING on, without tracebacks.
@@ -129,6 +131,7 @@ def configure_logging(log_format: LogFormat = LogFormat.AUTO) -> None:
     stream = cast(TextIO, _LogStream(sys.stderr))
     structlog.configure(
         processors=[*level_and_time, structlog.processors.format_exc_info, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(min_level),
         logger_factory=structlog.WriteLoggerFactory(stream),
     )
     handler = _LibraryHandler(stream)

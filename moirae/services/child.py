@@ -18,7 +18,7 @@ from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError
 from moirae.services.load import load_operations
 from moirae.services.operation import Operation
-from moirae.services.problems import describe_error, parse_problem
+from moirae.services.problems import describe_error, explain_error, parse_problem
 from moirae.services.workspace import LocalWorkspace, to_json
 
 _TIMEOUT = 150.0  # seconds
@@ -63,8 +63,17 @@ def _start_child(request: bytes) -> dict[str, Any]:
     try:
         response: dict[str, Any] = orjson.loads(finished.stdout.rpartition(b"\n")[2])
     except ValueError as error:
-        raise MoiraeError(f"the operation failed: exit code {finished.returncode}") from error
+        raise MoiraeError(_describe_end(finished.returncode)) from error
     return response
+
+
+def _describe_end(code: int) -> str:
+    """Why there is no response. The trace of a failure is in the log of the server."""
+    if code < 0:
+        return (
+            f"the process of the operation was ended by signal {-code}, perhaps for want of memory"
+        )
+    return f"the operation failed unexpectedly with exit code {code}: see the log of the server"
 
 
 def run_request(content: bytes) -> bytes:
@@ -88,8 +97,11 @@ def run_request(content: bytes) -> bytes:
                 idempotency_key=request["idempotency_key"],
             )
             return to_json({"result": workspace.run(operation, arguments)})
-    except MoiraeError as error:
-        return to_json({"problem": describe_error(error)})
+    except Exception as error:
+        explained = explain_error(error)
+        if explained is None:
+            raise
+        return to_json({"problem": describe_error(explained)})
 
 
 def main() -> None:

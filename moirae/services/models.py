@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     WithJsonSchema,
+    field_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -24,13 +25,8 @@ Item = TypeVar("Item")
 MAX_PAGE_ROWS = 1_000
 DEFAULT_PAGE_ROWS = 100
 _CURSOR_SEPARATOR = "|"
-
-
-def reject_nul(text: str) -> str:
-    """The text; PostgreSQL stores no NUL."""
-    if "\x00" in text:
-        raise PydanticCustomError("nul", "must not contain the NUL character")
-    return text
+NUL = "\x00"
+NUL_MESSAGE = "must not contain the NUL character"
 
 
 def _parse_duration_before_now(value: Any) -> Any:
@@ -57,10 +53,10 @@ def _to_utc(moment: datetime) -> datetime:
         raise PydanticCustomError("time", "the time is out of range") from error
 
 
-SearchText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(reject_nul)]
-NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(reject_nul)]
-IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(reject_nul)]
+SearchText = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+NoteText = Annotated[str, Field(max_length=10_000)]
+IdPrefix = Annotated[str, Field(min_length=1, max_length=100)]
 """An ID, or a unique prefix of it."""
 _DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9]{1,3}(ms|[smhdw]))$", "example": "7d"}
 Time = Annotated[
@@ -78,6 +74,15 @@ class Arguments(BaseModel):
     """The query string or the body of an operation. Unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _reject_nul(cls, value: Any) -> Any:
+        """PostgreSQL stores no NUL."""
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(text, str) and NUL in text for text in texts):
+            raise PydanticCustomError("nul", NUL_MESSAGE)
+        return value
 
 
 class PageQuery(Arguments):

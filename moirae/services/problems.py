@@ -1,8 +1,11 @@
-"""Errors as problem details (RFC 9457), and back. No I/O."""
+"""Errors for users, and as problem details (RFC 9457) and back. No I/O."""
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
+import sql
+from archiver.errors import ArchiverError, SourceUnreachable, StorageFailed
 from moirae.errors import (
     Conflict,
     Forbidden,
@@ -41,6 +44,29 @@ _TITLES = {
     429: "Too many requests",
     503: "Service unavailable",
 }
+
+
+def explain_error(error: Exception) -> MoiraeError | None:
+    """The error as one whose message is for the user; None: a fault of the program."""
+    if isinstance(error, MoiraeError):
+        return error
+    if isinstance(error, StorageFailed | SourceUnreachable):
+        return Unreachable(str(error))
+    if isinstance(error, ArchiverError):
+        return MoiraeError(str(error))
+    if isinstance(error, sql.OperationalError | sql.InterfaceError):
+        return Unreachable(f"PostgreSQL: {_first_line(error)}")
+    if isinstance(error, sql.DataError):
+        return UsageError(f"invalid value: {_first_line(error)}")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = "" if error.filename is None else f"{error.filename}: "
+        return MoiraeError(f"{place}{error.strerror}")
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def describe_error(error: MoiraeError) -> dict[str, Any]:

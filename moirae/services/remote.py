@@ -3,7 +3,8 @@
 import ipaddress
 import secrets
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -11,17 +12,24 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import orjson
-from pydantic import BaseModel, TypeAdapter
+import structlog
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from moirae.errors import MoiraeError, Unreachable, UsageError
 from moirae.services.operation import path_parameters
 from moirae.services.problems import parse_problem
 from moirae.services.workspace import AnyOperation, to_json
 
+_LOG = structlog.get_logger()
+
 API_PREFIX = "/api/v1"
 _CONNECT_TIMEOUT = 10.0  # seconds
 _READ_TIMEOUT = 180.0  # seconds; checks of rules start Spark
 _MAX_TOKEN_BYTES = 1_000
+# Seconds before each repetition of a request that the server did not answer or refused for now.
+_WAITS = (0.5, 1.0, 2.0)
+_MAX_WAIT = 30.0  # seconds; a server that asks for more is not waited for
+_PROXY_STATUSES = (502, 503, 504)  # of a proxy whose server does not answer
 
 
 class RemoteWorkspace:
@@ -66,24 +74,52 @@ class RemoteWorkspace:
         headers = {}
         content = None
         if operation.changes:
+            # One key for the request and its repetitions: the change is made once.
             headers["Idempotency-Key"] = secrets.token_urlsafe(24)
         if "body" in operation.parameter_types:
             headers["Content-Type"] = "application/json"
             content = to_json(arguments["body"])
-        params: list[tuple[str, str]] = []
+        params: list[tuple[str, Any]] = []
         if "query" in operation.parameter_types:
             params = _query_parameters(arguments["query"])
-        response = self._request(
-            operation.method, path, params=params, headers=headers, content=content
+        request = self._client.build_request(
+            operation.method, f"{API_PREFIX}{path}", params=params, headers=headers, content=content
         )
-        return TypeAdapter(operation.result_type).validate_json(response.content)
+        # A secret result is not stored under the key: a repetition would not get it.
+        waits = () if operation.has_secret_result else _WAITS
+        response = self._send(request, waits)
+        try:
+            return TypeAdapter(operation.result_type).validate_json(response.content)
+        except ValidationError as error:
+            raise MoiraeError(
+                f"{self._url}: unexpected response: is this a server of Moirae, and of this "
+                "version?"
+            ) from error
 
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _send(self, request: httpx.Request, waits: Sequence[float]) -> httpx.Response:
+        """The response with a result. Raises `MoiraeError`.
+
+        `waits`: seconds before each repetition.
+        """
+        for wait in waits:
+            try:
+                with self._translate_errors():
+                    response = self._client.send(request)
+            except Unreachable as error:
+                if isinstance(error.__cause__, httpx.ReadTimeout):
+                    raise  # minutes have passed
+                reason = str(error)
+                asked = 0.0
+            else:
+                if not _is_busy(response) or _read_wait(response) > _MAX_WAIT:
+                    return _check(response)
+                reason = str(_parse_error(response))
+                asked = _read_wait(response)
+            seconds = max(wait, asked)
+            _LOG.warning(f"request repeated in {seconds:g} s: {reason}", action="request_repeated")
+            time.sleep(seconds)
         with self._translate_errors():
-            response = self._client.request(method, f"{API_PREFIX}{path}", **options)
-        if response.status_code >= 300:
-            raise _parse_error(response)
-        return response
+            return _check(self._client.send(request))
 
     def export(self, kind: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """The rows of an export, while they arrive."""
@@ -95,7 +131,7 @@ class RemoteWorkspace:
         ):
             if response.status_code >= 300:
                 response.read()
-                raise _parse_error(response)
+            _check(response)
             for line in response.iter_lines():
                 yield orjson.loads(line)
 
@@ -111,9 +147,7 @@ class RemoteWorkspace:
                 headers={"Content-Type": "application/octet-stream"},
                 content=iter(lambda: file.read(1 << 20), b""),
             )
-        if response.status_code >= 300:
-            raise _parse_error(response)
-        result: dict[str, Any] = response.json()
+        result: dict[str, Any] = _check(response).json()
         return result
 
     @contextmanager
@@ -179,8 +213,8 @@ def _read_token(file: Path) -> str:
     return token.decode("ascii")
 
 
-def _query_parameters(query: BaseModel) -> list[tuple[str, str]]:
-    parameters: list[tuple[str, str]] = []
+def _query_parameters(query: BaseModel) -> list[tuple[str, Any]]:
+    parameters: list[tuple[str, Any]] = []
     for name, value in query.model_dump(mode="json", exclude_defaults=True).items():
         values = value if isinstance(value, list) else [value]
         for item in values:
@@ -189,15 +223,36 @@ def _query_parameters(query: BaseModel) -> list[tuple[str, str]]:
     return parameters
 
 
+def _is_busy(response: httpx.Response) -> bool:
+    """Whether the server, or a proxy in front of it, cannot execute the request now."""
+    if response.status_code == 429:
+        return True
+    return response.status_code >= 500 and isinstance(_parse_error(response), Unreachable)
+
+
+def _read_wait(response: httpx.Response) -> float:
+    """Seconds after which the request may be repeated; 0 unless the server says so."""
+    try:
+        return float(response.headers.get("Retry-After", 0))
+    except ValueError:  # a date
+        return 0.0
+
+
+def _check(response: httpx.Response) -> httpx.Response:
+    """The response of a request that succeeded. Raises `MoiraeError` for another."""
+    if response.status_code >= 300:
+        raise _parse_error(response)
+    return response
+
+
 def _parse_error(response: httpx.Response) -> MoiraeError:
     try:
         details = response.json()
     except ValueError:
-        return MoiraeError(
-            f"{response.url}: unexpected response with status {response.status_code}"
-        )
-    if not isinstance(details, dict):
-        return MoiraeError(
-            f"{response.url}: unexpected response with status {response.status_code}"
-        )
-    return parse_problem(details)
+        details = None
+    if isinstance(details, dict):
+        return parse_problem(details)
+    message = f"{response.url}: unexpected response with status {response.status_code}"
+    if response.status_code in _PROXY_STATUSES:
+        return Unreachable(message)
+    return MoiraeError(message)

@@ -14,7 +14,8 @@ from pydantic import BaseModel, TypeAdapter
 
 import sql
 from moirae.config import Settings
-from moirae.errors import Conflict
+from moirae.errors import Conflict, UsageError
+from moirae.services.models import NUL, NUL_MESSAGE
 
 
 class AnyOperation(Protocol):
@@ -68,6 +69,9 @@ class LocalWorkspace:
 
     def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""
+        for name, value in {"author": self.author, **arguments}.items():
+            if isinstance(value, str) and NUL in value:
+                raise UsageError(f"{name}: {NUL_MESSAGE}")
         if not operation.changes:
             return operation.function(self, **arguments)
         recorded = to_json({"operation": operation.name, "arguments": dict(arguments)})

@@ -4,31 +4,23 @@ writer leaves no row.
 
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import sql
-from archiver.chunks import CutPolicy
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.delta.data_files import with_chunk_column
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
-from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
-from archiver.times import to_micros
-from moirae.config import load_settings_from_environment, stream_schema
+from moirae.config import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
-from moirae.live.sources import SourceQueries, UnreadFiles
+from moirae.live.sources import SourceQueries
 from moirae.runtime import connect_database, storage
 from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
+from tests.source_queries import make_source_queries
 from tests.store import put_object
 
 CHUNKS, ROWS = 5, 100
@@ -128,31 +120,13 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(bucket: str) 
     with workspace(SOURCE.format(bucket=bucket), "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
-            archive = ArchiveWriter(
-                Path(settings.archive),
-                [stream_schema(name, declared) for name, declared in settings.streams.items()],
-                CutPolicy(1000, 3_600_000_000),
-                connection,
-                lambda: None,
-            )
             names: list[str] = []
 
-            def ingest_units(units: Sequence[SourceUnit]) -> None:
-                archive.ingest(units, to_micros(datetime.now(UTC)))
-                names.extend(unit.name.removeprefix(f"{bucket}/in/") for unit in units)
+            def record(units: list[str]) -> None:
+                names.extend(unit.removeprefix(f"{bucket}/in/") for unit in units)
 
             def open_queries() -> SourceQueries:
-                spark: Any = None
-                ingest: Any = SimpleNamespace(ingest_units=ingest_units)
-                queries = SourceQueries(
-                    spark=spark,
-                    settings=settings,
-                    archive=archive,
-                    ingest=ingest,
-                    unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
-                    lock=threading.Lock(),
-                    drain=False,
-                )
+                queries = make_source_queries(settings, connection, None, record)
                 queries.start()
                 return queries
 

@@ -2,23 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import sql
-from archiver.chunks import CutPolicy
-from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.spark.paths import JARS as ENGINE_JARS
-from archiver.times import to_micros
-from moirae.config import KafkaSource, load_settings_from_environment, stream_schema
-from moirae.live.sources import SourceQueries, UnreadFiles, kafka
+from moirae.config import KafkaSource, load_settings_from_environment
+from moirae.live.sources import kafka
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries.pausable_query import PausableQuery
 from moirae.live.sources.queries.streaming_queries import start_file_query, start_topic_query
@@ -27,6 +20,7 @@ from moirae.live.sources.queries.unread_records import UnreadRecordsCheck
 from moirae.runtime import connect_database
 from tests.broker import JARS, Broker
 from tests.faults.harness import workspace
+from tests.source_queries import make_source_queries
 
 WORKSPACE = """
 home: .moirae
@@ -38,12 +32,14 @@ streams:
     source: {files: landing/*.jsonl}
 """
 
+QUIET_TIME = "moirae.live.sources.queries.query_pause._QUIET_TIME"
+
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
 def _short_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moirae.live.sources.queries.query_pause._QUIET_TIME", 0.4)
+    monkeypatch.setattr(QUIET_TIME, 0.4)
 
 
 def _update_until(query: PausableQuery, condition: Callable[[], bool]) -> None:
@@ -90,33 +86,14 @@ def test_files_that_come_in_a_pause_are_handled(spark: SparkSession, tmp_path: P
     query.stop()
 
 
-def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSession) -> None:
+def test_file_that_ends_a_pause_is_archived_before_its_query_runs(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with workspace(WORKSPACE, "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
-            archive = ArchiveWriter(
-                Path(settings.archive),
-                [stream_schema(name, declared) for name, declared in settings.streams.items()],
-                CutPolicy(1000, 3_600_000_000),
-                connection,
-                lambda: None,
-            )
             ingested: list[list[str]] = []
-
-            def ingest_units(units: Sequence[SourceUnit]) -> None:
-                archive.ingest(units, to_micros(datetime.now(UTC)))
-                ingested.append([unit.name for unit in units])
-
-            ingest: Any = SimpleNamespace(ingest_units=ingest_units)
-            queries = SourceQueries(
-                spark=spark,
-                settings=settings,
-                archive=archive,
-                ingest=ingest,
-                unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
-                lock=threading.Lock(),
-                drain=False,
-            )
+            queries = make_source_queries(settings, connection, spark, ingested.append)
 
             def update_until(condition: Callable[[], bool]) -> None:
                 deadline = time.monotonic() + 120
@@ -130,6 +107,8 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
             try:
                 for number in range(2):
                     update_until(lambda: not spark.streams.active)
+                    # Nothing is unread then: the query must not pause again before its batch.
+                    monkeypatch.setattr(QUIET_TIME, 120.0)
                     ingested.clear()
                     name = f"landing/{number}.jsonl"
                     row = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n'
@@ -138,6 +117,7 @@ def test_file_that_ends_a_pause_is_archived_before_its_query_runs(spark: SparkSe
                     assert ingested == [[name]], "in the update that ends the pause"
                     update_until(lambda: len(ingested) > 1)
                     assert ingested == [[name], [name]], "the query delivers it as well"
+                    monkeypatch.setattr(QUIET_TIME, 0.4)
             finally:
                 queries.stop()
             row = connection.execute(

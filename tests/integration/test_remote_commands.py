@@ -304,7 +304,10 @@ def test_query(archived: Served) -> None:
     assert followed.stdout.splitlines() == ["host,cpu", *[f"h{n % 3},{n / 2}" for n in range(10)]]
 
 
-def test_query_at_a_server_needs_a_recall_process(archived: Served) -> None:
+def test_query_at_a_server_needs_a_recall_process(
+    archived: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moirae.services.remote._WAITS", ())
     failed = run(archived, ["query", "SELECT count(*) AS n FROM cpu"], remote=True)
     assert isinstance(failed.exception, Unreachable)
     assert "no recall process is running" in str(failed.exception)

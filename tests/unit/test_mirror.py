@@ -52,7 +52,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
     "integration/test_query_command.py": """
-        moirae.cli.query moirae.cli.query_output moirae.queries.task""",
+        moirae.cli.query moirae.queries.task""",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",
@@ -81,7 +81,7 @@ MODULES_BY_TEST = {
         moirae.server.live.status""",
     "integration/test_remote_commands.py": """
         moirae.cli.audit moirae.cli.dead_letters moirae.cli.pages moirae.cli.remote moirae.cli.tokens
-        moirae.services.child moirae.services.operations.exports moirae.services.operations.queries
+        moirae.services.operations.exports moirae.services.operations.queries
         moirae.services.operations.similarity""",
     "integration/test_stages.py": """
         recall.ledger.row_revisions recall.stages.evaluation recall.stages.event_evaluation

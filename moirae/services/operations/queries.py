@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 import sql
 from moirae.errors import NotFound, Unreachable, UsageError
 from moirae.runtime import open_storage
-from moirae.services.models import Arguments, Seconds, reject_nul
+from moirae.services.models import Arguments, Seconds
 from moirae.services.operation import operation
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ _MAX_SQL_LENGTH = 100_000  # characters
 _MAX_SECONDS = 100 * 365 * 86_400.0
 _SERVER = "api"
 
-SqlText = Annotated[
-    str, Field(min_length=1, max_length=_MAX_SQL_LENGTH), AfterValidator(reject_nul)
-]
+SqlText = Annotated[str, Field(min_length=1, max_length=_MAX_SQL_LENGTH)]
 
 
 class QueryBody(Arguments):

@@ -70,7 +70,6 @@ class CommandBody(Arguments):
         None,
         min_length=1,
         max_length=200,
-        pattern=r"^[^\x00]+$",
         description="A command with a key that was used has no further effect.",
     )
 

@@ -30,9 +30,7 @@ _MAX_CONTENT = 1 << 20  # characters of a rule file
 class RuleDocument(Arguments):
     """A rule file. `content` absent: the file of this path on this machine."""
 
-    name: str = Field(
-        min_length=1, max_length=1_000, pattern=r"^[^\x00]+$", description="Name for messages."
-    )
+    name: str = Field(min_length=1, max_length=1_000, description="Name for messages.")
     content: str | None = Field(None, max_length=_MAX_CONTENT, description="Text of the file.")
 
 

@@ -104,6 +104,21 @@ def test_unexpected_failure_is_logged_with_its_traceback(tmp_path: Path) -> None
     assert "ConnectionRefusedError" in event["exception"]
 
 
+def test_command_ends_although_a_thread_waits() -> None:
+    program = (
+        "import sys, threading, time\n"
+        "from moirae.__main__ import main\n"
+        "threading.Thread(target=time.sleep, args=(300,)).start()\n"
+        "sys.argv = ['moirae', '--version']\n"
+        "main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"moirae {version('moirae')}\n"
+
+
 def test_command_line_loads_no_heavy_library() -> None:
     program = (
         "import sys, moirae.__main__\n"

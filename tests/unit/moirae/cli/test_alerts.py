@@ -49,6 +49,6 @@ def test_decisions_of_the_condition_are_shown_with_their_reasons(
     )
     print_properties(_list_properties(alert))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "history waiting no answer of norm yet (2026-01-01 00:00:00Z)" in lines
-    decided = r"history withdrawn false for all 3 rows \x1b[2J (final, 2026-01-01 00:00:02Z)"
+    assert "history waiting 2026-01-01 00:00:00Z: no answer of norm yet" in lines
+    decided = r"history withdrawn 2026-01-01 00:00:02Z: false for all 3 rows \x1b[2J, final"
     assert decided in lines

@@ -21,7 +21,6 @@ def test_event_queries_of_the_demo_are_plain() -> None:
     settings = load_settings(WORKSPACE / "moirae.yaml", {})
     streams = {name: stream.columns for name, stream in settings.streams.items()}
     relations = {name: relation.columns for name, relation in settings.relations.items()}
-    times = {name: stream.time for name, stream in settings.streams.items()}
     batcher = RuleBatcher(streams, relations)
     rule_set, _ = read_rule_files(sorted((WORKSPACE / "rules").glob("*.yaml")))
     reasons: dict[str, str | None] = {}
@@ -29,6 +28,6 @@ def test_event_queries_of_the_demo_are_plain() -> None:
         name = rule.spec.alert
         if name in TYPES:
             definition = Definition(rule, TYPES[name], (), ())
-            active_rule = ActiveRule.create(definition, times, frozenset(settings.relations))
+            active_rule = ActiveRule.of_workspace(definition, settings)
             reasons[name] = batcher.explain_not_plain(active_rule)
     assert reasons == dict.fromkeys(TYPES)

@@ -110,3 +110,16 @@ def test_plain_messages_are_printed_on_terminals_with_text_logs_only(
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     configure_logging(LogFormat.TEXT)
     assert not prints_plain_messages()
+
+
+def test_events_below_the_level_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging(min_level=logging.WARNING)
+    structlog.get_logger().info("command executed", action="x")
+    structlog.get_logger().warning("retrying", action="x")
+    (line,) = stderr.getvalue().splitlines()
+    assert json.loads(line)["event"] == "retrying"
+    configure_logging()
+    structlog.get_logger().info("command executed", action="x")
+    assert len(stderr.getvalue().splitlines()) == 2

@@ -1,13 +1,16 @@
 """Pages of lists: cursors, and the arguments of operations."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from moirae.cli.pages import make_query
 from moirae.errors import UsageError
 from moirae.services.models import (
+    Arguments,
     Seconds,
     Time,
     decode_cursor,
@@ -15,6 +18,10 @@ from moirae.services.models import (
     next_cursor,
     parse_number,
 )
+from moirae.services.operations.alerts import Assignment, Comment, acknowledge
+from moirae.services.operations.recalls import CommandBody, RevisionQuery, list_row_revisions
+from moirae.services.operations.rules import RuleNames
+from moirae.services.workspace import LocalWorkspace
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
 ID = UUID(int=7)
@@ -65,3 +72,28 @@ def test_seconds_are_given_as_a_duration_or_a_number() -> None:
     assert [parse(value) for value in ("1h30m", "90", 1.5)] == [5400.0, 90.0, 1.5]
     with pytest.raises(ValidationError):
         parse("soon")
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "name"),
+    [
+        (Comment, {"text": "a\x00b"}, "text"),
+        (Assignment, {"assignee": "\x00"}, "assignee"),
+        (CommandBody, {"command": "cancel", "key": "\x00"}, "key"),
+        (RuleNames, {"rules": ["a", "b\x00"]}, "rules"),
+    ],
+)
+def test_text_with_nul_is_refused(
+    model: type[Arguments], values: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: must not contain the NUL character$"):
+        make_query(model, **values)
+
+
+def test_name_and_author_with_nul_are_refused() -> None:
+    unused: Any = None
+    workspace = LocalWorkspace(settings=unused, connection=unused, author="ada", via="cli")
+    with pytest.raises(UsageError, match=r"^stream: must not contain the NUL character$"):
+        list_row_revisions(workspace, "a\x00b", RevisionQuery())
+    with pytest.raises(UsageError, match=r"^author: must not contain the NUL character$"):
+        acknowledge(workspace.with_author("\x00"), "a", Comment(text=""))

@@ -1,5 +1,6 @@
 """Requests of a remote workspace, and what it refuses to send."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,37 @@ import httpx
 import pytest
 
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
+from moirae.services import remote as remote_module
 from moirae.services.operations.alerts import AlertQuery, Comment, acknowledge, list_alerts
 from moirae.services.operations.rules import show_rule
-from moirae.services.operations.system import TokenQuery, list_tokens
+from moirae.services.operations.system import TokenBody, TokenQuery, create_token, list_tokens
 from moirae.services.remote import RemoteWorkspace, open_server
 
 TOKEN = "moirae_token"
+NOTE = {
+    "kind": "ack",
+    "alert": "00000000-0000-0000-0000-000000000001",
+    "rule": "g/r",
+    "starts_at": "2026-01-01T00:00:00Z",
+    "author": "ci",
+}
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that were waited before repetitions; no test really waits."""
+    seconds: list[float] = []
+    monkeypatch.setattr(remote_module.time, "sleep", seconds.append)
+    return seconds
+
+
+def _busy(status: int, **headers: str) -> httpx.Response:
+    details = {"type": "urn:moirae:problem:unreachable", "detail": "the database is busy"}
+    return httpx.Response(status, json=details, headers=headers)
+
+
+def _break(request: httpx.Request) -> httpx.Response:
+    raise httpx.RemoteProtocolError("Server disconnected")
 
 
 def remote(respond: Any) -> RemoteWorkspace:
@@ -59,6 +85,70 @@ def test_unreachable_server_can_be_tried_again() -> None:
 
     with pytest.raises(Unreachable, match="connection refused"):
         list_tokens(remote(respond), TokenQuery(limit=1, cursor=None, count=False))
+
+
+@pytest.mark.parametrize(
+    ("failure", "wait"),
+    [
+        (_break, 0.5),
+        (lambda _: _busy(503), 0.5),
+        (lambda _: _busy(503, **{"Retry-After": "5"}), 5.0),
+        (lambda _: _busy(429, **{"Retry-After": "1"}), 1.0),
+        (lambda _: _busy(503, **{"Retry-After": "Mon, 23 Nov 2026 17:00:00 GMT"}), 0.5),
+        (lambda _: httpx.Response(502, content=b"<html>"), 0.5),
+    ],
+)
+def test_change_is_repeated_under_one_key(
+    failure: Callable[[httpx.Request], httpx.Response], wait: float, waits: list[float]
+) -> None:
+    requests: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return failure(request) if len(requests) == 1 else httpx.Response(200, json=NOTE)
+
+    workspace = remote(respond)
+    acknowledge(workspace, "a", Comment(text="on it"))
+    acknowledge(workspace, "a", Comment(text="on it"))
+    first, repeated, other = [request.headers["Idempotency-Key"] for request in requests]
+    assert first == repeated != other
+    assert requests[0].content == requests[1].content == b'{"text":"on it"}'
+    assert waits == [wait]
+
+
+def test_repetitions_are_limited(waits: list[float]) -> None:
+    with pytest.raises(Unreachable, match="Server disconnected"):
+        acknowledge(remote(_break), "a", Comment(text=""))
+    assert waits == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        _busy(503, **{"Retry-After": "600"}),
+        httpx.Response(503, json={"type": "urn:moirae:problem:failed", "detail": "disk full"}),
+        httpx.Response(500, content=b"<html>"),
+        httpx.Response(409, json={"type": "urn:moirae:problem:conflict", "detail": "in use"}),
+    ],
+)
+def test_refused_change_is_not_repeated(response: httpx.Response, waits: list[float]) -> None:
+    with pytest.raises(MoiraeError):
+        acknowledge(remote(lambda _: response), "a", Comment(text=""))
+    assert waits == []
+
+
+def test_page_of_another_program_is_no_result() -> None:
+    with pytest.raises(MoiraeError, match="unexpected response"):
+        list_tokens(
+            remote(lambda _: httpx.Response(200, content=b"<html>")),
+            TokenQuery(limit=1, cursor=None, count=False),
+        )
+
+
+def test_secret_is_created_once(waits: list[float]) -> None:
+    with pytest.raises(Unreachable):
+        create_token(remote(_break), TokenBody(name="ci", role="viewer"))
+    assert waits == []
 
 
 def test_author_is_the_token() -> None:
