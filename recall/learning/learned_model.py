@@ -170,7 +170,10 @@ class LearnedModel:
             return MEASURES[UNLEARNED_MEASURE].score_rows(
                 query.context, past.contexts, query.counts
             )
-        features = self.pair_features(query, past)
+        return self.score_features(self.pair_features(query, past))
+
+    def score_features(self, features: Floats) -> Floats:
+        """The score of each past event from its features, with weights that were learned."""
         scores = to_score(features @ self.pair_model.weights)
         scores[features[:, Feature.BINARY] == 0] = 0
         return scores

@@ -4,7 +4,7 @@ from recall.similarity.answer import (
     SimilarState,
     compare,
 )
-from recall.similarity.comparison import EventScorer
+from recall.similarity.comparison import EventScorer, ScoredRows
 from recall.similarity.corpus import (
     ContextVector,
     Corpus,
@@ -46,6 +46,7 @@ __all__ = [
     "MEASURE_NAMES",
     "Measure",
     "RowsOfSegment",
+    "ScoredRows",
     "Segment",
     "SimilarState",
     "SparseRows",

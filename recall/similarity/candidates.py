@@ -4,7 +4,7 @@ Candidates are the events that the scorer names, such as those with probable tag
 all events by TF-IDF. Which events these are does not depend on how history is divided into pieces.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 class CandidateRows:
     """Some past events, as arrays. `scores`: by TF-IDF; `final_scores`: by the scorer.
 
-    `named`: whether the scorer names them too.
+    `named`: whether the scorer names them too. These need no `final_scores`.
     """
 
     times: Rows
@@ -90,22 +90,33 @@ class Candidates:
         """The score by TF-IDF that an event must reach to be one of the best of all events."""
         return float(self._best.scores[-1]) if len(self._best) == BEST_COUNT else 0.0
 
-    def add_best(self, rows: CandidateRows) -> None:
-        """Add events, each at most once, of which the best are kept."""
-        merged = CandidateRows.concatenate([self._best, rows])
-        order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1]
-        self._best = merged.select(order[:BEST_COUNT])
+    def add_best(
+        self, rows: CandidateRows, score_rows: Callable[[npt.NDArray[np.intp]], Floats]
+    ) -> None:
+        """Add events, each at most once, of which the best are kept.
 
-    def add_named(self, rows: CandidateRows) -> None:
-        """Add events that the scorer names, each at most once."""
-        self._named_count += len(rows)
-        scores = rows.final_scores
+        `score_rows`: computes the `final_scores` of some of the events, by their numbers, ascending.
+        """
+        merged = CandidateRows.concatenate([self._best, rows])
+        order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1][:BEST_COUNT]
+        first_new = len(self._best)
+        new = np.sort(order[(order >= first_new) & ~merged.named[order]])
+        if len(new):
+            merged.final_scores[new] = score_rows(new - first_new)
+        self._best = merged.select(order)
+
+    def add_named(self, scores: Floats, key_of: Callable[[int], EventKey]) -> None:
+        """Add events that the scorer names, each at most once.
+
+        `scores`: by the scorer; `key_of`: the key of an event by its number.
+        """
+        self._named_count += len(scores)
         # Comparing IDs is slow: first, all that are certainly too low are left out.
         min_score = max(self._named.min_score, np.nextafter(0, 1))
         if len(scores) > self._named.k:
             min_score = max(min_score, np.partition(scores, -self._named.k)[-self._named.k])
         high = np.flatnonzero(scores >= min_score)
-        self._named.add_hits(list(map(rows.key, high.tolist())), scores[high])
+        self._named.add_hits(list(map(key_of, high.tolist())), scores[high])
 
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
