@@ -53,11 +53,9 @@ class LearnedScorer:
         """See `recall.similarity.EventScorer`."""
         model, past_rows = self._stored.model, self._past_rows(parts)
         learned_query = self._build_query(query, counts)
-        if not model.pair_model.is_fitted:
-            scores = model.score(learned_query, past_rows)
-            return ScoredRows(scores, np.zeros(len(scores)))
         features = model.pair_features(learned_query, past_rows)
-        return ScoredRows(model.score_features(features), features[:, Feature.TFIDF])
+        scores = model.score_features(learned_query, past_rows, features)
+        return ScoredRows(scores, features[:, Feature.TFIDF])
 
     def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
         """See `recall.similarity.EventScorer`. The newest resolved events of probable tags."""

@@ -25,6 +25,7 @@ from recall.similarity import ContextVector, Floats, Segment, Vocabulary
 _FORMAT_VERSION = 1
 _TAG_PREFIX = "tag_model."
 _SEPARATOR = "\x1f"
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class ResolvedRows:
         """The rows at some positions, ascending. `positions`: ascending."""
         end = self._first + len(self._row_by_position)
         low, high = np.searchsorted(positions, (self._first, end))
+        if low == high:
+            return _NO_ROWS
         rows = self._row_by_position[positions[low:high] - self._first]
         return np.sort(rows[rows >= 0])
 

@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 class CandidateRows:
     """Some past events, as arrays. `scores`: by TF-IDF; `final_scores`: by the scorer.
 
-    `named`: whether the scorer names them too. These need no `final_scores`.
+    `named`: whether the scorer names them too.
     """
 
     times: Rows
@@ -90,20 +90,11 @@ class Candidates:
         """The score by TF-IDF that an event must reach to be one of the best of all events."""
         return float(self._best.scores[-1]) if len(self._best) == BEST_COUNT else 0.0
 
-    def add_best(
-        self, rows: CandidateRows, score_rows: Callable[[npt.NDArray[np.intp]], Floats]
-    ) -> None:
-        """Add events, each at most once, of which the best are kept.
-
-        `score_rows`: computes the `final_scores` of some of the events, by their numbers, ascending.
-        """
+    def add_best(self, rows: CandidateRows) -> None:
+        """Add events, each at most once, of which the best are kept."""
         merged = CandidateRows.concatenate([self._best, rows])
-        order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1][:BEST_COUNT]
-        first_new = len(self._best)
-        new = np.sort(order[(order >= first_new) & ~merged.named[order]])
-        if len(new):
-            merged.final_scores[new] = score_rows(new - first_new)
-        self._best = merged.select(order)
+        order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1]
+        self._best = merged.select(order[:BEST_COUNT])
 
     def add_named(self, scores: Floats, key_of: Callable[[int], EventKey]) -> None:
         """Add events that the scorer names, each at most once.
@@ -111,23 +102,16 @@ class Candidates:
         `scores`: by the scorer; `key_of`: the key of an event by its number.
         """
         self._named_count += len(scores)
-        # Comparing IDs is slow: first, all that are certainly too low are left out.
-        min_score = max(self._named.min_score, np.nextafter(0, 1))
-        if len(scores) > self._named.k:
-            min_score = max(min_score, np.partition(scores, -self._named.k)[-self._named.k])
-        high = np.flatnonzero(scores >= min_score)
-        self._named.add_hits(list(map(key_of, high.tolist())), scores[high])
+        high = _high_numbers(scores, self._named)
+        self._named.add_hits(list(map(key_of, high)), scores[high])
 
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
-        unnamed_rows = self._best.select(
-            np.flatnonzero(~self._best.named & (self._best.final_scores > 0))
-        )
         hits: TopK[EventKey] = TopK(top.k)
         hits.hits = [RankedHit(hit.event, hit.score) for hit in self._named.hits]
-        hits.add_hits(
-            list(map(unnamed_rows.key, range(len(unnamed_rows)))), unnamed_rows.final_scores
-        )
+        unnamed_scores = np.where(self._best.named, 0, self._best.final_scores)
+        high = _high_numbers(unnamed_scores, hits)
+        hits.add_hits(list(map(self._best.key, high)), unnamed_scores[high])
         changed = hits.hits != top.hits
         top.hits = hits.hits
         return changed
@@ -146,3 +130,12 @@ class Candidates:
         self._best = CandidateRows.from_json(stored["best"])
         self._named.hits = [RankedHit((ts, eid), score) for ts, eid, score in stored["named"]]
         self._named_count = stored["named_count"]
+
+
+def _high_numbers(scores: Floats, top: TopK[EventKey]) -> list[int]:
+    """The numbers of events that may be hits. The others need not be compared by their IDs."""
+    min_score = max(top.min_score, np.nextafter(0, 1))
+    if len(scores) > top.k:
+        min_score = max(min_score, np.partition(scores, -top.k)[-top.k])
+    numbers: list[int] = np.flatnonzero(scores >= min_score).tolist()
+    return numbers

@@ -20,7 +20,7 @@ from recall.similarity.segment import RowsOfSegment, Segment
 
 class ScoredRows(NamedTuple):
     """By past event its score, 0 if its context shares no term with the query's; and that by
-    TF-IDF, 0 if it was not computed.
+    TF-IDF, not rounded.
     """
 
     scores: Floats

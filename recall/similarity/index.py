@@ -7,7 +7,6 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,13 @@ from recall.similarity.comparison import Comparison, ScoredRows
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import MEASURES, BinaryMeasure, TfIdfMeasure, score_with_numbers
+from recall.similarity.measure import (
+    MEASURES,
+    BinaryMeasure,
+    TfIdfMeasure,
+    round_scores,
+    score_with_numbers,
+)
 from recall.similarity.numeric import (
     NO_VALUES,
     Scales,
@@ -34,6 +39,7 @@ from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
 from recall.similarity.segment import (
     MAX_SEGMENT_ROWS,
+    BoundedRows,
     RowsOfSegment,
     SearchBuffers,
     Segment,
@@ -45,8 +51,16 @@ _MIN_CAPACITY = 1024  # terms
 # Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1 - 1e-9
 
+# Of each segment, the rows with the highest bounds that may be scored. The limit of bounds is this
+# share of the k-th highest: they are a few percent above the scores.
+_MAX_BOUNDED_ROWS = 2 * BEST_COUNT
+_BOUND_SHARE = 0.97
+
 # A segment with some of its rows: the first one, and the row after the last.
 SegmentRange = tuple[Segment, int, int]
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+# Some rows of segments; none for the segments that are left out.
+RowsBySegment = Mapping[Segment, npt.NDArray[np.int64]]
 
 
 class Index:
@@ -288,24 +302,42 @@ class Index:
             if first < last:
                 ranges.append((segment, first, last))
         named = self._name_rows(comparison, ranges)
-        min_score = candidates.min_score
-        if named:
-            scored = self._score_by_scorer(comparison, named)
-            candidates.add_named(scored.scores, partial(_key_of, named))
-            if len(scored.tfidf_scores) >= BEST_COUNT:
-                # No event below the best of these can be one of the best of all.
-                best_named = np.partition(scored.tfidf_scores, -BEST_COUNT)[-BEST_COUNT]
-                min_score = max(min_score, float(best_named) * _TIE_FACTOR)
-        self._search_best(comparison, ranges, named, min_score)
+        query = self._candidate_query(comparison)
+        others_bound, best = math.inf, {}
+        if query is not None:
+            others_bound, best = self._search_bounds(comparison, query, ranges)
+        parts, is_named = _unite_rows([segment for segment, *_ in ranges], named, best)
+        best_score = 0.0
+        if parts:
+            scored = self._score_by_scorer(comparison, parts)
+            tfidf_scores = round_scores(scored.tfidf_scores)
+            named_numbers = np.flatnonzero(is_named)
+            candidates.add_named(
+                scored.scores[is_named], lambda number: _key_of(parts, named_numbers[number])
+            )
+            if len(tfidf_scores) >= BEST_COUNT:
+                best_score = float(np.partition(tfidf_scores, -BEST_COUNT)[-BEST_COUNT])
+        min_score = max(candidates.min_score, best_score)
+        if others_bound > min_score:
+            # The bounds leave open which rows are the best.
+            self._add_best_by_scores(comparison, query, ranges, named, min_score * _TIE_FACTOR)
+        elif parts:
+            high = np.flatnonzero((tfidf_scores >= min_score) & (tfidf_scores > 0))
+            candidates.add_best(
+                _candidate_rows(
+                    _select_rows(parts, high),
+                    tfidf_scores[high],
+                    scored.scores[high],
+                    is_named[high],
+                )
+            )
         compared = sum(last - first for _, first, last in ranges)
         return compared, candidates.update_top(comparison.top)
 
-    def _name_rows(
-        self, comparison: Comparison, ranges: Sequence[SegmentRange]
-    ) -> list[RowsOfSegment]:
-        """Of some segments, the rows that the scorer names, ascending; none without such rows."""
+    def _name_rows(self, comparison: Comparison, ranges: Sequence[SegmentRange]) -> RowsBySegment:
+        """The rows that the scorer names, ascending; no segments without such rows."""
         assert comparison.scorer is not None
-        named = []
+        named = {}
         for segment, first, last in ranges:
             rows = comparison.scorer.name_rows(segment)
             if not len(rows):
@@ -315,49 +347,73 @@ class Index:
             if segment.newest_sequence > comparison.max_sequence:
                 rows = rows[segment.arrays["numbers"][rows] <= comparison.max_sequence]
             if len(rows):
-                named.append(RowsOfSegment(segment, rows))
+                named[segment] = rows
         return named
 
-    def _search_best(
+    def _search_bounds(
+        self, comparison: Comparison, query: SearchQuery, ranges: Sequence[SegmentRange]
+    ) -> tuple[float, RowsBySegment]:
+        """The rows with the highest bounds of their scores by TF-IDF, and a bound for all others.
+
+        These are a few more than are kept, so that the best are among them as a rule.
+        """
+        assert comparison.candidates is not None
+        limit, others_bound = comparison.candidates.min_score, 0.0
+        found: dict[Segment, BoundedRows] = {}
+        best_bounds = np.zeros(0)
+        for segment, first, last in ranges:
+            self._refresh_segment_bounds(segment, self._log_event_count)
+            bounded = segment.search_bounds(
+                query,
+                max_sequence=comparison.max_sequence,
+                rows=(first, last),
+                max_count=_MAX_BOUNDED_ROWS,
+                min_score=limit,
+                buffers=self._search_buffers,
+            )
+            others_bound = max(others_bound, bounded.others_bound)
+            if len(bounded.rows):
+                found[segment] = bounded
+                best_bounds = np.sort(np.concatenate([best_bounds, bounded.bounds]))[-BEST_COUNT:]
+                if len(best_bounds) == BEST_COUNT:
+                    limit = max(limit, float(best_bounds[0]) * _BOUND_SHARE)
+        best = {}
+        for segment, bounded in found.items():
+            high = bounded.bounds + bounded.skipped_bound >= limit * _TIE_FACTOR
+            if high.any():
+                best[segment] = bounded.rows[high]
+        return max(others_bound, limit), best
+
+    def _add_best_by_scores(
         self,
         comparison: Comparison,
+        query: SearchQuery | None,
         ranges: Sequence[SegmentRange],
-        named: Sequence[RowsOfSegment],
+        named: RowsBySegment,
         min_score: float,
     ) -> None:
-        """Add the best rows by TF-IDF to the candidates. `min_score`: what they score at least."""
+        """Add the best rows by TF-IDF to the candidates. All that may be among them are scored."""
         candidates = comparison.candidates
         assert candidates is not None
-        query = self._candidate_query(comparison)
-        named_rows = {id(segment): rows for segment, rows in named}
-        best_scores = np.zeros(0)
         parts, part_scores, part_named = [], [], []
+        best_scores = np.zeros(0)
         for segment, first, last in ranges:
             rows, scores = self._search_segment(
                 comparison, query, segment, min_score, (first, last)
             )
             if not len(rows):
                 continue
+            parts.append(RowsOfSegment(segment, rows))
+            part_scores.append(scores)
+            part_named.append(_is_among(rows, named.get(segment)))
             best_scores = np.sort(np.concatenate([best_scores, scores]))[-BEST_COUNT:]
             if len(best_scores) == BEST_COUNT:
                 min_score = max(min_score, float(best_scores[0]))
-            parts.append(RowsOfSegment(segment, rows))
-            part_scores.append(scores)
-            part_named.append(_is_among(rows, named_rows.get(id(segment))))
-        if not parts:
-            return
-        best_rows = CandidateRows(
-            times=np.concatenate([segment.arrays["ts"][rows] for segment, rows in parts]),
-            eids=np.concatenate([segment.arrays["eids"][rows] for segment, rows in parts]),
-            scores=np.concatenate(part_scores),
-            final_scores=np.zeros(sum(map(len, part_scores))),
-            named=np.concatenate(part_named),
-        )
-
-        def score_rows(numbers: npt.NDArray[np.intp]) -> Floats:
-            return self._score_by_scorer(comparison, _select_rows(parts, numbers)).scores
-
-        candidates.add_best(best_rows, score_rows)
+        if parts:
+            scores = np.concatenate(part_scores)
+            final_scores = self._score_by_scorer(comparison, parts).scores
+            rows_found = _candidate_rows(parts, scores, final_scores, np.concatenate(part_named))
+            candidates.add_best(rows_found)
 
     def _search_segment(
         self,
@@ -604,6 +660,36 @@ def _is_among(rows: npt.NDArray[np.int64], ascending: npt.NDArray[np.int64] | No
     positions = np.minimum(np.searchsorted(ascending, rows), len(ascending) - 1)
     is_among: Mask = ascending[positions] == rows
     return is_among
+
+
+def _unite_rows(
+    segments: Sequence[Segment], named: RowsBySegment, best: RowsBySegment
+) -> tuple[list[RowsOfSegment], Mask]:
+    """All rows of both, each once, and whether they are named."""
+    parts, part_named = [], [np.zeros(0, dtype=np.bool_)]
+    for segment in segments:
+        named_rows, best_rows = named.get(segment, _NO_ROWS), best.get(segment, _NO_ROWS)
+        rows = best_rows
+        if len(named_rows):
+            rows = np.concatenate([named_rows, best_rows[~_is_among(best_rows, named_rows)]])
+        if len(rows):
+            parts.append(RowsOfSegment(segment, rows))
+            part_named.append(np.arange(len(rows)) < len(named_rows))
+    return parts, np.concatenate(part_named)
+
+
+def _candidate_rows(
+    parts: Sequence[RowsOfSegment], scores: Floats, final_scores: Floats, named: Mask
+) -> CandidateRows:
+    if not parts:
+        return CandidateRows.from_json([])
+    return CandidateRows(
+        np.concatenate([segment.arrays["ts"][rows] for segment, rows in parts]),
+        np.concatenate([segment.arrays["eids"][rows] for segment, rows in parts]),
+        scores,
+        final_scores,
+        named,
+    )
 
 
 def _key_of(parts: Sequence[RowsOfSegment], number: int) -> EventKey:
