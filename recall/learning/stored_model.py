@@ -72,9 +72,10 @@ class ResolvedEvents:
         These are all events of the first tags, and of the next one the newest.
         """
         order, heads = self._by_tag
+        ends = np.cumsum(heads[tag_ids + 1] - heads[tag_ids])
+        tag_ids = tag_ids[: np.searchsorted(ends, count) + 1]
         sizes = heads[tag_ids + 1] - heads[tag_ids]
-        ends = np.cumsum(sizes)
-        sizes = np.clip(sizes - np.maximum(ends - count, 0), 0, None)
+        sizes[-1] -= max(sizes.sum() - count, 0)
         firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
         numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
         return np.sort(order[numbers])

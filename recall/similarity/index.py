@@ -7,6 +7,7 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ _TIE_FACTOR = 1 - 1e-9
 # Of each segment, the rows with the highest bounds that may be scored. The limit of bounds is this
 # share of the k-th highest: they are a few percent above the scores.
 _MAX_BOUNDED_ROWS = 2 * BEST_COUNT
-_BOUND_SHARE = 0.97
+_BOUND_SHARE = 0.98
 
 # A segment with some of its rows: the first one, and the row after the last.
 SegmentRange = tuple[Segment, int, int]
@@ -704,12 +705,11 @@ def _key_of(parts: Sequence[RowsOfSegment], number: int) -> EventKey:
 def _select_rows(
     parts: Sequence[RowsOfSegment], numbers: npt.NDArray[np.intp]
 ) -> list[RowsOfSegment]:
-    """Of all parts, the rows with these numbers, ascending. At least one number."""
+    """Of all parts, the rows with these numbers, ascending."""
+    firsts = np.cumsum([0, *(len(rows) for _, rows in parts)])
+    ends = np.searchsorted(numbers, firsts).tolist()
     selected = []
-    first = 0
-    for segment, rows in parts:
-        low, high = np.searchsorted(numbers, (first, first + len(rows)))
+    for (segment, rows), first, (low, high) in zip(parts, firsts[:-1], pairwise(ends), strict=True):
         if low < high:
             selected.append(RowsOfSegment(segment, rows[numbers[low:high] - first]))
-        first += len(rows)
     return selected

@@ -39,7 +39,7 @@ _TIE_FACTOR = 1.0 - 1e-11
 # Inverted lists are skipped once the rest of the query is below this share of the k-th score. A
 # smaller share means more lists and fewer candidates; the second one is for `search_bounds`.
 _STOP_SHARE = 0.2
-_BOUNDS_STOP_SHARE = 0.03
+_BOUNDS_STOP_SHARE = 0.08
 _BLOCK_ROWS = 64  # rows tested together
 # As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
