@@ -304,7 +304,8 @@ class Index:
                 ranges.append((segment, first, last))
         named = self._name_rows(comparison, ranges)
         query = self._candidate_query(comparison)
-        others_bound, best = math.inf, {}
+        others_bound = math.inf
+        best: RowsBySegment = {}
         if query is not None:
             others_bound, best = self._search_bounds(comparison, query, ranges)
         parts, is_named = _unite_rows([segment for segment, *_ in ranges], named, best)
