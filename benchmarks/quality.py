@@ -168,10 +168,10 @@ def _measure_robustness(estimates_by_scenario: dict[str, Estimates]) -> list[lis
     """Rows of P@10 of `learned` with wrong tags: scenario, tags, P@10, P@10 of other measures."""
     rows = []
     for name in _ROBUSTNESS_SCENARIOS:
-        others = [estimates_by_scenario[name][measure]["p10"] for measure in MEASURES]
+        without_tags = [estimates_by_scenario[name][measure]["p10"] for measure in MEASURES]
         for title, change in _TAG_CHANGES.items():
             estimate = measure_with_wrong_tags(name, change)
-            rows.append([name, title, *map(_format_interval, [estimate, *others])])
+            rows.append([name, title, *map(_format_interval, [estimate, *without_tags])])
     return rows
 
 

@@ -361,7 +361,7 @@ class Index:
         """
         assert comparison.candidates is not None
         limit, others_bound = comparison.candidates.min_score, 0.0
-        found: dict[Segment, BoundedRows] = {}
+        bounded_by_segment: dict[Segment, BoundedRows] = {}
         best_bounds = np.zeros(0)
         for segment, first, last in ranges:
             self._refresh_segment_bounds(segment, self._log_event_count)
@@ -375,12 +375,12 @@ class Index:
             )
             others_bound = max(others_bound, bounded.others_bound)
             if len(bounded.rows):
-                found[segment] = bounded
+                bounded_by_segment[segment] = bounded
                 best_bounds = np.sort(np.concatenate([best_bounds, bounded.bounds]))[-BEST_COUNT:]
                 if len(best_bounds) == BEST_COUNT:
                     limit = max(limit, float(best_bounds[0]) * _BOUND_SHARE)
         best = {}
-        for segment, bounded in found.items():
+        for segment, bounded in bounded_by_segment.items():
             high = bounded.bounds + bounded.skipped_bound >= limit * _TIE_FACTOR
             if high.any():
                 best[segment] = bounded.rows[high]
