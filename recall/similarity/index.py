@@ -7,7 +7,6 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,13 @@ from recall.similarity.segment import (
     Segment,
 )
 from recall.similarity.segment_merge import merge_segments
+from recall.similarity.segment_rows import (
+    RowsBySegment,
+    is_among,
+    key_of,
+    select_rows,
+    unite_rows,
+)
 from recall.similarity.spans import max_by_span
 
 _MIN_CAPACITY = 1024  # terms
@@ -59,9 +65,6 @@ _BOUND_SHARE = 0.98
 
 # A segment with some of its rows: the first one, and the row after the last.
 SegmentRange = tuple[Segment, int, int]
-_NO_ROWS = np.zeros(0, dtype=np.int64)
-# Some rows of segments; none for the segments that are left out.
-RowsBySegment = Mapping[Segment, npt.NDArray[np.int64]]
 
 
 class Index:
@@ -308,14 +311,14 @@ class Index:
         best: RowsBySegment = {}
         if query is not None:
             others_bound, best = self._search_bounds(comparison, query, ranges)
-        parts, is_named = _unite_rows([segment for segment, *_ in ranges], named, best)
+        parts, is_named = unite_rows([segment for segment, *_ in ranges], named, best)
         best_score = 0.0
         if parts:
             scored = self._score_by_scorer(comparison, parts)
             tfidf_scores = round_scores(scored.tfidf_scores)
             named_numbers = np.flatnonzero(is_named)
             candidates.add_named(
-                scored.scores[is_named], lambda number: _key_of(parts, named_numbers[number])
+                scored.scores[is_named], lambda number: key_of(parts, named_numbers[number])
             )
             if len(tfidf_scores) >= BEST_COUNT:
                 best_score = float(np.partition(tfidf_scores, -BEST_COUNT)[-BEST_COUNT])
@@ -327,7 +330,7 @@ class Index:
             high = np.flatnonzero((tfidf_scores >= min_score) & (tfidf_scores > 0))
             candidates.add_best(
                 _candidate_rows(
-                    _select_rows(parts, high),
+                    select_rows(parts, high),
                     tfidf_scores[high],
                     scored.scores[high],
                     is_named[high],
@@ -407,7 +410,7 @@ class Index:
                 continue
             parts.append(RowsOfSegment(segment, rows))
             part_scores.append(scores)
-            part_named.append(_is_among(rows, named.get(segment)))
+            part_named.append(is_among(rows, named.get(segment)))
             best_scores = np.sort(np.concatenate([best_scores, scores]))[-BEST_COUNT:]
             if len(best_scores) == BEST_COUNT:
                 min_score = max(min_score, float(best_scores[0]))
@@ -655,31 +658,6 @@ def _format_values(values: Floats) -> str:
     return " ".join(f"{value:.6g}" for value in values)
 
 
-def _is_among(rows: npt.NDArray[np.int64], ascending: npt.NDArray[np.int64] | None) -> Mask:
-    """By row, whether it is one of others; None: of no others."""
-    if ascending is None:
-        return np.zeros(len(rows), dtype=np.bool_)
-    positions = np.minimum(np.searchsorted(ascending, rows), len(ascending) - 1)
-    is_among: Mask = ascending[positions] == rows
-    return is_among
-
-
-def _unite_rows(
-    segments: Sequence[Segment], named: RowsBySegment, best: RowsBySegment
-) -> tuple[list[RowsOfSegment], Mask]:
-    """All rows of both, each once, and whether they are named."""
-    parts, part_named = [], [np.zeros(0, dtype=np.bool_)]
-    for segment in segments:
-        named_rows, best_rows = named.get(segment, _NO_ROWS), best.get(segment, _NO_ROWS)
-        rows = best_rows
-        if len(named_rows):
-            rows = np.concatenate([named_rows, best_rows[~_is_among(best_rows, named_rows)]])
-        if len(rows):
-            parts.append(RowsOfSegment(segment, rows))
-            part_named.append(np.arange(len(rows)) < len(named_rows))
-    return parts, np.concatenate(part_named)
-
-
 def _candidate_rows(
     parts: Sequence[RowsOfSegment], scores: Floats, final_scores: Floats, named: Mask
 ) -> CandidateRows:
@@ -692,25 +670,3 @@ def _candidate_rows(
         final_scores,
         named,
     )
-
-
-def _key_of(parts: Sequence[RowsOfSegment], number: int) -> EventKey:
-    """The key of the event with a number among the rows of all parts."""
-    for segment, rows in parts:
-        if number < len(rows):
-            return segment.key(int(rows[number]))
-        number -= len(rows)
-    raise IndexError(number)
-
-
-def _select_rows(
-    parts: Sequence[RowsOfSegment], numbers: npt.NDArray[np.intp]
-) -> list[RowsOfSegment]:
-    """Of all parts, the rows with these numbers, ascending."""
-    firsts = np.cumsum([0, *(len(rows) for _, rows in parts)])
-    ends = np.searchsorted(numbers, firsts).tolist()
-    selected = []
-    for (segment, rows), first, (low, high) in zip(parts, firsts[:-1], pairwise(ends), strict=True):
-        if low < high:
-            selected.append(RowsOfSegment(segment, rows[numbers[low:high] - first]))
-    return selected
