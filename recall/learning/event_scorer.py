@@ -15,8 +15,8 @@ from recall.similarity import (
     ContextVector,
     CorpusCounts,
     CorpusEvent,
-    Floats,
     RowsOfSegment,
+    ScoredRows,
     Segment,
     gather_rows,
 )
@@ -42,21 +42,24 @@ class LearnedScorer:
         self._log_probabilities = stored.log_probabilities(self._model_context)
 
     @cached_property
-    def _named_events(self) -> npt.NDArray[np.bool_]:
-        """By resolved event, whether it is a candidate."""
+    def _named_positions(self) -> npt.NDArray[np.int64]:
+        """Of the resolved events that are candidates, ascending."""
         tag_ids = np.argsort(-self._log_probabilities, kind="stable")
         return self._stored.resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
 
     def score_rows(
         self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
-    ) -> Floats:
+    ) -> ScoredRows:
         """See `recall.similarity.EventScorer`."""
-        return self._stored.model.score(self._build_query(query, counts), self._past_rows(parts))
+        model, past_rows = self._stored.model, self._past_rows(parts)
+        learned_query = self._build_query(query, counts)
+        features = model.pair_features(learned_query, past_rows)
+        scores = model.score_features(learned_query, past_rows, features)
+        return ScoredRows(scores, features[:, Feature.TFIDF])
 
     def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
         """See `recall.similarity.EventScorer`. The newest resolved events of probable tags."""
-        resolved = self._stored.resolved_rows(segment)
-        return resolved.rows[self._named_events[resolved.positions]]
+        return self._stored.resolved_rows(segment).find(self._named_positions)
 
     def explain(
         self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int

@@ -162,7 +162,11 @@ class LearnedModel:
         return features
 
     def score(self, query: LearnedQuery, past: PastRows) -> Floats:
-        """The score of each past event; 0: it shares no term with the new one.
+        """The score of each past event; 0: it shares no term with the new one."""
+        return self.score_features(query, past, self.pair_features(query, past))
+
+    def score_features(self, query: LearnedQuery, past: PastRows, features: Floats) -> Floats:
+        """`score`, with the features of the past events.
 
         Until weights are learned, it is that of `attributes`.
         """
@@ -170,7 +174,6 @@ class LearnedModel:
             return MEASURES[UNLEARNED_MEASURE].score_rows(
                 query.context, past.contexts, query.counts
             )
-        features = self.pair_features(query, past)
         scores = to_score(features @ self.pair_model.weights)
         scores[features[:, Feature.BINARY] == 0] = 0
         return scores

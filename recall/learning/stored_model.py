@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,8 +25,7 @@ from recall.similarity import ContextVector, Floats, Segment, Vocabulary
 _FORMAT_VERSION = 1
 _TAG_PREFIX = "tag_model."
 _SEPARATOR = "\x1f"
-
-Mask = npt.NDArray[np.bool_]
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -67,30 +66,42 @@ class ResolvedEvents:
         tag_count = int(self.tags.max(initial=-1)) + 1
         return order, np.searchsorted(self.tags[order], np.arange(tag_count + 1))
 
-    def newest_of_tags(self, tag_ids: npt.NDArray[np.intp], count: int) -> Mask:
-        """By position, whether an event is one of `count`.
+    def newest_of_tags(self, tag_ids: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.int64]:
+        """The positions of `count` events, ascending.
 
         These are all events of the first tags, and of the next one the newest.
         """
         order, heads = self._by_tag
+        ends = np.cumsum(heads[tag_ids + 1] - heads[tag_ids])
+        tag_ids = tag_ids[: np.searchsorted(ends, count) + 1]
         sizes = heads[tag_ids + 1] - heads[tag_ids]
-        ends = np.cumsum(sizes)
-        sizes = np.clip(sizes - np.maximum(ends - count, 0), 0, None)
+        sizes[-1] -= max(sizes.sum() - count, 0)
         firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
         numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
-        mask = np.zeros(len(self.eids), dtype=np.bool_)
-        mask[order[numbers]] = True
-        return mask
+        return np.sort(order[numbers])
 
 
-class _ResolvedRows(NamedTuple):
-    """The rows of a segment that a model has learned from, ascending, and their positions among
-    the resolved events; and these by row, -1 for none.
-    """
+class ResolvedRows:
+    """The rows of a segment that a model has learned from."""
 
-    rows: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int32]
-    position_by_row: npt.NDArray[np.int32]
+    def __init__(self, position_by_row: npt.NDArray[np.int32]) -> None:
+        """`position_by_row`: among the resolved events; -1: not one of them."""
+        self.position_by_row = position_by_row
+        rows = np.flatnonzero(position_by_row >= 0)
+        positions = position_by_row[rows]
+        # Those of a segment are near one another, because IDs begin with the time.
+        self._first = int(positions.min()) if len(rows) else 0
+        self._row_by_position = np.full(int(positions.max(initial=-1)) + 1 - self._first, -1)
+        self._row_by_position[positions - self._first] = rows
+
+    def find(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows at some positions, ascending. `positions`: ascending."""
+        end = self._first + len(self._row_by_position)
+        low, high = np.searchsorted(positions, (self._first, end))
+        if low == high:
+            return _NO_ROWS
+        rows = self._row_by_position[positions[low:high] - self._first]
+        return np.sort(rows[rows >= 0])
 
 
 class StoredModel:
@@ -107,7 +118,7 @@ class StoredModel:
         self.model = model
         self.vocabulary = vocabulary
         self.resolved_events = resolved_events
-        self._resolved_rows: WeakKeyDictionary[Segment, _ResolvedRows] = WeakKeyDictionary()
+        self._resolved_rows: WeakKeyDictionary[Segment, ResolvedRows] = WeakKeyDictionary()
         self._place_names = list(place_names)
         self._place_numbers = {name: number for number, name in enumerate(place_names)}
 
@@ -115,13 +126,11 @@ class StoredModel:
         """The number of a place; -1: no event was resolved there."""
         return self._place_numbers.get(name, -1)
 
-    def resolved_rows(self, segment: Segment) -> _ResolvedRows:
+    def resolved_rows(self, segment: Segment) -> ResolvedRows:
         """The rows of a segment that the model has learned from."""
         resolved = self._resolved_rows.get(segment)
         if resolved is None:
-            position_by_row = self.resolved_events.find(segment.arrays["eids"])
-            rows = np.flatnonzero(position_by_row >= 0)
-            resolved = _ResolvedRows(rows, position_by_row[rows], position_by_row)
+            resolved = ResolvedRows(self.resolved_events.find(segment.arrays["eids"]))
             self._resolved_rows[segment] = resolved
         return resolved
 

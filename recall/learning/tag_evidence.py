@@ -31,8 +31,8 @@ class TagEvidence:
             self._attributes,
             self._attribute_count,
             len(context.terms),
-            *self._arrays.values(),
-            logits,
+            **self._arrays,
+            logits=logits,
         )
         logits -= logits.max()
         log_probabilities: Floats = logits - np.log(np.exp(logits).sum())

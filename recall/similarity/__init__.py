@@ -4,7 +4,7 @@ from recall.similarity.answer import (
     SimilarState,
     compare,
 )
-from recall.similarity.comparison import EventScorer
+from recall.similarity.comparison import EventScorer, ScoredRows
 from recall.similarity.corpus import (
     ContextVector,
     Corpus,
@@ -16,7 +16,7 @@ from recall.similarity.corpus import (
 )
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.kernel import compiled, score_by_measures
+from recall.similarity.kernel import compiled
 from recall.similarity.measure import (
     LEARNED_MEASURE,
     MEASURE_NAMES,
@@ -26,6 +26,7 @@ from recall.similarity.measure import (
     TfIdfMeasure,
 )
 from recall.similarity.ranking import TopK
+from recall.similarity.row_scores import score_by_measures
 from recall.similarity.segment import RowsOfSegment, Segment, gather_rows
 from recall.similarity.store import IndexStore
 from recall.similarity.warm_up import compile_kernels
@@ -46,6 +47,7 @@ __all__ = [
     "MEASURE_NAMES",
     "Measure",
     "RowsOfSegment",
+    "ScoredRows",
     "Segment",
     "SimilarState",
     "SparseRows",

@@ -4,7 +4,7 @@ Candidates are the events that the scorer names, such as those with probable tag
 all events by TF-IDF. Which events these are does not depend on how history is divided into pieces.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,27 +96,22 @@ class Candidates:
         order = np.lexsort((merged.eids, merged.times, merged.scores))[::-1]
         self._best = merged.select(order[:BEST_COUNT])
 
-    def add_named(self, rows: CandidateRows) -> None:
-        """Add events that the scorer names, each at most once."""
-        self._named_count += len(rows)
-        scores = rows.final_scores
-        # Comparing IDs is slow: first, all that are certainly too low are left out.
-        min_score = max(self._named.min_score, np.nextafter(0, 1))
-        if len(scores) > self._named.k:
-            min_score = max(min_score, np.partition(scores, -self._named.k)[-self._named.k])
-        high = np.flatnonzero(scores >= min_score)
-        self._named.add_hits(list(map(rows.key, high.tolist())), scores[high])
+    def add_named(self, scores: Floats, key_of: Callable[[int], EventKey]) -> None:
+        """Add events that the scorer names, each at most once.
+
+        `scores`: by the scorer; `key_of`: the key of an event by its number.
+        """
+        self._named_count += len(scores)
+        high = _high_numbers(scores, self._named)
+        self._named.add_hits(list(map(key_of, high)), scores[high])
 
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
-        unnamed_rows = self._best.select(
-            np.flatnonzero(~self._best.named & (self._best.final_scores > 0))
-        )
         hits: TopK[EventKey] = TopK(top.k)
         hits.hits = [RankedHit(hit.event, hit.score) for hit in self._named.hits]
-        hits.add_hits(
-            list(map(unnamed_rows.key, range(len(unnamed_rows)))), unnamed_rows.final_scores
-        )
+        unnamed_scores = np.where(self._best.named, 0, self._best.final_scores)
+        high = _high_numbers(unnamed_scores, hits)
+        hits.add_hits(list(map(self._best.key, high)), unnamed_scores[high])
         changed = hits.hits != top.hits
         top.hits = hits.hits
         return changed
@@ -135,3 +130,12 @@ class Candidates:
         self._best = CandidateRows.from_json(stored["best"])
         self._named.hits = [RankedHit((ts, eid), score) for ts, eid, score in stored["named"]]
         self._named_count = stored["named_count"]
+
+
+def _high_numbers(scores: Floats, top: TopK[EventKey]) -> list[int]:
+    """The numbers of events that may be hits. The others need not be compared by their IDs."""
+    min_score = max(top.min_score, np.nextafter(0, 1))
+    if len(scores) > top.k:
+        min_score = max(min_score, np.partition(scores, -top.k)[-top.k])
+    numbers: list[int] = np.flatnonzero(scores >= min_score).tolist()
+    return numbers

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,22 @@ from recall.similarity.ranking import RankedHit, TopK
 from recall.similarity.segment import RowsOfSegment, Segment
 
 
+class ScoredRows(NamedTuple):
+    """By past event its score, 0 if its context shares no term with the query's; and that by
+    TF-IDF, not rounded.
+    """
+
+    scores: Floats
+    tfidf_scores: Floats
+
+
 class EventScorer(Protocol):
     """Scores past events of an index by more than their contexts."""
 
     def score_rows(
         self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
-    ) -> Floats:
-        """The score of each past event; 0: its context shares no term with the query's."""
+    ) -> ScoredRows:
+        """The scores of past events."""
 
     def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
         """The rows of a segment that are candidates, see `Candidates`; ascending."""
@@ -54,6 +63,8 @@ class Comparison:
     """Scores events instead of `measure`, which explains the shared terms; None: `measure` does."""
     candidates: Candidates | None = None
     """Among which `scorer` ranks; None: among all events."""
+    context: ContextVector | None = None
+    """The terms of `event` by their numbers in the vocabulary, computed at first use."""
     counts: CorpusCounts | None = None
     """`pinned_counts` for every term, computed at first use."""
     scales: Scales | None = None

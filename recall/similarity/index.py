@@ -16,11 +16,17 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.similarity import kernel
 from recall.similarity.candidates import BEST_COUNT, CandidateRows, Mask
-from recall.similarity.comparison import Comparison
+from recall.similarity.comparison import Comparison, ScoredRows
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import MEASURES, BinaryMeasure, TfIdfMeasure, score_with_numbers
+from recall.similarity.measure import (
+    MEASURES,
+    BinaryMeasure,
+    TfIdfMeasure,
+    round_scores,
+    score_with_numbers,
+)
 from recall.similarity.numeric import (
     NO_VALUES,
     Scales,
@@ -33,16 +39,32 @@ from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
 from recall.similarity.segment import (
     MAX_SEGMENT_ROWS,
+    BoundedRows,
     RowsOfSegment,
     SearchBuffers,
     Segment,
 )
 from recall.similarity.segment_merge import merge_segments
+from recall.similarity.segment_rows import (
+    RowsBySegment,
+    is_among,
+    key_of,
+    select_rows,
+    unite_rows,
+)
 from recall.similarity.spans import max_by_span
 
 _MIN_CAPACITY = 1024  # terms
 # Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1 - 1e-9
+
+# Of each segment, the rows with the highest bounds that may be scored. The limit of bounds is this
+# share of the k-th highest: they are a few percent above the scores.
+_MAX_BOUNDED_ROWS = 2 * BEST_COUNT
+_BOUND_SHARE = 0.98
+
+# A segment with some of its rows: the first one, and the row after the last.
+SegmentRange = tuple[Segment, int, int]
 
 
 class Index:
@@ -183,6 +205,11 @@ class Index:
             )
         return comparison.counts
 
+    def _encode(self, comparison: Comparison) -> ContextVector:
+        if comparison.context is None:
+            comparison.context = self.vocabulary.encode(comparison.event.term_counts)
+        return comparison.context
+
     def pinned_scales(self, comparison: Comparison) -> Scales:
         """The scales of numeric attributes, from the values that are counted for a comparison."""
         if comparison.scales is None:
@@ -273,59 +300,152 @@ class Index:
         """
         candidates, scorer = comparison.candidates, comparison.scorer
         assert candidates is not None and scorer is not None
-        query = self._candidate_query(comparison)
-        min_score = candidates.min_score
-        best_scores = np.zeros(0)
-        parts: list[RowsOfSegment] = []
-        named: list[Mask] = []
-        part_scores: list[Floats] = []
-        compared = 0
+        ranges = []
         for segment in self.segments:
             first, last = segment.rows_between(span)
-            if first >= last:
-                continue
-            compared += last - first
-            best_rows, scores = self._search_best(comparison, query, segment, min_score, span)
-            if len(scores):
-                best_scores = np.sort(np.concatenate([best_scores, scores]))[-BEST_COUNT:]
-                if len(best_scores) == BEST_COUNT:
-                    min_score = max(min_score, float(best_scores[0]))
-            named_rows = scorer.name_rows(segment)
-            named_rows = named_rows[(named_rows >= first) & (named_rows < last)]
-            entered = segment.arrays["numbers"][named_rows] <= comparison.max_sequence
-            named_rows = named_rows[entered]
-            parts.append(RowsOfSegment(segment, np.concatenate([best_rows, named_rows])))
-            named.append(np.isin(best_rows, named_rows, assume_unique=True))
-            part_scores.append(scores)
+            if first < last:
+                ranges.append((segment, first, last))
+        named = self._name_rows(comparison, ranges)
+        query = self._candidate_query(comparison)
+        others_bound = math.inf
+        best: RowsBySegment = {}
+        if query is not None:
+            others_bound, best = self._search_bounds(comparison, query, ranges)
+        parts, is_named = unite_rows([segment for segment, *_ in ranges], named, best)
+        best_score = 0.0
         if parts:
-            self._add_candidates(comparison, parts, named, part_scores)
+            scored = self._score_by_scorer(comparison, parts)
+            tfidf_scores = round_scores(scored.tfidf_scores)
+            named_numbers = np.flatnonzero(is_named)
+            candidates.add_named(
+                scored.scores[is_named], lambda number: key_of(parts, named_numbers[number])
+            )
+            if len(tfidf_scores) >= BEST_COUNT:
+                best_score = float(np.partition(tfidf_scores, -BEST_COUNT)[-BEST_COUNT])
+        min_score = max(candidates.min_score, best_score)
+        if others_bound > min_score:
+            # The bounds leave open which rows are the best.
+            self._add_best_by_scores(comparison, query, ranges, named, min_score * _TIE_FACTOR)
+        elif parts:
+            high = np.flatnonzero((tfidf_scores >= min_score) & (tfidf_scores > 0))
+            candidates.add_best(
+                _candidate_rows(
+                    select_rows(parts, high),
+                    tfidf_scores[high],
+                    scored.scores[high],
+                    is_named[high],
+                )
+            )
+        compared = sum(last - first for _, first, last in ranges)
         return compared, candidates.update_top(comparison.top)
 
-    def _search_best(
+    def _name_rows(self, comparison: Comparison, ranges: Sequence[SegmentRange]) -> RowsBySegment:
+        """The rows that the scorer names, ascending; no segments without such rows."""
+        assert comparison.scorer is not None
+        named = {}
+        for segment, first, last in ranges:
+            rows = comparison.scorer.name_rows(segment)
+            if not len(rows):
+                continue
+            if first > 0 or last < len(segment):
+                rows = rows[slice(*np.searchsorted(rows, (first, last)))]
+            if segment.newest_sequence > comparison.max_sequence:
+                rows = rows[segment.arrays["numbers"][rows] <= comparison.max_sequence]
+            if len(rows):
+                named[segment] = rows
+        return named
+
+    def _search_bounds(
+        self, comparison: Comparison, query: SearchQuery, ranges: Sequence[SegmentRange]
+    ) -> tuple[float, RowsBySegment]:
+        """The rows with the highest bounds of their scores by TF-IDF, and a bound for all others.
+
+        These are a few more than are kept, so that the best are among them as a rule.
+        """
+        assert comparison.candidates is not None
+        limit, others_bound = comparison.candidates.min_score, 0.0
+        bounded_by_segment: dict[Segment, BoundedRows] = {}
+        best_bounds = np.zeros(0)
+        for segment, first, last in ranges:
+            self._refresh_segment_bounds(segment, self._log_event_count)
+            bounded = segment.search_bounds(
+                query,
+                max_sequence=comparison.max_sequence,
+                rows=(first, last),
+                max_count=_MAX_BOUNDED_ROWS,
+                min_score=limit,
+                buffers=self._search_buffers,
+            )
+            others_bound = max(others_bound, bounded.others_bound)
+            if len(bounded.rows):
+                bounded_by_segment[segment] = bounded
+                best_bounds = np.sort(np.concatenate([best_bounds, bounded.bounds]))[-BEST_COUNT:]
+                if len(best_bounds) == BEST_COUNT:
+                    limit = max(limit, float(best_bounds[0]) * _BOUND_SHARE)
+        best = {}
+        for segment, bounded in bounded_by_segment.items():
+            high = bounded.bounds + bounded.skipped_bound >= limit * _TIE_FACTOR
+            if high.any():
+                best[segment] = bounded.rows[high]
+        return max(others_bound, limit), best
+
+    def _add_best_by_scores(
+        self,
+        comparison: Comparison,
+        query: SearchQuery | None,
+        ranges: Sequence[SegmentRange],
+        named: RowsBySegment,
+        min_score: float,
+    ) -> None:
+        """Add the best rows by TF-IDF to the candidates. All that may be among them are scored."""
+        candidates = comparison.candidates
+        assert candidates is not None
+        parts, part_scores, part_named = [], [], []
+        best_scores = np.zeros(0)
+        for segment, first, last in ranges:
+            rows, scores = self._search_segment(
+                comparison, query, segment, min_score, (first, last)
+            )
+            if not len(rows):
+                continue
+            parts.append(RowsOfSegment(segment, rows))
+            part_scores.append(scores)
+            part_named.append(is_among(rows, named.get(segment)))
+            best_scores = np.sort(np.concatenate([best_scores, scores]))[-BEST_COUNT:]
+            if len(best_scores) == BEST_COUNT:
+                min_score = max(min_score, float(best_scores[0]))
+        if parts:
+            scores = np.concatenate(part_scores)
+            final_scores = self._score_by_scorer(comparison, parts).scores
+            rows_found = _candidate_rows(parts, scores, final_scores, np.concatenate(part_named))
+            candidates.add_best(rows_found)
+
+    def _search_segment(
         self,
         comparison: Comparison,
         query: SearchQuery | None,
         segment: Segment,
         min_score: float,
-        span: TimeRange,
+        rows: tuple[int, int],
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """The best rows of a span of time by TF-IDF, and their scores.
+        """The best rows of a segment by TF-IDF, and their scores.
 
-        `query`: None if its bounds do not hold any more. Then all rows are scored.
+        `query`: None if its bounds do not hold any more. Then all rows are scored. `rows`: the
+        first row and the row after the last.
         """
-        first, last = segment.rows_between(span)
         if query is not None:
             self._refresh_segment_bounds(segment, self._log_event_count)
             return segment.search(
                 query,
                 comparison.pinned_counts,
                 max_sequence=comparison.max_sequence,
-                rows=(first, last),
+                rows=rows,
                 k=BEST_COUNT,
                 min_score=min_score,
                 buffers=self._search_buffers,
             )
-        context = self.vocabulary.encode(comparison.event.term_counts)
+        first, last = rows
+        context = self._encode(comparison)
         scores = MEASURES["tfidf"].score_rows(
             context, segment.sparse_rows(first, last), self.full_counts(comparison)
         )
@@ -333,39 +453,12 @@ class Index:
         best = top_rows(scores, BEST_COUNT)
         return best + first, scores[best]
 
-    def _add_candidates(
-        self,
-        comparison: Comparison,
-        parts: Sequence[RowsOfSegment],
-        named: Sequence[Mask],
-        part_scores: Sequence[Floats],
-    ) -> None:
-        """Let the scorer score rows, and add them to the candidates.
-
-        Each part has the best rows of a segment and then those that the scorer names. `named`:
-        whether it names the best rows; `part_scores`: their scores by TF-IDF.
-        """
-        candidates, scorer = comparison.candidates, comparison.scorer
-        assert candidates is not None and scorer is not None
-        context = self.vocabulary.encode(comparison.event.term_counts)
-        final_scores = scorer.score_rows(context, self.full_counts(comparison), parts)
-        sizes = np.array(
-            [(len(part.rows), len(best)) for part, best in zip(parts, part_scores, strict=True)]
-        )
-        part_ends = np.cumsum(sizes[:, 0])
-        positions = np.arange(part_ends[-1]) - np.repeat(part_ends - sizes[:, 0], sizes[:, 0])
-        is_best = positions < np.repeat(sizes[:, 1], sizes[:, 0])
-        rows = CandidateRows(
-            times=np.concatenate([part.segment.arrays["ts"][part.rows] for part in parts]),
-            eids=np.concatenate([part.segment.arrays["eids"][part.rows] for part in parts]),
-            scores=np.zeros(len(final_scores)),
-            final_scores=final_scores,
-            named=~is_best,
-        )
-        rows.scores[is_best] = np.concatenate(part_scores)
-        rows.named[is_best] = np.concatenate(named)
-        candidates.add_best(rows.select(np.flatnonzero(is_best)))
-        candidates.add_named(rows.select(np.flatnonzero(~is_best)))
+    def _score_by_scorer(
+        self, comparison: Comparison, parts: Sequence[RowsOfSegment]
+    ) -> ScoredRows:
+        assert comparison.scorer is not None
+        context = self._encode(comparison)
+        return comparison.scorer.score_rows(context, self.full_counts(comparison), parts)
 
     def may_hold_candidates(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[bool]:
         """For each span of time, whether one of its events may become a candidate."""
@@ -389,7 +482,7 @@ class Index:
         pinned = comparison.pinned_counts
         if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
             return None
-        return pinned.weighted_query(self.vocabulary.encode(comparison.event.term_counts))
+        return pinned.weighted_query(self._encode(comparison))
 
     def _search_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query of the compiled search; None: its rows must be compared one by one.
@@ -397,10 +490,10 @@ class Index:
         That is so for `attributes`, for TF-IDF with numeric attributes, and if E was pinned too
         long ago for the bounds to hold.
         """
-        pinned = comparison.pinned_counts
-        context = self.vocabulary.encode(comparison.event.term_counts)
         if comparison.scorer is not None:
             return None
+        pinned = comparison.pinned_counts
+        context = self._encode(comparison)
         if isinstance(comparison.measure, BinaryMeasure):
             return pinned.set_query(context)
         if not isinstance(comparison.measure, TfIdfMeasure) or self.numeric:
@@ -413,7 +506,7 @@ class Index:
         """What the comparison's scorer says about a past event; empty without a scorer."""
         if comparison.scorer is None:
             return {}
-        context = self.vocabulary.encode(comparison.event.term_counts)
+        context = self._encode(comparison)
         for segment, row in self._find_rows(key):
             counts = self.full_counts(comparison)
             return comparison.scorer.explain(context, counts, segment, row)
@@ -427,11 +520,11 @@ class Index:
         self, segment: Segment, comparison: Comparison, first: int, last: int
     ) -> tuple[npt.NDArray[np.intp], Floats]:
         """The best of some rows by any measure, and their scores. Scores every row."""
-        context = self.vocabulary.encode(comparison.event.term_counts)
+        context = self._encode(comparison)
         counts = self.full_counts(comparison)
         if comparison.scorer is not None:
             part = RowsOfSegment(segment, np.arange(first, last))
-            scores = comparison.scorer.score_rows(context, counts, [part])
+            scores = comparison.scorer.score_rows(context, counts, [part]).scores
         elif self.numeric and isinstance(comparison.measure, TfIdfMeasure):
             rows = segment.sparse_rows(first, last)
             query_values = flatten_values([comparison.event.numeric_values])
@@ -507,7 +600,7 @@ class Index:
 
     def expected_scores(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
         """For each span of time, an estimate of its best score, for ranking; not a bound."""
-        context = self.vocabulary.encode(comparison.event.term_counts)
+        context = self._encode(comparison)
         query = comparison.pinned_counts.weighted_query(context)
         self.refresh_bounds()
         estimates = [segment.expected_score(query) for segment in self.segments]
@@ -520,7 +613,7 @@ class Index:
             if not query.is_set:
                 self._refresh_segment_bounds(segment, self._log_event_count)
             return segment.score_bound(query, known_norms=True)
-        context = self.vocabulary.encode(comparison.event.term_counts)
+        context = self._encode(comparison)
         if isinstance(comparison.measure, TfIdfMeasure):
             return self._score_bound_without_norms(segment, comparison, context)
         # By any measure, a context that shares no term scores 0.
@@ -563,3 +656,17 @@ def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> 
 
 def _format_values(values: Floats) -> str:
     return " ".join(f"{value:.6g}" for value in values)
+
+
+def _candidate_rows(
+    parts: Sequence[RowsOfSegment], scores: Floats, final_scores: Floats, named: Mask
+) -> CandidateRows:
+    if not parts:
+        return CandidateRows.from_json([])
+    return CandidateRows(
+        np.concatenate([segment.arrays["ts"][rows] for segment, rows in parts]),
+        np.concatenate([segment.arrays["eids"][rows] for segment, rows in parts]),
+        scores,
+        final_scores,
+        named,
+    )

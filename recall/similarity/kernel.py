@@ -37,10 +37,10 @@ _SINGLE_PRECISION_FACTOR = 1.0 + 1e-5
 # Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1.0 - 1e-11
 # Inverted lists are skipped once the rest of the query is below this share of the k-th score. A
-# smaller share means more lists and fewer candidates.
+# smaller share means more lists and fewer candidates; the second one is for `search_bounds`.
 _STOP_SHARE = 0.2
+_BOUNDS_STOP_SHARE = 0.08
 _BLOCK_ROWS = 64  # rows tested together
-_LN10 = np.log(10.0)
 # As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
@@ -277,17 +277,9 @@ def search(
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
     if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
         return 0
-    stop_bound = min_score * _STOP_SHARE
-    number = 0
-    while number < len(query_terms) and (min_score <= 0.0 or remaining[number] >= stop_bound):
-        term = local_terms[number]
-        if term >= 0:
-            gain = np.float32(gains[number])
-            for posting in range(heads[term], heads[term + 1]):
-                sums[docs[posting]] += gain * np.float32(times[posting])
-        number += 1
-    # What the terms whose lists were skipped can add.
-    skipped_bound = remaining[number]
+    skipped_bound = _add_postings(
+        local_terms, gains, remaining, min_score, _STOP_SHARE, heads, docs, times, sums
+    )
     for number in range(len(query_terms)):
         if local_terms[number] >= 0:
             gain_by_term[local_terms[number]] = gains[number]
@@ -357,6 +349,101 @@ def search(
         if local_terms[number] >= 0:
             gain_by_term[local_terms[number]] = 0.0
     return hit_count
+
+
+@compiled
+def search_bounds(
+    query_terms,
+    query_logs,
+    log_event_count,
+    gains,
+    weights,
+    norm,
+    ids,
+    order,
+    starts,
+    terms,
+    counts,
+    heads,
+    docs,
+    times,
+    logs,
+    squares,
+    once,
+    twice,
+    inverses,
+    impacts,
+    sequences,
+    first,
+    last,
+    max_sequence,
+    min_score,
+    sums,
+    rows,
+    bounds,
+):
+    """Write the rows in [first, last) with the highest upper bounds of their scores into `rows`.
+
+    `bounds` receives these without what skipped lists can add. As many rows are written as there is
+    room for, in no order. Returns how many, what the skipped lists can add, and an upper bound of
+    the scores of all other rows. For the arguments see `search`.
+    """
+    bounds_of = (
+        starts,
+        terms,
+        counts,
+        heads,
+        docs,
+        times,
+        logs,
+        squares,
+        once,
+        twice,
+        inverses,
+        impacts,
+    )
+    update_bounds(query_terms, query_logs, log_event_count, ids, order, *bounds_of)
+    local_terms = np.empty(len(query_terms), dtype=np.int64)
+    remaining = np.empty(len(query_terms) + 1)
+    remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
+    if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
+        return 0, 0.0, 0.0
+    skipped_bound = _add_postings(
+        local_terms, gains, remaining, min_score, _BOUNDS_STOP_SHARE, heads, docs, times, sums
+    )
+    required_sum = _required_sum(min_score, skipped_bound, norm)
+    count = _best_candidates(
+        sums, inverses, sequences, first, last, max_sequence, required_sum, rows
+    )
+    lowest = np.inf
+    for number in range(count):
+        row = rows[number]
+        product = float(sums[row]) * float(inverses[row])
+        bounds[number] = product / norm * _SINGLE_PRECISION_FACTOR * _SINGLE_PRECISION_FACTOR
+        lowest = min(lowest, bounds[number])
+    sums[: len(starts) - 1] = 0.0
+    if count == len(rows):
+        return count, skipped_bound, max(min_score, lowest + skipped_bound)
+    return count, skipped_bound, min_score
+
+
+@compiled
+def _add_postings(local_terms, gains, remaining, min_score, stop_share, heads, docs, times, sums):
+    """Add what the query's terms contribute to `sums`; return what the skipped ones can add.
+
+    `local_terms` and `remaining`: see `remaining_bounds`.
+    """
+    number = 0
+    while number < len(local_terms) and (
+        min_score <= 0.0 or remaining[number] >= min_score * stop_share
+    ):
+        term = local_terms[number]
+        if term >= 0:
+            gain = np.float32(gains[number])
+            for posting in range(heads[term], heads[term + 1]):
+                sums[docs[posting]] += gain * np.float32(times[posting])
+        number += 1
+    return remaining[number]
 
 
 @compiled
@@ -527,93 +614,3 @@ def _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits):
         position -= 1
     scores[position], rows[position] = score, row
     return min(hit_count + 1, k)
-
-
-@compiled
-def copy_rows(rows, starts, terms, counts, term_ids, position, copied_terms, copied_counts):
-    """Copy rows, with terms by their vocabulary numbers, from `position` on; return where they end."""
-    for number in range(len(rows)):
-        for source in range(starts[rows[number]], starts[rows[number] + 1]):
-            copied_terms[position] = term_ids[terms[source]]
-            copied_counts[position] = counts[source]
-            position += 1
-    return position
-
-
-@compiled
-def score_by_measures(
-    query_terms,
-    query_counts,
-    starts,
-    terms,
-    counts,
-    event_count,
-    document_frequencies,
-    attributes,
-    attribute_count,
-    width,
-    scores,
-):
-    """The scores of rows by `attributes`, `tfidf` and `binary`, into the first columns of `scores`.
-
-    Terms that are not in the counts share the attribute `attribute_count`. All terms are below
-    `width`.
-    """
-    # Of the terms that occur: logarithms are expensive.
-    idf_by_term = np.zeros(width)
-    query_count_by_term = np.zeros(width)
-    query_norms = np.zeros(attribute_count + 1)
-    query_square = 0.0
-    for number in range(len(query_terms)):
-        term = query_terms[number]
-        query_count_by_term[term] = query_counts[number]
-        idf = _idf(term, event_count, document_frequencies)
-        idf_by_term[term] = idf
-        query_square += (query_counts[number] * idf) ** 2
-        attribute = attributes[term] if term < len(attributes) else attribute_count
-        query_norms[attribute] += idf * _LN10
-    query_norm_sum = 0.0
-    for attribute in range(attribute_count + 1):
-        query_norms[attribute] = np.sqrt(query_norms[attribute])
-        query_norm_sum += query_norms[attribute]
-    overlaps = np.zeros(attribute_count + 1)
-    norms = np.zeros(attribute_count + 1)
-    for row in range(len(starts) - 1):
-        overlaps[:] = 0.0
-        norms[:] = 0.0
-        product = square = 0.0
-        shared = 0
-        for position in range(starts[row], starts[row + 1]):
-            term = terms[position]
-            idf = idf_by_term[term]
-            if idf == 0.0:
-                idf = _idf(term, event_count, document_frequencies)
-                idf_by_term[term] = idf
-            attribute = attributes[term] if term < len(attributes) else attribute_count
-            norms[attribute] += idf * _LN10
-            square += (counts[position] * idf) ** 2
-            if query_count_by_term[term] > 0.0:
-                shared += 1
-                overlaps[attribute] += idf * _LN10
-                product += counts[position] * query_count_by_term[term] * idf * idf
-        if shared == 0:
-            continue
-        total = norm_sum = 0.0
-        for attribute in range(attribute_count + 1):
-            norm = np.sqrt(norms[attribute])
-            norm_sum += norm
-            if overlaps[attribute] > 0.0:
-                total += overlaps[attribute] / np.sqrt(norm * query_norms[attribute])
-        if total > 0.0:
-            scores[row, 0] = total / np.sqrt(norm_sum * query_norm_sum)
-        if product > 0.0:
-            scores[row, 1] = product / np.sqrt(square * query_square)
-        scores[row, 2] = shared / np.sqrt(float((starts[row + 1] - starts[row]) * len(query_terms)))
-
-
-@compiled
-def _idf(term, event_count, document_frequencies):
-    frequency = 1.0
-    if term < len(document_frequencies):
-        frequency = max(document_frequencies[term], 1.0)
-    return np.log10(event_count / frequency)

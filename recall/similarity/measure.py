@@ -89,7 +89,7 @@ class AttributeMeasure:
         for first in range(0, len(past), _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, len(past))
             scores[first:last] = self._score_block(query, past.slice_rows(first, last), counts)
-        return _round_scores(scores)
+        return round_scores(scores)
 
     def term_contributions(
         self, query: ContextVector, past: ContextVector, counts: CorpusCounts
@@ -186,7 +186,7 @@ def _cosine(
     query_square = np.sum(query.counts * weights[query.terms]) + extra_query_square
     norms = np.sqrt(past_squares * query_square)
     scores = np.divide(products, norms, out=np.zeros(len(past)), where=products > 0)
-    return _round_scores(scores)
+    return round_scores(scores)
 
 
 def _term_information(counts: CorpusCounts, width: int) -> tuple[Floats, Ids]:
@@ -201,7 +201,8 @@ def _term_information(counts: CorpusCounts, width: int) -> tuple[Floats, Ids]:
     return counts.idf_up_to(len(attributes)) * np.log(10), attributes
 
 
-def _round_scores(scores: Floats) -> Floats:
+def round_scores(scores: Floats) -> Floats:
+    """Scores that are mathematically equal become equal."""
     return ((scores.view(np.int64) + _ROUNDING_UNIT // 2) & -_ROUNDING_UNIT).view(np.float64)
 
 

@@ -20,6 +20,7 @@ from recall.similarity.corpus import ContextVector, Floats, Ids, SparseRows, Voc
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.numeric import NO_VALUES, NumericValues, flatten_values
 from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
+from recall.similarity.row_scores import copy_rows
 
 Array = npt.NDArray[Any]
 RowMask = npt.NDArray[np.bool_]
@@ -100,6 +101,18 @@ class RowsOfSegment(NamedTuple):
 
     segment: "Segment"
     rows: npt.NDArray[np.int64]
+
+
+class BoundedRows(NamedTuple):
+    """Rows of a segment with upper bounds of their scores; no other row is above `others_bound`.
+
+    `bounds`: without what skipped inverted lists can add, which is `skipped_bound`.
+    """
+
+    rows: npt.NDArray[np.int64]
+    bounds: Floats
+    skipped_bound: float
+    others_bound: float
 
 
 class SearchBuffers:
@@ -443,6 +456,41 @@ class Segment:
         )
         return best_rows[:hit_count], scores[:hit_count]
 
+    def search_bounds(
+        self,
+        query: SearchQuery,
+        *,
+        max_sequence: int,
+        rows: tuple[int, int],
+        max_count: int,
+        min_score: float,
+        buffers: SearchBuffers,
+    ) -> BoundedRows:
+        """The rows with the highest upper bounds of their scores. No score is computed.
+
+        Rows that certainly score below `min_score` are not among them.
+        """
+        log_event_count, arrays = self._arrays_for(query)
+        best_rows, bounds = np.empty(max_count, dtype=np.int64), np.empty(max_count)
+        count, skipped_bound, others_bound = kernel.search_bounds(
+            query.terms,
+            query.log_frequencies,
+            log_event_count,
+            query.gains,
+            query.weights,
+            query.norm,
+            self._sorted_ids,
+            self._order,
+            *_search_arguments(arrays),
+            *rows,
+            max_sequence,
+            min_score,
+            buffers.sums,
+            best_rows,
+            bounds,
+        )
+        return BoundedRows(best_rows[:count], bounds[:count], skipped_bound, others_bound)
+
 
 def _read_only(array: Array) -> Array:
     """A read-only view."""
@@ -459,7 +507,7 @@ def gather_rows(parts: Sequence[RowsOfSegment]) -> SparseRows:
     position = 0
     for segment, rows in parts:
         source = segment.arrays
-        position = kernel.copy_rows(
+        position = copy_rows(
             rows,
             source["starts"],
             source["terms"],

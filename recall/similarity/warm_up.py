@@ -7,7 +7,7 @@ from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from recall.similarity.segment import RowsOfSegment, gather_rows
+from recall.similarity.segment import RowsOfSegment, SearchBuffers, gather_rows
 
 
 def compile_kernels() -> None:
@@ -35,4 +35,13 @@ def compile_kernels() -> None:
                 index.score_bounds(comparison, [TimeRange(None, 9)])
                 index.score([comparison], [TimeRange(None, 9)])
                 gather_rows([RowsOfSegment(index.segments[0], np.zeros(1, dtype=np.int64))])
+                if not numeric:
+                    index.segments[0].search_bounds(
+                        comparison.pinned_counts.weighted_query(index.vocabulary.encode({"x": 1})),
+                        max_sequence=2,
+                        rows=(0, 1),
+                        max_count=1,
+                        min_score=0.0,
+                        buffers=SearchBuffers(),
+                    )
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])

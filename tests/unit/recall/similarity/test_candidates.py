@@ -160,3 +160,30 @@ def test_compiled_and_exhaustive_search_find_the_same(monkeypatch: pytest.Monkey
         for one, other in zip(compiled.top.hits, exhaustive.top.hits, strict=True):
             assert one.event == other.event
             assert math.isclose(one.score, other.score, abs_tol=1e-9)
+
+
+def test_equal_scores_do_not_change_which_events_are_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More events score the same than bounds can tell apart."""
+    index = make_index()
+    rng = np.random.default_rng(1000)
+    terms = make_terms(rng, 0)
+    index.add(9, [CorpusEvent(n, f"x{n:04}", n, terms) for n in range(1, 401)])
+    for seed in range(2):
+        found = begin(index, seed)
+        compare_all(found, index, TimeRange(None, END))
+        with monkeypatch.context() as patch:
+            patch.setattr(Index, "_search_bounds", lambda *_: (math.inf, {}))
+            expected = begin(index, seed)
+            compare_all(expected, index, TimeRange(None, END))
+        assert found.top.hits == expected.top.hits
+        for state in (found, expected):
+            assert state.comparison.candidates is not None
+        ids = [
+            [row[:2] for row in state.comparison.candidates.to_json()["best"]]
+            for state in (found, expected)
+            if state.comparison.candidates is not None
+        ]
+        assert ids[0] == ids[1]
+        assert any(eid.startswith("x") for _, eid in ids[0]) == (seed == 0)

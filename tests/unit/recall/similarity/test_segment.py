@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from archiver.time_range import TimeRange
-from recall.similarity.corpus import Vocabulary
+from recall.similarity.corpus import CorpusCounts, Vocabulary
 from recall.similarity.events import CorpusEvent
-from recall.similarity.segment import Segment
+from recall.similarity.measure import MEASURES
+from recall.similarity.pinned_counts import PinnedCounts
+from recall.similarity.segment import SearchBuffers, Segment
 from recall.similarity.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
 
@@ -86,3 +88,36 @@ def test_maximum_by_span_considers_only_segments_with_events_in_it(
 
 def test_maximum_by_span_of_no_segments_is_zero() -> None:
     assert max_by_span([], [], [TimeRange(None, 5)], before_ts=9) == [0.0]
+
+
+@pytest.mark.parametrize("min_score", [0.0, 0.2])
+def test_no_score_exceeds_the_bounds_of_a_search(min_score: float) -> None:
+    rng = np.random.default_rng(2)
+    vocabulary = Vocabulary()
+    events = []
+    for number in range(400):
+        terms = {f"t={min(int(rng.zipf(1.3)), 90)}": int(rng.integers(1, 4)) for _ in range(9)}
+        events.append(CorpusEvent(number, f"e{number:03}", number, terms))
+    segment = Segment.from_events(0, events, vocabulary)
+    query_context = vocabulary.encode({"t=1": 1, "t=7": 2, "t=20": 1, "t=31": 1, "t=90": 1})
+    frequencies = np.zeros(len(vocabulary))
+    frequencies[segment.term_ids] = segment.document_frequencies()
+    segment.rebuild_bounds(np.log10(400), frequencies)
+    pinned = PinnedCounts(400, frequencies, np.empty(0, dtype=np.int32), np.zeros(0), None)
+    found = segment.search_bounds(
+        pinned.weighted_query(query_context),
+        max_sequence=390,
+        rows=(5, 400),
+        max_count=30,
+        min_score=min_score,
+        buffers=SearchBuffers(),
+    )
+    counts = CorpusCounts(400, frequencies, None, vocabulary.attributes)
+    scores = MEASURES["tfidf"].score_rows(query_context, segment.sparse_rows(0, 400), counts)
+    assert 0 < len(found.rows) <= 30
+    assert found.rows.min() >= 5
+    assert found.rows.max() <= 390
+    assert (scores[found.rows] <= found.bounds + found.skipped_bound).all()
+    others = np.setdiff1d(np.arange(5, 391), found.rows)
+    assert scores[others].max() <= found.others_bound
+    assert found.others_bound < 1.1 * scores.max()
