@@ -26,23 +26,23 @@ _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def main() -> None:
-    """Run the command line, and end the process with one of the exit codes of `cli.md`.
+    """Run the command line and end the process.
 
     The end does not wait for threads, and runs no clean-up of libraries: a command has ended when
     its output is written, also where a thread waits for a network.
     """
-    logs.tolerate_closed_stderr()
-    # The log of a command has what goes wrong; `up`, `demo` and processes also say what they do.
-    logs.configure_logging(min_level=logging.WARNING)
-    code = _run()
+    code = run()
     with suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _run() -> int:
-    """Run the command line; returns the exit code."""
+def run() -> int:
+    """Run the command line; returns one of the exit codes of `docs/reference/cli.md`."""
+    logs.tolerate_closed_stderr()
+    # The log of a command has what goes wrong; `up`, `demo` and processes also say what they do.
+    logs.configure_logging(min_level=logging.WARNING)
     try:
         app()
     except SystemExit as end:

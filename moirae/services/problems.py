@@ -59,8 +59,8 @@ def explain_error(error: Exception) -> MoiraeError | None:
     if isinstance(error, sql.DataError):
         return UsageError(f"invalid value: {_first_line(error)}")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        place = "" if error.filename is None else f"{error.filename}: "
-        return MoiraeError(f"{place}{error.strerror}")
+        location = "" if error.filename is None else f"{error.filename}: "
+        return MoiraeError(f"{location}{error.strerror}")
     return None
 
 

@@ -109,13 +109,13 @@ class RemoteWorkspace:
                 if isinstance(error.__cause__, httpx.ReadTimeout):
                     raise  # minutes have passed
                 reason = str(error)
-                asked = 0.0
+                retry_after = 0.0
             else:
                 if not _is_busy(response) or _read_wait(response) > _MAX_WAIT:
                     return _check(response)
                 reason = str(_parse_error(response))
-                asked = _read_wait(response)
-            seconds = max(wait, asked)
+                retry_after = _read_wait(response)
+            seconds = max(wait, retry_after)
             _LOG.warning(f"request repeated in {seconds:g} s: {reason}", action="request_repeated")
             time.sleep(seconds)
         with self._translate_errors():

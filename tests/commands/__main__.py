@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from moirae.__main__ import main
+from moirae.__main__ import run
 
 
 def serve() -> None:
@@ -28,17 +28,14 @@ def _run(arguments: list[str]) -> tuple[int, str]:
     written = io.BytesIO()
     sys.argv = ["moirae", *arguments]
     sys.stdout = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
-    code: int | str | None = 0
     try:
-        main()
-    except SystemExit as end:
-        code = end.code
+        code = run()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         output = written.getvalue().decode()
         sys.stdout, sys.stderr = stdout, stderr
-    return (int(code) if isinstance(code, int) else int(code is not None)), output
+    return code, output
 
 
 if __name__ == "__main__":

@@ -104,10 +104,11 @@ def test_unexpected_failure_is_logged_with_its_traceback(tmp_path: Path) -> None
     assert "ConnectionRefusedError" in event["exception"]
 
 
-def test_command_ends_although_a_thread_waits() -> None:
+def test_command_ends_although_a_thread_or_a_library_waits() -> None:
     program = (
-        "import sys, threading, time\n"
+        "import atexit, sys, threading, time\n"
         "from moirae.__main__ import main\n"
+        "atexit.register(time.sleep, 300)\n"
         "threading.Thread(target=time.sleep, args=(300,)).start()\n"
         "sys.argv = ['moirae', '--version']\n"
         "main()"
