@@ -81,6 +81,14 @@ class Browser:
         metrics = {"width": width, "height": _HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
+    def set_offline(self, offline: bool) -> None:
+        """Whether requests of the page fail."""
+        self.driver.execute_cdp_cmd("Network.enable", {})
+        rates = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self.driver.execute_cdp_cmd(
+            "Network.emulateNetworkConditions", {"offline": offline, **rates}
+        )
+
     def problems(self) -> list[str]:
         """Errors of the console since the last call, such as violations of the policy."""
         entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]

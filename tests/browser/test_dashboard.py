@@ -164,6 +164,89 @@ def test_command_is_submitted_and_waits_for_a_recall_process(
     served.connection.execute("UPDATE tasks SET state = 'done' WHERE id = %s", [task_id(number)])
 
 
+def test_button_that_can_do_nothing_says_why(browser: Browser) -> None:
+    browser.open(f"/alerts/{alert_id(2)}")
+    buttons = browser.find_all(".recall-actions button")
+    assert [button.text for button in buttons] == ["Accelerate", "Refine", "Finalize", "Cancel"]
+    for button in buttons:
+        assert button.get_attribute("aria-disabled") == "true"  # type: ignore[no-untyped-call]
+        reason = button.get_attribute("aria-describedby")  # type: ignore[no-untyped-call]
+        assert "All recalls have ended" in browser.text(f"#{reason}")
+
+
+@pytest.mark.slow
+def test_cancel_asks_before_it_discards_answers(browser: Browser, served: Served) -> None:
+    number = 1
+    statement = "UPDATE tasks SET state = %s WHERE id = %s"
+    served.connection.execute(statement, ["running", task_id(number)])
+    browser.open(f"/alerts/{alert_id(number)}")
+    assert "Refine: no recall waits" in browser.text(".recall-reasons")
+    browser.press_button("Cancel", ".actions")
+    browser.wait_for_text("answers are discarded", "[role=dialog]")
+    browser.press_button("Keep reading", "[role=dialog]")
+    browser.wait_for(lambda: not browser.find_all("[role=dialog]"))
+    row = served.connection.execute(
+        "SELECT count(*) FROM commands WHERE command = 'cancel'"
+    ).fetchone()
+    assert row == (0,)
+    served.connection.execute(statement, ["done", task_id(number)])
+
+
+@pytest.mark.slow
+def test_text_survives_a_server_that_is_away_and_is_stored_once(
+    browser: Browser, served: Served
+) -> None:
+    browser.open(f"/alerts/{alert_id(4)}")
+    browser.press_button("Note", ".actions")
+    browser.find("#text").send_keys("written once")
+    browser.set_offline(True)
+    try:
+        browser.press_button("Add the note", "[role=dialog]")
+        browser.wait_for_text("the server does not answer", "[role=dialog]")
+    finally:
+        browser.set_offline(False)
+    browser.press_button("Add the note", "[role=dialog]")
+    browser.wait_for_text("The note is stored", ".effect")
+    notes = served.ask("GET", f"/api/v1/alerts/{alert_id(4)}").json()["notes"]
+    assert [note["text"] for note in notes] == ["written once"]
+
+
+@pytest.mark.slow
+def test_refused_action_says_that_it_is_not_allowed(browser: Browser, served: Served) -> None:
+    """The role of the session's token is taken away while the page is open."""
+    browser.open(f"/alerts/{alert_id(4)}")
+    statement = "UPDATE tokens SET role = %s WHERE name = 'operator'"
+    served.connection.execute(statement, ["viewer"])
+    try:
+        browser.press_button("Note", ".actions")
+        browser.find("#text").send_keys("not allowed")
+        browser.press_button("Add the note", "[role=dialog]")
+        browser.wait_for_text("Add a note: not allowed.", "[role=dialog]")
+    finally:
+        served.connection.execute(statement, ["operator"])
+
+
+@pytest.mark.slow
+def test_missing_alert_is_said_without_its_id(browser: Browser) -> None:
+    missing = alert_id(77)
+    browser.open(f"/alerts/{missing}")
+    browser.wait_for_text("There is no such alert", "h1")
+    assert str(missing) not in browser.text()
+
+
+@pytest.mark.slow
+def test_phone_shows_the_past_before_the_progress_of_recalls(browser: Browser) -> None:
+    browser.resize(PHONE_WIDTH)
+    try:
+        browser.open(ALERT, "article")
+        assert browser.run(
+            "const top = s => document.querySelector(s).getBoundingClientRect().top;"
+            "return top('.verdict') < top('article') && top('article') < top('.coverage')"
+        )
+    finally:
+        browser.resize(1280)
+
+
 def test_judgement_is_stored_and_shown_again(browser: Browser) -> None:
     browser.open(ALERT, "article")
     browser.press_button("Disagree", "article")
@@ -299,7 +382,7 @@ def test_page_catches_up_after_a_restart_of_the_server(browser: Browser, served:
     alert = put_alert(served, 10, "missed")
     served.restart()
     browser.wait_for_text("missed", ".alert-list")
-    browser.wait_for_text("Live", ".header-tools")
+    browser.wait_for_text("Connected", ".header-tools")
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
 
 
@@ -314,7 +397,7 @@ def test_many_tabs_are_open_and_the_one_in_front_is_up_to_date(
         for _ in range(8):
             browser.driver.switch_to.new_window("tab")
             browser.open(ALERT, "article")
-            browser.wait_for_text("Live", ".header-tools")
+            browser.wait_for_text("Connected", ".header-tools")
         alert = put_alert(served, 14, "behind the tabs")
     finally:
         for handle in browser.driver.window_handles:

@@ -108,7 +108,7 @@ def test_steps_install_a_working_moirae_in_an_empty_folder(public_folder: Path) 
             script = script.replace("/opt/moirae", str(target))
             subprocess.run(["sh", "-ec", script], cwd=source, env=environment, check=True)
             executed += 1
-    assert executed == 2
+    assert executed == 3
     shutil.rmtree(source)  # nothing refers to the sources
     moirae = str(target / "bin" / "moirae")
     workspace = public_folder / "workspace"

@@ -1,8 +1,12 @@
 // What answers say. No I/O.
 
-import type { Answer, Coverage, Hit, Revision, Row } from "./api";
+import type { Answer, Coverage, Hit, Revision, Row, Series } from "./api";
 import { fromMicros, formatDay, formatDuration } from "./time";
 
+const USUAL = 2; // standard deviations from the mean up to which a value is normal
+const UNUSUAL = 3; // and up to which it is unusual; beyond, it is not normal
+const MAX_TAGS = 3; // of similar alerts that are listed
+const RETURN_PERIOD = 7 * 86_400_000; // milliseconds after an alert in which its return is counted
 const OPEN_STATES = ["waiting", "running", "suspended"];
 
 export function coverageOf(answer: Answer): Coverage | null {
@@ -165,14 +169,15 @@ export function readNorm(row: Row | undefined, attributes: Row, sql: string | nu
   };
 }
 
-/** `9.2 standard deviations above normal` */
+/** `Not normal: 9.2 standard deviations above the mean` */
 export function describeDistance(norm: Norm): string | null {
   if (norm.value === null || !norm.deviation) {
     return null;
   }
   const distance = (norm.value - norm.mean) / norm.deviation;
-  const side = distance >= 0 ? "above" : "below";
-  return `${Math.abs(distance).toFixed(1)} sd ${side} its mean`;
+  const size = Math.abs(distance);
+  const judgement = size > UNUSUAL ? "Not normal" : size > USUAL ? "Unusual" : "Normal";
+  return `${judgement}: ${size.toFixed(1)} standard deviations ${distance >= 0 ? "above" : "below"} the mean`;
 }
 
 export interface Remedy {
@@ -189,6 +194,21 @@ export function findRemedy(hit: Hit): Remedy | null {
   return remedy ?? null;
 }
 
+/** The summary of a past alert, else its key: `host=lund-1`. */
+export function describeHit({ past }: Hit): string {
+  if (!past) {
+    return "Deleted event";
+  }
+  const parts = Object.entries(past.key).map(([name, value]) => `${name}=${formatTerm(value)}`);
+  return past.annotations?.summary || parts.join(", ");
+}
+
+/** Series of which the event has an attribute come first: the alert is about them. */
+export function sortSeries(series: readonly Series[], attributes: Row): Series[] {
+  const rank = ({ column }: Series) => (column in attributes ? 0 : 1);
+  return [...series].sort((one, other) => rank(one) - rank(other));
+}
+
 /** `lasted 12 min` */
 export function describeLength(hit: Hit): string | null {
   const past = hit.past;
@@ -202,28 +222,31 @@ export function describeLength(hit: Hit): string | null {
   return `lasted ${formatDuration(Math.max(0, end - new Date(past.starts_at).getTime()))}`;
 }
 
-/** `came back 2 times within 7 days` */
-export function describeReturn(hit: Hit): string | null {
+/** `came back 2 times within 7 days`; within a shorter time for an alert that ended later. */
+export function describeReturn(hit: Hit, now = Date.now()): string | null {
   if (!hit.past?.alert || !hit.past.ends_at) {
     return null;
   }
   const { again } = hit.past;
+  const isOver = now - Date.parse(hit.past.ends_at) >= RETURN_PERIOD;
   if (!again) {
-    return "did not come back within 7 days";
+    return isOver ? "did not come back within 7 days" : "has not come back since";
   }
-  return `came back ${again === 1 ? "once" : `${again} times`} within 7 days`;
+  return `came back ${again === 1 ? "once" : `${again} times`} ${isOver ? "within 7 days" : "since"}`;
 }
 
 export interface Conclusion {
   kind: "known" | "similar" | "none" | "wait";
   title: string;
   detail: string;
+  /** The past alert that the title is about. */
+  hit?: Hit;
 }
 
 /** One sentence about the past of an alert. */
 export function conclude(answer: Answer | undefined): Conclusion {
   if (answer === undefined) {
-    return { kind: "none", title: "No similarity recall", detail: "The rule compares no past alerts." };
+    return { kind: "none", title: "Not compared with past alerts", detail: "Its rule has no similarity recall." };
   }
   const coverage = coverageOf(answer);
   if (coverage === null) {
@@ -242,26 +265,35 @@ export function conclude(answer: Answer | undefined): Conclusion {
       detail: sureText || (isComplete ? "No past alert of this rule shares a distinguishing term." : describeCoverage(coverage)),
     };
   }
-  const kinds = countRemedies(hits);
-  const total = hits.filter((hit) => findRemedy(hit) !== null).length;
-  const remedies = hits.map(findRemedy).filter((entry) => entry !== null);
+  const solved = hits.filter((hit) => findRemedy(hit) !== null);
   const forecast = readForecast(answer);
-  const probableTag = forecast?.tags[0][0];
-  const remedy = remedies.find(({ tag }) => tag !== null && tag === probableTag) ?? remedies[0];
+  const probableTag = forecast?.tags[0][0] ?? null;
+  const hit = solved.find((entry) => probableTag !== null && findRemedy(entry)?.tag === probableTag) ?? solved.at(0);
+  const remedy = hit && findRemedy(hit);
   if (!remedy) {
-    return { kind: "similar", title: "Similar past alerts, none with a recorded remedy", detail: sureText };
+    return { kind: "similar", title: "Similar past alerts, but nobody noted what fixed them", detail: sureText, hit: hits[0] };
   }
   if (forecast && describeForecast(forecast) === null) {
     const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
     return { kind: "similar", title: "Probably something new", detail };
   }
-  const [tag, count] = kinds[0] ?? [null, 0];
   // The forecast weighs what similar alerts were; their bare number may say something else.
-  const common = tag && !forecast ? `${count} of ${total} resolved similar alerts were “${tag}”.` : "";
-  return { kind: "known", title: remedy.text, detail: [common, sureText].filter(Boolean).join(" ") };
+  const tags = forecast ? "" : describeTags(solved, remedy.tag);
+  return { kind: "known", title: remedy.text, detail: [tags, sureText].filter(Boolean).join(" "), hit };
 }
 
-function countRemedies(hits: readonly Hit[]): [string, number][] {
+/** `Resolutions of the 9 similar alerts: restart 1, add-memory 5.` The one of the shown remedy is first. */
+function describeTags(solved: readonly Hit[], first: string | null): string {
+  const counts = countTags(solved);
+  if (solved.length < 2 || !counts.length) {
+    return "";
+  }
+  const shown = counts.filter(([tag]) => tag === first).concat(counts.filter(([tag]) => tag !== first));
+  const texts = shown.slice(0, MAX_TAGS).map(([tag, count]) => `${tag} ${count}`);
+  return `Resolutions of the ${solved.length} similar alerts: ${texts.join(", ")}${shown.length > MAX_TAGS ? ", and others" : ""}.`;
+}
+
+function countTags(hits: readonly Hit[]): [string, number][] {
   const counts = new Map<string, number>();
   for (const hit of hits) {
     const tag = findRemedy(hit)?.tag;

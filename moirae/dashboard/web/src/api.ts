@@ -59,6 +59,18 @@ export class ApiError extends Error {
   }
 }
 
+/** What an operator is told when an action failed. */
+export function describeProblem(action: string, error: unknown): string {
+  const { status, message } = error as ApiError;
+  if (status === 0) {
+    return `${action}: the server does not answer. Try again: it is stored once at most.`;
+  }
+  if (status === 403) {
+    return `${action}: not allowed. ${message}`;
+  }
+  return `${action}: not done. ${message}`;
+}
+
 export async function loadSession(): Promise<Session> {
   const session = await get<Session>("/sessions/current");
   csrfToken = session.csrf_token ?? "";
@@ -69,17 +81,27 @@ export function get<Result>(path: string, query: Query = {}, signal?: AbortSigna
   return send<Result>(path + encodeQuery(query), { signal });
 }
 
-/** A change. A repetition after a lost connection has no further effect. */
-export function post<Result>(path: string, body: unknown): Promise<Result> {
-  return send<Result>(path, {
-    method: "POST",
-    body: JSON.stringify(body),
-    headers: {
-      "Content-Type": "application/json",
-      "X-CSRF-Token": csrfToken,
-      "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`,
-    },
-  });
+/** Keys of changes whose answer was lost, by path and content. */
+const lostKeys = new Map<string, string>();
+
+/** A change. Its repetition after a lost connection is stored at most once. */
+export async function post<Result>(path: string, body: unknown): Promise<Result> {
+  const content = JSON.stringify(body);
+  const change = `${path} ${content}`;
+  const key = lostKeys.get(change) ?? crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  lostKeys.delete(change);
+  try {
+    return await send<Result>(path, {
+      method: "POST",
+      body: content,
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": csrfToken, "Idempotency-Key": key },
+    });
+  } catch (error) {
+    if ((error as ApiError).status === 0) {
+      lostKeys.set(change, key);
+    }
+    throw error;
+  }
 }
 
 export async function logOut(): Promise<void> {

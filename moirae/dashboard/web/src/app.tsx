@@ -17,11 +17,13 @@ import {
   PageSection,
   SkipToContent,
   Switch,
+  Title,
 } from "./components/library";
 import { createContext, useContext, useEffect, useState } from "react";
 import { Link, Route, Routes, useLocation, useNavigate } from "react-router";
 import { type Session, loadSession, logOut } from "./api";
 import { areKeysEnabled, enableKeys, useKeys } from "./keys";
+import { Missing, useTitle } from "./components/common";
 import { useConnected } from "./live";
 import { AlertPage } from "./pages/alert";
 import { ComparePage } from "./pages/compare";
@@ -75,7 +77,7 @@ export function App() {
     ...Object.fromEntries(PAGES.map(([path, , keys]) => [keys, () => navigate(path)])),
   });
   if (session === null) {
-    return error ? <Message variant="danger" isInline title={error} /> : null;
+    return error ? <NoSession error={error} /> : null;
   }
   return (
     <SessionContext value={session}>
@@ -91,11 +93,32 @@ export function App() {
           <Route path="/history" element={<HistoryPage />} />
           <Route path="/rules/*" element={<RulesPage />} />
           <Route path="/system" element={<SystemPage />} />
-          <Route path="*" element={<PageSection>There is no such page.</PageSection>} />
+          <Route path="*" element={<UnknownPage />} />
         </Routes>
       </Page>
       {isHelpOpen && <Keys close={() => setHelpOpen(false)} />}
     </SessionContext>
+  );
+}
+
+function UnknownPage() {
+  useTitle("No such page");
+  return (
+    <PageSection>
+      <Missing title="There is no such page">The address may be incomplete.</Missing>
+    </PageSection>
+  );
+}
+
+function NoSession({ error }: { error: string }) {
+  return (
+    <main className="no-session">
+      <Title headingLevel="h1">Moirae</Title>
+      <Message variant="danger" isInline title={error} component="h2">
+        No page can be shown.
+      </Message>
+      <Button onClick={() => location.reload()}>Try again</Button>
+    </main>
   );
 }
 
@@ -128,7 +151,7 @@ function Header({ session, openHelp }: { session: Session; openHelp: () => void 
         <div className="header-tools">
           <span role="status">
             <Label color={isConnected ? "green" : "orange"} isCompact variant="outline">
-              {isConnected ? "Live" : "Reconnecting …"}
+              {isConnected ? "Connected" : "Reconnecting …"}
             </Label>
           </span>
           <Button variant="plain" onClick={() => changeTheme(!isDark)} aria-label={isDark ? "Light theme" : "Dark theme"}>
@@ -138,7 +161,7 @@ function Header({ session, openHelp }: { session: Session; openHelp: () => void 
             ?
           </Button>
           <Button variant="link" isInline onClick={() => void logOut()}>
-            Log out ({session.name})
+            Log out<span className="session-name"> ({session.name})</span>
           </Button>
         </div>
       </MastheadContent>
@@ -176,7 +199,8 @@ function Keys({ close }: { close: () => void }) {
 }
 
 function isPageOf(path: string, pathname: string): boolean {
-  return path === "/" ? pathname === "/" || pathname.startsWith("/alerts") : pathname.startsWith(path);
+  const isOfAlert = pathname.startsWith("/alerts") || pathname.startsWith("/compare");
+  return path === "/" ? pathname === "/" || isOfAlert : pathname.startsWith(path);
 }
 
 /** Use the theme of the setting, else that of the system. */

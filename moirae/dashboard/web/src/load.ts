@@ -1,10 +1,13 @@
 // Loading data of a page.
 
+import { ApiError } from "./api";
 import { useCallback, useEffect, useRef, useState } from "react";
 
 export interface Loaded<Data> {
   data: Data | null;
   error: string | null;
+  /** Whether the server knows no such thing. */
+  isMissing: boolean;
   /** Load again; the present data stays until then. */
   reload: () => void;
   /** Change the loaded data. */
@@ -19,6 +22,7 @@ export function useLoaded<Data>(
 ): Loaded<Data> {
   const [data, setData] = useState<Data | null>(null);
   const [error, setError] = useState<string | null>(null);
+  const [isMissing, setMissing] = useState(false);
   const [round, setRound] = useState(0);
   const identity = JSON.stringify(dependencies);
   const shown = useRef(identity);
@@ -34,11 +38,13 @@ export function useLoaded<Data>(
         if (!controller.signal.aborted) {
           setData(result);
           setError(null);
+          setMissing(false);
         }
       },
       (problem: Error) => {
         if (!controller.signal.aborted) {
           setError(problem.message);
+          setMissing(problem instanceof ApiError && problem.status === 404);
         }
       },
     );
@@ -56,5 +62,5 @@ export function useLoaded<Data>(
   const update = useCallback((change: (value: Data) => Data) => {
     setData((value) => (value === null ? value : change(value)));
   }, []);
-  return { data, error, reload, update };
+  return { data, error, isMissing, reload, update };
 }

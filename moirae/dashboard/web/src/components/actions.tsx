@@ -14,19 +14,21 @@ import {
   TextInput,
 } from "./library";
 import { type FormEvent, useState } from "react";
-import { type Alert, type Answer, type Command, type Verb, get, post } from "../api";
+import { type Alert, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
 import { isOpen } from "../answers";
 import { useKeys } from "../keys";
 import { formatDuration } from "../time";
-import { formatCount } from "./common";
+import { formatCount, isBuiltIn } from "./common";
 
 const EFFECT_POLL = 400; // milliseconds
 const EFFECT_TIMEOUT = 15_000; // milliseconds
 
+const REASONS_ID = "recall-reasons";
+
 type Dialog = "ack" | "assign" | "notes" | "resolve";
 interface Effect {
   title: string;
-  isError: boolean;
+  variant: "info" | "success" | "danger";
 }
 
 const DIALOGS: Record<Dialog, { title: string; label: string; button: string; done: string }> = {
@@ -47,24 +49,57 @@ const VERBS: Record<Verb, { title: string; hint: string }> = {
   cancel: { title: "Cancel", hint: "End the recalls, discard the answers" },
 };
 
+/** Why buttons of recalls do nothing now: by its verb, and in words for all of them. */
+function findReasons(alert: Alert, answers: readonly Answer[]): { disabled: ReadonlySet<Verb>; text: string } {
+  const all = Object.keys(VERBS) as Verb[];
+  if (!answers.length) {
+    const isExpected = ["firing", "provisional", "pending"].includes(alert.state) && !isBuiltIn(alert.rule);
+    const text = isExpected ? "No recall yet: it starts once the alert's context is settled." : "This alert has no recall.";
+    return { disabled: new Set(all), text };
+  }
+  if (!answers.some(isOpen)) {
+    return { disabled: new Set(all), text: "All recalls have ended: nothing is left to accelerate, refine, finalize or cancel." };
+  }
+  if (!answers.some((answer) => answer.state === "suspended")) {
+    return { disabled: new Set<Verb>(["refine"]), text: "Refine: no recall waits for feedback." };
+  }
+  return { disabled: new Set(), text: "" };
+}
+
 export function AlertActions({ alert, answers, reload }: { alert: Alert; answers: Answer[]; reload: () => void }) {
   const [dialog, setDialog] = useState<Dialog | null>(null);
   const [effect, setEffect] = useState<Effect | null>(null);
-  const hasOpen = answers.some(isOpen);
-  const hasSuspended = answers.some((answer) => answer.state === "suspended");
+  const [isCancelling, setCancelling] = useState(false);
+  const { disabled, text: reasons } = findReasons(alert, answers);
 
-  async function run(action: () => Promise<string>): Promise<void> {
+  async function submit(verb: Verb): Promise<void> {
+    const { title } = VERBS[verb];
+    setEffect({ title: `${title}: waiting for a recall process …`, variant: "info" });
     try {
-      setEffect({ title: await action(), isError: false });
+      setEffect({ title: `${title}: ${await submitCommand(verb, alert.eid)}`, variant: "success" });
     } catch (error) {
-      setEffect({ title: (error as Error).message, isError: true });
+      setEffect({ title: describeProblem(title, error), variant: "danger" });
     }
     reload();
   }
 
-  function submit(verb: Verb): void {
-    setEffect({ title: `${VERBS[verb].title}: waiting for a recall process …`, isError: false });
-    void run(() => submitCommand(verb, alert.eid));
+  /** Store what a dialog collects. The dialog stays open if that fails: its text is not lost. */
+  async function save(kind: Dialog, body: unknown): Promise<void> {
+    await post(`/alerts/${alert.id}/${kind}`, body);
+    setDialog(null);
+    setEffect({ title: DIALOGS[kind].done, variant: "success" });
+    reload();
+  }
+
+  function press(verb: Verb): void {
+    if (disabled.has(verb)) {
+      return;
+    }
+    if (verb === "cancel") {
+      setCancelling(true);
+    } else {
+      void submit(verb);
+    }
   }
 
   useKeys({
@@ -72,8 +107,9 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
     s: () => setDialog("assign"),
     n: () => setDialog("notes"),
     r: () => setDialog("resolve"),
-    ...(hasOpen && { x: () => submit("accelerate"), f: () => submit("finalize") }),
-    ...(hasSuspended && { e: () => submit("refine") }),
+    x: () => press("accelerate"),
+    f: () => press("finalize"),
+    e: () => press("refine"),
   });
   return (
     <div className="actions">
@@ -90,26 +126,29 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
         Resolve
       </Button>
       <span className="recall-actions" role="group" aria-label="Recalls">
-        <span className="note">Recalls:</span>
+        <span className="note recall-name">Recalls:</span>
         {(Object.keys(VERBS) as Verb[]).map((verb) => (
-        <Button
-          key={verb}
-          variant="tertiary"
-          isDanger={verb === "cancel"}
-          title={VERBS[verb].hint}
-          isDisabled={verb === "refine" ? !hasSuspended : !hasOpen}
-          onClick={() => submit(verb)}
-        >
-          {VERBS[verb].title}
-        </Button>
+          <Button
+            key={verb}
+            variant="tertiary"
+            title={VERBS[verb].hint}
+            isAriaDisabled={disabled.has(verb)}
+            aria-describedby={disabled.has(verb) ? REASONS_ID : undefined}
+            onClick={() => press(verb)}
+          >
+            {VERBS[verb].title}
+          </Button>
         ))}
       </span>
+      <p id={REASONS_ID} className="note recall-reasons">
+        {reasons}
+      </p>
       <div role="status" className="effect">
         {effect && (
           <Message
             isInline
             isPlain
-            variant={effect.isError ? "danger" : "success"}
+            variant={effect.variant}
             title={effect.title}
             actionClose={<AlertActionCloseButton onClose={() => setEffect(null)} />}
           />
@@ -119,12 +158,15 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
         <NoteDialog
           kind={dialog}
           close={() => setDialog(null)}
-          save={(body) => {
-            setDialog(null);
-            void run(async () => {
-              await post(`/alerts/${alert.id}/${dialog}`, body);
-              return DIALOGS[dialog].done;
-            });
+          save={(body) => save(dialog, body)}
+        />
+      )}
+      {isCancelling && (
+        <CancelDialog
+          close={() => setCancelling(false)}
+          confirm={() => {
+            setCancelling(false);
+            void submit("cancel");
           }}
         />
       )}
@@ -132,24 +174,59 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
   );
 }
 
-function NoteDialog({ kind, close, save }: { kind: Dialog; close: () => void; save: (body: unknown) => void }) {
+/** Answers are discarded for good, so that is asked first. */
+function CancelDialog({ close, confirm }: { close: () => void; confirm: () => void }) {
+  return (
+    <Modal isOpen onClose={close} variant="small" aria-labelledby="cancel-title">
+      <ModalHeader title="Cancel the recalls?" labelId="cancel-title" />
+      <ModalBody>Their answers are discarded, and with them what this page says about the past. Finalize keeps them.</ModalBody>
+      <ModalFooter>
+        <Button variant="danger" onClick={confirm}>
+          Discard the answers
+        </Button>
+        <Button variant="link" onClick={close} autoFocus>
+          Keep reading
+        </Button>
+      </ModalFooter>
+    </Modal>
+  );
+}
+
+interface NoteProps {
+  kind: Dialog;
+  close: () => void;
+  /** Stores it; fails with an `ApiError`. */
+  save: (body: unknown) => Promise<void>;
+}
+
+function NoteDialog({ kind, close, save }: NoteProps) {
   const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const [isSaving, setSaving] = useState(false);
   const [detail, setDetail] = useState("");
   const { title, label, button } = DIALOGS[kind];
   const isTextRequired = kind === "notes" || kind === "resolve";
   const isComplete = (!isTextRequired || text.trim()) && (kind !== "assign" || detail.trim());
 
-  function submit(event: FormEvent): void {
+  function makeBody(): unknown {
+    if (kind === "assign") {
+      return { text, assignee: detail.trim() };
+    }
+    return kind === "resolve" ? { text, tag: detail.trim() || null } : { text };
+  }
+
+  async function submit(event: FormEvent): Promise<void> {
     event.preventDefault();
-    if (!isComplete) {
+    if (!isComplete || isSaving) {
       return;
     }
-    if (kind === "assign") {
-      save({ text, assignee: detail.trim() });
-    } else if (kind === "resolve") {
-      save({ text, tag: detail.trim() || null });
-    } else {
-      save({ text });
+    setSaving(true);
+    setProblem("");
+    try {
+      await save(makeBody());
+    } catch (error) {
+      setProblem(describeProblem(title, error));
+      setSaving(false);
     }
   }
 
@@ -157,7 +234,7 @@ function NoteDialog({ kind, close, save }: { kind: Dialog; close: () => void; sa
     <Modal isOpen onClose={close} variant="small" aria-labelledby="dialog-title">
       <ModalHeader title={title} labelId="dialog-title" />
       <ModalBody>
-        <Form id="note-form" onSubmit={submit}>
+        <Form id="note-form" onSubmit={(event) => void submit(event)}>
           {kind === "assign" && (
             <FormGroup label="Person or team" fieldId="assignee" isRequired>
               <TextInput id="assignee" value={detail} onChange={(_, value) => setDetail(value)} autoFocus maxLength={200} />
@@ -179,9 +256,10 @@ function NoteDialog({ kind, close, save }: { kind: Dialog; close: () => void; sa
             </FormGroup>
           )}
         </Form>
+        <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </ModalBody>
       <ModalFooter>
-        <Button type="submit" form="note-form" isDisabled={!isComplete}>
+        <Button type="submit" form="note-form" isDisabled={!isComplete || isSaving}>
           {button}
         </Button>
         <Button variant="link" onClick={close}>
@@ -200,7 +278,7 @@ async function submitCommand(verb: Verb, eid: string): Promise<string> {
     await new Promise((resolve) => setTimeout(resolve, EFFECT_POLL));
     command = await get<Command>(`/commands/${command.number}`);
   }
-  return `${VERBS[verb].title}: ${describeEffect(command)}`;
+  return describeEffect(command);
 }
 
 function describeEffect(command: Command): string {

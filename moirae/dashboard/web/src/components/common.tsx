@@ -1,6 +1,6 @@
 // Small parts that several pages use.
 
-import { Alert as Message, Label, Skeleton } from "./library";
+import { Alert as Message, EmptyState, EmptyStateBody, Label, Skeleton } from "./library";
 import { type ReactNode, useEffect, useState } from "react";
 import { Link } from "react-router";
 import type { Alert } from "../api";
@@ -35,6 +35,10 @@ const STATE_HINTS: Record<string, string> = {
   waiting: "Not started yet",
   deferred: "Continues once other recalls have a first answer",
   suspended: "Waits for feedback: Refine resumes it",
+  present: "Still receives rows",
+  recent: "Complete; late rows may still be added",
+  old: "Complete; kept until it expires",
+  expired: "Its rows are deleted",
 };
 
 export function StateLabel({ state }: { state: string }) {
@@ -116,6 +120,11 @@ export function shortName(rule: string): string {
   return rule.slice(rule.indexOf("/") + 1);
 }
 
+/** Whether a rule is one of Moirae itself, such as `moirae/NoInput`: it has no definition, events or recalls. */
+export function isBuiltIn(rule: string): boolean {
+  return rule.startsWith("moirae/");
+}
+
 /** A value of a row: numbers with four significant digits. */
 export function formatValue(value: unknown): string {
   if (typeof value === "number") {
@@ -147,6 +156,20 @@ export function Pending({ error, lines = 4 }: { error: string | null; lines?: nu
         <Skeleton key={index} className="line" screenreaderText={index ? undefined : "Loading"} />
       ))}
     </div>
+  );
+}
+
+/** Said in place of something that the server does not have. */
+export function Missing({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <EmptyState titleText={title} headingLevel="h1">
+      <EmptyStateBody>
+        <p>{children}</p>
+        <p>
+          Firing alerts are on the page <Link to="/">Now</Link>, past ones on the page <Link to="/history">History</Link>.
+        </p>
+      </EmptyStateBody>
+    </EmptyState>
   );
 }
 

@@ -21,12 +21,14 @@ interface Props {
   columns: string[];
   rows: ReactNode[][];
   names?: string[];
+  /** Whether the columns fit a narrow screen. */
+  isNarrow?: boolean;
 }
 
-/** A table that becomes a list of cards on narrow screens. */
-export function DataTable({ label, columns, rows, names }: Props) {
+/** A table that becomes a list of cards on narrow screens, if it is not narrow itself. */
+export function DataTable({ label, columns, rows, names, isNarrow = false }: Props) {
   return (
-    <table className="data" aria-label={label}>
+    <table className={isNarrow ? "data narrow" : "data"} aria-label={label}>
       <thead>
         <tr>
           {names && <td />}

@@ -1,10 +1,11 @@
 // A similar past alert: what it shares, what was done then, whether it came back.
 
-import { Button, Card, CardBody, ExpandableSection, Label } from "./library";
+import { Alert as Message, Button, Card, CardBody, ExpandableSection, Label } from "./library";
+import { useState } from "react";
 import { Link } from "react-router";
-import type { Hit, Judgement } from "../api";
-import { describeLength, describeReturn, findRemedy } from "../answers";
-import { Time, describeKey } from "./common";
+import { type Hit, type Judgement, describeProblem } from "../api";
+import { describeHit, describeLength, describeReturn, findRemedy } from "../answers";
+import { Time } from "./common";
 
 const RARE_SHARE = 0.15; // of the score, from which a shared term is highlighted
 const MAX_TERMS = 8; // shown without expanding
@@ -13,20 +14,28 @@ interface Props {
   eid: string;
   hit: Hit;
   judgement: Judgement | undefined;
-  judge: ((past: string, helps: boolean) => void) | null;
+  /** Stores an opinion; fails with an `ApiError`. */
+  judge: ((past: string, helps: boolean) => Promise<void>) | null;
 }
 
 export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
   const { past } = hit;
+  const [problem, setProblem] = useState("");
   const remedy = findRemedy(hit);
   const facts = [describeLength(hit), describeReturn(hit)].filter(Boolean);
-  const title = past?.annotations?.summary || (past ? describeKey(past.key) : "Deleted event");
+  async function store(helps: boolean): Promise<void> {
+    setProblem("");
+    await judge?.(hit.eid, helps).catch((error) => setProblem(describeProblem(helps ? "Agree" : "Disagree", error)));
+  }
+
+  const title = describeHit(hit);
   return (
     <Card component="article" isCompact className="similar" aria-label={`Similar past alert ${hit.rank}`}>
       <CardBody>
         <div className="similar-head">
           <span className="score" title="Similarity of the contexts, from 0 to 1">
             {hit.score.toFixed(2)}
+            <span className="score-name">similarity</span>
             <meter min={0} max={1} value={hit.score} aria-label={`Score ${hit.score.toFixed(2)}`} />
           </span>
           <div>
@@ -50,7 +59,7 @@ export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
             </span>
           </p>
         ) : (
-          <p className="note">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>
+          <p className="note remedy">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>
         )}
         <SharedTerms hit={hit} />
         <div className="similar-actions">
@@ -63,7 +72,7 @@ export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
                 size="sm"
                 variant={judgement?.helps === true ? "primary" : "secondary"}
                 aria-pressed={judgement?.helps === true}
-                onClick={() => judge(hit.eid, true)}
+                onClick={() => void store(true)}
               >
                 Agree
               </Button>
@@ -71,18 +80,17 @@ export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
                 size="sm"
                 variant={judgement?.helps === false ? "danger" : "secondary"}
                 aria-pressed={judgement?.helps === false}
-                onClick={() => judge(hit.eid, false)}
+                onClick={() => void store(false)}
               >
                 Disagree
               </Button>
             </>
           )}
-          {judgement && (
-            <span className="note" role="status">
-              {judgement.author} {judgement.helps ? "agrees" : "disagrees"}
-            </span>
-          )}
+          <span className="note" role="status">
+            {judgement && `${judgement.author} ${judgement.helps ? "agrees" : "disagrees"}`}
+          </span>
         </div>
+        <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </CardBody>
     </Card>
   );
@@ -93,7 +101,8 @@ function SharedTerms({ hit }: { hit: Hit }) {
   const strongest = hit.shared.slice(0, MAX_TERMS);
   return (
     <>
-      <ul className="terms" aria-label="Shared terms with their share of the score">
+      {strongest.length > 0 && <p className="note">Both had, with the share of the similarity:</p>}
+      <ul className="terms" aria-label="Shared terms with their share of the similarity">
         {strongest.map(([term, share]) => (
           <li key={term} className={share >= RARE_SHARE ? "term rare" : "term"}>
             {term} <span className="share">{Math.round(share * 100)} %</span>

@@ -8,6 +8,7 @@ import {
   type Answer,
   type EventDetails,
   type HistoryChange,
+  type Hit,
   type Judgement,
   type Revision,
   type Row,
@@ -21,6 +22,9 @@ import {
   coverageOf,
   describeCoverage,
   describeDistance,
+  describeHit,
+  describeLength,
+  describeReturn,
   findNorm,
   findSimilar,
   formatPercent,
@@ -30,13 +34,14 @@ import {
   listTerms,
   readForecast,
   readNorm,
+  sortSeries,
   withRevision,
 } from "../answers";
 import { useIsOperator } from "../app";
 import { useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { SeriesChart } from "../components/chart";
-import { HistoryLabel, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, useTitle } from "../components/common";
+import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, isBuiltIn, shortName, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -51,6 +56,13 @@ const STAGE_ROWS = 10; // of a stage that are shown at first
 export function AlertPage() {
   const id = useParams().alert ?? "";
   const report = useLoaded((signal) => get<AlertReport>(`/alerts/${encodeURIComponent(id)}/report`, {}, signal), [id]);
+  if (report.isMissing) {
+    return (
+      <PageSection>
+        <Missing title="There is no such alert">It may have been deleted, or its address is incomplete.</Missing>
+      </PageSection>
+    );
+  }
   if (report.data === null) {
     return (
       <PageSection>
@@ -98,7 +110,7 @@ function Report({ report, error, reload, update }: ReportProps) {
   useKeys({ c: () => hits.length && navigate(`/compare/${alert.eid}/${hits[0].eid}`) });
 
   async function judge(past: string, helps: boolean): Promise<void> {
-    await post(`/events/${alert.eid}/judgements`, { past, helps }).catch(() => undefined);
+    await post(`/events/${alert.eid}/judgements`, { past, helps });
     judgements.reload();
   }
 
@@ -106,7 +118,11 @@ function Report({ report, error, reload, update }: ReportProps) {
     <>
       <PageSection className="alert-head">
         <AlertHeader alert={alert} />
-        {isOperator && <AlertActions alert={alert} answers={recalls} reload={reload} />}
+        {isOperator ? (
+          <AlertActions alert={alert} answers={recalls} reload={reload} />
+        ) : (
+          <p className="note viewer-note">You can read only: to act on alerts, log in with a token of the role operator.</p>
+        )}
         {error && <Message variant="warning" isInline isPlain title={`Not up to date: ${error}`} />}
       </PageSection>
       <PageSection className="alert-grid" isFilled>
@@ -139,7 +155,11 @@ function Report({ report, error, reload, update }: ReportProps) {
               {recalls.length ? (
                 recalls.map((answer) => <CoverageBar key={answer.recall} answer={answer} />)
               ) : (
-                <p className="note">No recall yet: it starts once the alert fires and its context is settled.</p>
+                <p className="note">
+                  {isBuiltIn(alert.rule)
+                    ? "An alert about Moirae itself has no recall."
+                    : "No recall yet: it starts once the alert fires and its context is settled."}
+                </p>
               )}
               {recalls.map((answer) => (
                 <Revisions key={answer.recall} answer={answer} />
@@ -151,7 +171,8 @@ function Report({ report, error, reload, update }: ReportProps) {
           ))}
           <ConditionCard alert={alert} decisions={alert.decisions} />
           <NotesCard alert={alert} />
-          <TimelineCard alert={alert} />
+          {event && <TimelineCard alert={alert} attributes={event.attributes} />}
+          {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
           <ContextCard event={event} hits={hits} />
         </div>
       </PageSection>
@@ -167,7 +188,7 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
       <div className="badges">
         <SeverityLabel alert={alert} /> <StateLabel state={alert.state} />
         <HistoryLabel history={alert.history} />
-        <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>
+        {isBuiltIn(alert.rule) ? shortName(alert.rule) : <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>}
         {labels.map(([name, value]) => (
           <Label key={name} isCompact variant="outline">
             {name}={value}
@@ -200,14 +221,26 @@ function Verdict({ similar }: { similar: Answer | undefined }) {
   const conclusion = conclude(similar);
   const variants = { known: "success", similar: "info", none: "warning", wait: "info" } as const;
   const coverage = similar ? coverageOf(similar) : null;
-  const title = conclusion.kind === "known" ? `What fixed it before: ${conclusion.title}` : conclusion.title;
+  const isKnown = conclusion.kind === "known";
+  const title = isKnown ? `Seen before. What fixed it: ${conclusion.title}` : conclusion.title;
   return (
     <div role="status">
       <Message variant={variants[conclusion.kind]} isInline title={title} component="h3" className="verdict">
+        {conclusion.hit && <SeenHit hit={conclusion.hit} />}
         {conclusion.detail && <p>{conclusion.detail}</p>}
         {coverage && !coverage.final && <p className="note">So far: {describeCoverage(coverage)}.</p>}
       </Message>
     </div>
+  );
+}
+
+/** `jena-1: disk full, 4 d 21 h ago, similarity 0.66, lasted 57 min, has not come back since` */
+function SeenHit({ hit }: { hit: Hit }) {
+  const facts = [`similarity ${hit.score.toFixed(2)}`, describeLength(hit), describeReturn(hit)].filter(Boolean);
+  return (
+    <p>
+      {describeHit(hit)}, <Time value={hit.ts} brief />, {facts.join(", ")}.
+    </p>
   );
 }
 
@@ -276,8 +309,8 @@ function NormCard({ answers, event, alert }: NormProps) {
   const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]?.sql);
   const distance = norm && describeDistance(norm);
   return (
-    <Card isCompact>
-      <CardTitle component="h2">Normal here</CardTitle>
+    <Card isCompact className="norm-card">
+      <CardTitle component="h2">Is this normal?</CardTitle>
       <CardBody>
         {!row && <p className="note">{isOpen(answer) ? "Not known yet." : "No answer."}</p>}
         {norm && (
@@ -285,13 +318,13 @@ function NormCard({ answers, event, alert }: NormProps) {
             <p className="norm">
               {norm.value !== null && (
                 <>
-                  <strong>{formatShort(norm.value)}</strong> {norm.attribute} now,{" "}
+                  {norm.attribute}: <strong>{formatShort(norm.value)}</strong> now,{" "}
                 </>
               )}
               normally <strong>{formatShort(norm.mean)}</strong>
               {norm.deviation !== null && `\u00a0±\u00a0${formatShort(norm.deviation)}`}
             </p>
-            {distance && <p>{distance}</p>}
+            {distance && <p>{distance}.</p>}
             <NormBar norm={norm} />
           </>
         )}
@@ -315,18 +348,25 @@ function NormBar({ norm }: { norm: Norm }) {
   const highest = Math.max(norm.value, norm.highest ?? high, high);
   const lowest = Math.min(norm.value, low);
   const scale = (value: number) => (highest > lowest ? ((value - lowest) / (highest - lowest)) * 280 + 10 : 150);
+  const now = scale(norm.value);
+  const anchor = now < 30 ? "start" : now > 270 ? "end" : "middle";
   return (
-    <svg className="norm-bar" viewBox="0 0 300 34" role="img" aria-label={`Usual range ${formatShort(low)} to ${formatShort(high)}, value ${formatShort(norm.value)}`}>
-      <line x1="10" x2="290" y1="12" y2="12" className="norm-axis" />
-      <rect x={scale(low)} width={Math.max(2, scale(high) - scale(low))} y="6" height="12" rx="3" className="norm-range" />
-      <line x1={scale(norm.mean)} x2={scale(norm.mean)} y1="4" y2="20" className="norm-mean" />
-      <circle cx={scale(norm.value)} cy="12" r="6" className="norm-value" />
-      <text x="10" y="32">
-        usual range (mean ± 2 sd)
-      </text>
-      <text x="290" y="32" textAnchor="end">
+    <svg className="norm-bar" viewBox="0 0 300 48" role="img" aria-label={`Usual range ${formatShort(low)} to ${formatShort(high)}, value ${formatShort(norm.value)}`}>
+      <text x={now} y="9" textAnchor={anchor}>
         now
       </text>
+      <line x1="10" x2="290" y1="22" y2="22" className="norm-axis" />
+      <rect x={scale(low)} width={Math.max(2, scale(high) - scale(low))} y="16" height="12" rx="3" className="norm-range" />
+      <line x1={scale(norm.mean)} x2={scale(norm.mean)} y1="14" y2="30" className="norm-mean" />
+      <circle cx={now} cy="22" r="6" className="norm-value" />
+      <text x="10" y="44">
+        usual: {formatShort(low)} to {formatShort(high)}
+      </text>
+      {norm.highest !== null && norm.highest > Math.max(norm.value, high) && (
+        <text x="290" y="44" textAnchor="end">
+          highest: {formatShort(norm.highest)}
+        </text>
+      )}
     </svg>
   );
 }
@@ -373,7 +413,7 @@ function RevisionList({ answer }: { answer: Answer }) {
   return <RowsTable rows={rows} label={`Revisions of ${answer.recall}`} />;
 }
 
-function TimelineCard({ alert }: { alert: AlertDetails }) {
+function TimelineCard({ alert, attributes }: { alert: AlertDetails; attributes: Row }) {
   const timeline = useLoaded(
     (signal) => get<Timeline>(`/events/${alert.eid}/timeline`, {}, signal),
     [alert.eid],
@@ -383,19 +423,20 @@ function TimelineCard({ alert }: { alert: AlertDetails }) {
       <CardTitle component="h2">Around the alert (UTC)</CardTitle>
       <CardBody>
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
-        {timeline.data && <TimelineCharts timeline={timeline.data} />}
+        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} />}
       </CardBody>
     </Card>
   );
 }
 
-function TimelineCharts({ timeline }: { timeline: Timeline }) {
+/** The columns that the event is about come first. */
+function TimelineCharts({ timeline, attributes }: { timeline: Timeline; attributes: Row }) {
   if (!timeline.series.length && !timeline.missing.length) {
     return <p className="note">No stream has the key of this alert.</p>;
   }
   return (
     <>
-      {timeline.series.map((series) => (
+      {sortSeries(timeline.series, attributes).map((series) => (
         <SeriesChart
           key={`${series.stream}.${series.column}`}
           title={`${series.stream}: ${series.column}`}

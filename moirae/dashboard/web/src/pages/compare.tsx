@@ -1,16 +1,17 @@
 import { Card, CardBody, CardTitle, PageSection, Title } from "../components/library";
 import { Link, useParams } from "react-router";
-import { type Answer, type EventDetails, type Timeline, get } from "../api";
-import { findSimilar, listTerms } from "../answers";
+import { type Answer, type EventDetails, type Hit, type Row, type Timeline, get } from "../api";
+import { describeHit, describeLength, describeReturn, findRemedy, findSimilar, listTerms, sortSeries } from "../answers";
 import { SeriesChart } from "../components/chart";
-import { Pending, Time, describeKey, shortName, useTitle } from "../components/common";
+import { Missing, Pending, Time, describeKey, shortName, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
 
 interface Sides {
   now: EventDetails;
   past: EventDetails;
-  shares: Map<string, number>;
+  /** The past event as an answer of the present one; none if it is not among its most similar ones. */
+  hit: Hit | undefined;
 }
 
 /** The context of an event against that of a past one, and the same streams then and now. */
@@ -18,6 +19,13 @@ export function ComparePage() {
   const { event = "", past = "" } = useParams();
   useTitle("Compare");
   const sides = useLoaded((signal) => loadSides(event, past, signal), [event, past]);
+  if (sides.isMissing) {
+    return (
+      <PageSection>
+        <Missing title="One of these events is not stored">It may have been deleted, or the address is incomplete.</Missing>
+      </PageSection>
+    );
+  }
   if (sides.data === null) {
     return (
       <PageSection>
@@ -26,20 +34,22 @@ export function ComparePage() {
       </PageSection>
     );
   }
-  const { now, past: then, shares } = sides.data;
+  const { now, past: then, hit } = sides.data;
+  const shares = new Map(hit?.shared ?? []);
   return (
     <PageSection>
       <Title headingLevel="h1">{shortName(now.rule)}: now and then</Title>
       <p>
         Now: <Link to={`/alerts/${now.eid}`}>{describeKey(now.key)}</Link>, <Time value={now.ts} />
         <br />
-        Then: <Link to={`/alerts/${then.eid}`}>{describeKey(then.key)}</Link>, <Time value={then.ts} />
+        Then: <Link to={`/alerts/${then.eid}`}>{hit ? describeHit(hit) : describeKey(then.key)}</Link>, <Time value={then.ts} />
       </p>
+      {hit ? <Past hit={hit} /> : <p className="note">Not among the most similar past alerts.</p>}
       <div className="compare-grid">
         <Card isCompact>
           <CardTitle component="h2">Streams, aligned at the alert</CardTitle>
           <CardBody>
-            <AlignedCharts event={now.eid} past={then.eid} />
+            <AlignedCharts event={now.eid} past={then.eid} attributes={now.attributes} />
           </CardBody>
         </Card>
         <div className="side">
@@ -68,10 +78,27 @@ async function loadSides(event: string, past: string, signal: AbortSignal): Prom
     get<Answer[]>(`/events/${encodeURIComponent(event)}/recalls`, {}, signal),
   ]);
   const hit = findSimilar(answers)?.hits?.find(({ eid }) => eid === then.eid);
-  return { now, past: then, shares: new Map(hit?.shared ?? []) };
+  return { now, past: then, hit };
 }
 
-function AlignedCharts({ event, past }: { event: string; past: string }) {
+/** What was done then, and how similar the two are. */
+function Past({ hit }: { hit: Hit }) {
+  const remedy = findRemedy(hit);
+  const facts = [`Similarity ${hit.score.toFixed(2)}`, describeLength(hit), describeReturn(hit)].filter(Boolean);
+  return (
+    <p className="compare-past">
+      {remedy && (
+        <>
+          What fixed it then: <strong>{remedy.text}</strong>
+          <br />
+        </>
+      )}
+      {facts.join(", ")}.{!remedy && " Nobody noted what was done."}
+    </p>
+  );
+}
+
+function AlignedCharts({ event, past, attributes }: { event: string; past: string; attributes: Row }) {
   const query = { before: 3_600, after: 3_600 };
   const now = useLoaded((signal) => get<Timeline>(`/events/${event}/timeline`, query, signal), [event]);
   const then = useLoaded((signal) => get<Timeline>(`/events/${past}/timeline`, query, signal), [past]);
@@ -79,7 +106,7 @@ function AlignedCharts({ event, past }: { event: string; past: string }) {
     return <Pending error={now.error ?? then.error} lines={4} />;
   }
   const timelines = { now: now.data, then: then.data };
-  const names = new Set([...now.data.series, ...then.data.series].map(seriesName));
+  const names = new Set(sortSeries([...now.data.series, ...then.data.series], attributes).map(seriesName));
   return (
     <>
       {[...names].map((name) => (
@@ -127,7 +154,8 @@ function Terms({ now, past, shares }: { now: EventDetails; past: EventDetails; s
             <h3>{name}</h3>
             <DataTable
               label={`Terms of ${name}`}
-              columns={["term", "now", "then", "share of score"]}
+              columns={["term", "now", "then", "share of similarity"]}
+              isNarrow
               rows={terms.map((term) => [
                 <span key="term" className={present.has(term) && earlier.has(term) ? "term shared" : "term"}>
                   {term}

@@ -5,7 +5,7 @@ import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } fr
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
-import { formatDay, formatDuration } from "../time";
+import { formatDay, formatDuration, formatTime } from "../time";
 
 const PAGE_SIZE = 50;
 const DAYS = 35;
@@ -85,9 +85,15 @@ interface SearchProps {
 function SearchForm({ text, label, search, children }: SearchProps) {
   const [typedText, setTypedText] = useState(text);
   const [typedLabel, setTypedLabel] = useState(label);
+  const [problem, setProblem] = useState("");
   function submit(event: FormEvent): void {
     event.preventDefault();
-    search({ text: typedText.trim(), label: typedLabel.includes("=") ? typedLabel.trim() : "" });
+    const wanted = typedLabel.trim();
+    const isLabel = !wanted || wanted.includes("=");
+    setProblem(isLabel ? "" : `“${wanted}” is no label: write name=value, such as severity=page.`);
+    if (isLabel) {
+      search({ text: typedText.trim(), label: wanted });
+    }
   }
   return (
     <form className="search" role="search" onSubmit={submit}>
@@ -108,6 +114,7 @@ function SearchForm({ text, label, search, children }: SearchProps) {
       />
       {children}
       <Button type="submit">Search</Button>
+      {problem && <p role="alert" className="note error search-problem">{problem}</p>}
     </form>
   );
 }
@@ -150,6 +157,11 @@ function Results({ text, rule, label, day, clearDay }: ResultsProps) {
           All days
         </Button>
       )}
+      {!alerts.length && (
+        <p className="note">
+          {text || rule || label || day ? "No past alert matches all of these filters." : "No alert has fired yet."}
+        </p>
+      )}
       <ul className="alert-list" aria-label="Alerts, newest first">
         {alerts.map((alert) => (
           <li key={alert.id}>
@@ -176,7 +188,10 @@ function Result({ alert }: { alert: Alert }) {
         <span className="note">{shortName(alert.rule)}</span>
       </span>
       <span className="row-norm">
-        <Time value={alert.starts_at} />
+        <span>{formatTime(alert.starts_at)}</span>
+        <span className="note">
+          <Time value={alert.starts_at} brief />
+        </span>
       </span>
       <span className="row-past">
         <span>

@@ -121,7 +121,7 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   const sql = answer && definition?.recall?.[answer.recall]?.sql;
   const norm = readNorm(answer?.rows?.[0], entry.attributes, sql);
   if (!norm) {
-    return <>{answer && isOpen(answer) ? "norm not known yet" : ""}</>;
+    return <>{answer && isOpen(answer) ? "Normal values: not known yet" : ""}</>;
   }
   const deviation = norm.deviation === null ? "" : `\u00a0±\u00a0${formatShort(norm.deviation)}`;
   const distance = describeDistance(norm);
@@ -130,7 +130,7 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
       <span>
         {norm.value !== null && (
           <>
-            <strong>{formatShort(norm.value)}</strong> {norm.attribute},{" "}
+            {norm.attribute}: <strong>{formatShort(norm.value)}</strong>,{" "}
           </>
         )}
         normally {formatShort(norm.mean)}
@@ -145,19 +145,19 @@ function Past({ answers }: { answers: readonly Answer[] }) {
   const similar = findSimilar(answers);
   const conclusion = conclude(similar);
   const coverage = similar ? coverageOf(similar) : null;
-  const best = similar?.hits?.[0];
+  const shown = conclusion.hit ?? similar?.hits?.[0];
   const forecast = readForecast(similar);
   const probable = forecast && describeForecast(forecast);
   return (
     <>
       <span className={conclusion.kind === "known" ? "past-known" : "past-open"}>
-        {conclusion.kind === "known" ? `Then: ${conclusion.title}` : conclusion.title}
+        {conclusion.kind === "known" ? `What fixed it: ${conclusion.title}` : conclusion.title}
       </span>
       <span className="note">
         {probable && `probably ${probable}, `}
-        {best && (
+        {shown && (
           <>
-            best match {best.score.toFixed(2)}, <Time value={best.ts} brief />
+            seen <Time value={shown.ts} brief />, similarity {shown.score.toFixed(2)}
           </>
         )}
         {coverage && !coverage.final && ` (${Math.round(coveredShare(coverage) * 100)} % read)`}

@@ -1,9 +1,9 @@
-import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Title } from "../components/library";
+import { Alert as Message, Button, Card, CardBody, CardTitle, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
 import { useState } from "react";
 import { Link, useParams } from "react-router";
-import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, get, post } from "../api";
+import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, describeProblem, get, post } from "../api";
 import { useIsOperator } from "../app";
-import { Pending, StateLabel, Time, useTitle } from "../components/common";
+import { Missing, Pending, StateLabel, Time, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
 import { findDefinition } from "../rule";
@@ -26,6 +26,12 @@ function RuleList() {
       <Title headingLevel="h1">Rules</Title>
       {rules.data === null ? (
         <Pending error={rules.error} />
+      ) : !rules.data.length ? (
+        <EmptyState titleText="No rule is applied" headingLevel="h2">
+          <EmptyStateBody>
+            Write rules, then apply them: <code>moirae rules apply</code>. Without a rule nothing is watched.
+          </EmptyStateBody>
+        </EmptyState>
       ) : (
         <DataTable
           label="Rules"
@@ -57,17 +63,26 @@ function RulePage({ rule }: { rule: string }) {
   const explained = useLoaded((signal) => get<Row>(`/explain/${rule}`, {}, signal), [rule]);
   const isOperator = useIsOperator();
   const [effect, setEffect] = useState("");
+  const [problem, setProblem] = useState("");
 
   async function resume(): Promise<void> {
+    setProblem("");
     try {
       await post("/rules/resume", { rules: [rule] });
       setEffect("The quarantine has ended; the rule is evaluated from where it stopped.");
     } catch (error) {
-      setEffect((error as Error).message);
+      setProblem(describeProblem("End the quarantine", error));
     }
     details.reload();
   }
 
+  if (details.isMissing) {
+    return (
+      <PageSection>
+        <Missing title="There is no such rule">It may have been removed or renamed.</Missing>
+      </PageSection>
+    );
+  }
   if (details.data === null) {
     return (
       <PageSection>
@@ -80,14 +95,15 @@ function RulePage({ rule }: { rule: string }) {
   return (
     <PageSection>
       <Title headingLevel="h1">{name}</Title>
-      <p>
+      <p className="line">
         <StateLabel state={state} /> version <code>{version}</code>{" "}
         <Link to={`/history?rule=${encodeURIComponent(name)}`}>Its alerts</Link>
       </p>
       {state === "quarantined" && isOperator && (
         <Button onClick={() => void resume()}>End the quarantine</Button>
       )}
-      <div role="status">{effect && <Message isInline isPlain variant="info" title={effect} />}</div>
+      <div role="status">{effect && !problem && <Message isInline isPlain variant="success" title={effect} />}</div>
+      <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       {errors.length > 0 && (
         <Card isCompact>
           <CardTitle component="h2">Errors</CardTitle>

@@ -1,7 +1,7 @@
 import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Progress, Title } from "../components/library";
 import { useState } from "react";
 import { Link } from "react-router";
-import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, get, post } from "../api";
+import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, describeProblem, get, post } from "../api";
 import { useIsOperator } from "../app";
 import { Pending, StateLabel, Time, formatCount, formatValue, shortName, useTitle } from "../components/common";
 import { DataTable } from "../components/rows";
@@ -48,10 +48,10 @@ function StatusCards() {
         {!isLive && (
           <Message variant="danger" isInline isPlain title="The live process does not run: new alerts are not detected" />
         )}
-        {isLive && !problems.length && <Message variant="success" isInline isPlain title="No problem is known" />}
+        {isLive && !problems.length && !warnings.length && <Message variant="success" isInline isPlain title="No problem is known" />}
         <DataTable
           label="Processes"
-          columns={["Process", "State", "Heartbeat", "Engine and load", "Error"]}
+          columns={["Process", "State", "Last sign of life", "Activity", "Error"]}
           rows={processes.map((process) => [
             process.role,
             <StateLabel key="state" state={process.alive ? "running" : "ended"} />,
@@ -120,6 +120,8 @@ function StreamCard() {
       <CardBody>
         {streams.data === null ? (
           <Pending error={streams.error} />
+        ) : !streams.data.length ? (
+          <p className="note">No stream yet: it appears with its first rows.</p>
         ) : (
           <DataTable
             label="Streams"
@@ -160,6 +162,7 @@ function ChunkCard() {
       <CardTitle component="h2">Chunks of history</CardTitle>
       <CardBody>
         {chunks.data === null && <Pending error={chunks.error} />}
+        {chunks.data && !all.length && <p className="note">No rows are archived yet.</p>}
         {states.map((state) => {
           const members = all.filter((chunk) => chunk.state === state);
           const rows = members.reduce((sum, chunk) => sum + chunk.rows, 0);
@@ -195,12 +198,14 @@ function DeadLetterCard() {
   const page = useLoaded((signal) => get<DeadLetterPage>("/dead-letters", { limit: 20, count: true }, signal), [], INTERVAL);
   const isOperator = useIsOperator();
   const [effect, setEffect] = useState("");
+  const [problem, setProblem] = useState("");
   async function retry(body: unknown): Promise<void> {
+    setProblem("");
     try {
       const { marked } = await post<{ marked: string[] }>("/dead-letters/retry", body);
       setEffect(`${formatCount(marked.length, "dead letter")} marked; the live process retries them.`);
     } catch (error) {
-      setEffect((error as Error).message);
+      setProblem(describeProblem("Retry", error));
     }
     page.reload();
   }
@@ -211,7 +216,8 @@ function DeadLetterCard() {
       <CardBody>
         {page.data === null && <Pending error={page.error} />}
         {page.data && !letters.length && <p className="note">No record was rejected.</p>}
-        <div role="status">{effect && <Message isInline isPlain variant="info" title={effect} />}</div>
+        <div role="status">{effect && !problem && <Message isInline isPlain variant="success" title={effect} />}</div>
+        <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
         {letters.length > 0 && (
           <>
             {isOperator && (
