@@ -42,7 +42,10 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
     """A rule with a recall by `learned`, and resolved alerts."""
     rule = deepcopy(RULE)
     rule["rules"][0]["recall"]["similar"]["similar"]["measure"] = "learned"  # type: ignore[index]
-    with tempfile.TemporaryDirectory(prefix="moirae-learning-") as folder:
+    # The database server ends, and writes, a moment after its last connection.
+    with tempfile.TemporaryDirectory(
+        prefix="moirae-learning-", ignore_cleanup_errors=True
+    ) as folder:
         root = Path(folder)
         root.chmod(0o755)
         (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
