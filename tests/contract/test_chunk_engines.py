@@ -295,12 +295,16 @@ def questions(draw: st.DrawFn) -> str:
     )
 
 
-@settings(
-    max_examples=5,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+def _any_pieces(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@_any_pieces(3)
 @example(
     "SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host",
     [10, 20, 40],
@@ -312,6 +316,29 @@ def questions(draw: st.DrawFn) -> str:
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_agree_for_any_pieces(
+    engines: tuple[SparkEngine, LocalEngine],
+    files: LocalEngine,
+    tasks: WideScanEngine,
+    sql: str,
+    borders: list[int],
+) -> None:
+    _engines_agree(engines, files, tasks, sql, borders)
+
+
+@pytest.mark.slow
+@_any_pieces(40)
+@given(questions(), st.lists(st.integers(0, 100), max_size=4))
+def test_engines_agree_for_many_pieces(
+    engines: tuple[SparkEngine, LocalEngine],
+    files: LocalEngine,
+    tasks: WideScanEngine,
+    sql: str,
+    borders: list[int],
+) -> None:
+    _engines_agree(engines, files, tasks, sql, borders)
+
+
+def _engines_agree(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
     tasks: WideScanEngine,

@@ -299,6 +299,7 @@ def test_each_version_of_the_history_is_readable_after_old_commits_are_deleted(
         assert read_by_library(table.data_folder, version) == list(range(count))
 
 
+@pytest.mark.slow
 def test_vacuum_by_spark_keeps_the_history_and_what_the_table_has(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def _units(system: Stage) -> list[tuple[str, int, int]]:
     ).fetchall()
 
 
+@pytest.mark.slow
 def test_drain_reads_each_record_up_to_its_start_offsets_once() -> None:
     with _stage(600) as (system, sender, _):
         sender.start()
