@@ -4,47 +4,57 @@ This is the only package that imports psycopg. A gateway holds the statements of
 `queries/` and returns records; the caller owns the transaction (`connection.transaction()`).
 """
 
-from sql.alert_notes import AlertNoteGateway, AlertNoteRow
+from sql.access import (
+    AuditGateway,
+    AuditRow,
+    IdempotencyKeyGateway,
+    SessionGateway,
+    SessionRow,
+    TokenGateway,
+    TokenRow,
+)
 from sql.alerts import (
     AlertDescriptionRow,
     AlertFilter,
     AlertGateway,
     AlertLifetimeRow,
+    AlertNoteGateway,
+    AlertNoteRow,
     AlertRow,
-    NewAlert,
-    OpenAlertRow,
-    RaisedAlertRow,
-)
-from sql.audit import AuditGateway, AuditRow
-from sql.calibrations import CalibrationGateway
-from sql.changes import (
-    ChangedAlertRow,
-    ChangedRecallRow,
-    ChangedStageRow,
-    ChangeGateway,
-    ChangePosition,
-    ChangeRow,
-    EventEndRow,
-    RevisionRow,
-)
-from sql.chunks import ChunkGateway
-from sql.commands import CommandGateway
-from sql.connection import Connection, connect
-from sql.contexts import (
     ContextGateway,
     ContextRow,
+    EventFilter,
+    EventGateway,
+    NewAlert,
     NewContextRow,
+    NewEventRow,
+    OpenAlertRow,
+    OutboxContextRow,
+    OutboxEventRow,
+    OutboxGateway,
+    RaisedAlertRow,
     RecallEventRow,
     RecallOfVersion,
+    StoredEventRow,
     UnrequestedEventRow,
     UnsettledContextRow,
 )
-from sql.corpora import CorpusGateway
-from sql.dashboard import DashboardGateway
-from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
-from sql.demo import DemoGateway
-from sql.deployments import DeploymentGateway, DeploymentRow
-from sql.derived_chunks import DerivedChunkGateway
+from sql.archive import (
+    ChunkGateway,
+    DeadLetterGateway,
+    DeadLetterRow,
+    DerivedChunkGateway,
+    LedgerRow,
+    MarkedDeadLetterRow,
+    RecordCounts,
+    RelationGateway,
+    RetentionGateway,
+    StreamCounts,
+    StreamGateway,
+    UnitGateway,
+    read_source_table,
+)
+from sql.connection import Connection, connect
 from sql.errors import (
     DatabaseError,
     DataError,
@@ -54,69 +64,76 @@ from sql.errors import (
     ProgramLimitExceeded,
     SchemaTooNew,
 )
-from sql.events import EventFilter, EventGateway, NewEventRow, StoredEventRow
-from sql.idempotency_keys import IdempotencyKeyGateway
-from sql.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
-from sql.learned_models import LearnedModelGateway, LearnedModelRow
-from sql.lookup import LookupGateway
 from sql.migrate import migrate
-from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
-from sql.overview import (
-    EventJudgementRow,
-    OccurrenceRow,
-    OverviewGateway,
-    RuleFiguresRow,
-)
 from sql.pool import ConnectionPool, open_pool
-from sql.processes import ProcessGateway, ProcessRow
-from sql.recalled_events import (
-    HistoryChangeRow,
-    NewStageRow,
-    RecalledEventGateway,
-    RecalledEventRow,
-)
-from sql.relations import RelationGateway
-from sql.replay import RepeatableRow, ReplayGateway
-from sql.retention import RetentionGateway
-from sql.revisions import (
+from sql.processes import ProcessGateway, ProcessRow, SignalGateway, SignalListener
+from sql.recalls import (
     AnswerJson,
     AnswerRow,
+    AppendedRevisions,
+    ChangedContextRow,
+    ChangeJson,
+    CommandGateway,
     ExportedRecallRow,
+    HistoryChangeRow,
     LastAnswerRow,
     NewRevisionRow,
+    NewStageRow,
+    NewTask,
+    Progress,
+    Read,
+    RecalledEventGateway,
+    RecalledEventRow,
+    RemainingWorkRow,
+    RepeatableRow,
+    ReplayGateway,
     RevisionGateway,
-)
-from sql.row_revisions import (
-    AppendedRevisions,
-    ChangeJson,
     RevisionStreamRow,
     RowRevisionGateway,
     RowRevisionRow,
     StageRow,
-    ValidRow,
-)
-from sql.rule_errors import RuleErrorGateway, RuleErrorRow
-from sql.rule_files import RuleFileGateway
-from sql.rules import RuleGateway
-from sql.sessions import SessionGateway, SessionRow
-from sql.signals import SignalGateway, SignalListener
-from sql.source_tables import read_source_table
-from sql.streams import StreamGateway
-from sql.tasks import (
-    ChangedContextRow,
-    NewTask,
-    Progress,
-    Read,
-    RemainingWorkRow,
     TaskFilter,
     TaskGateway,
     TaskRow,
     TaskSummaryRow,
+    ValidRow,
 )
-from sql.tokens import TokenGateway, TokenRow
-from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
+from sql.reports import (
+    ChangedAlertRow,
+    ChangedRecallRow,
+    ChangedStageRow,
+    ChangeGateway,
+    ChangePosition,
+    ChangeRow,
+    DashboardGateway,
+    DemoGateway,
+    EventEndRow,
+    EventJudgementRow,
+    LookupGateway,
+    OccurrenceRow,
+    OverviewGateway,
+    RevisionRow,
+    RuleFiguresRow,
+)
+from sql.rules import (
+    DeploymentGateway,
+    DeploymentRow,
+    RuleErrorGateway,
+    RuleErrorRow,
+    RuleFileGateway,
+    RuleGateway,
+    ViewGateway,
+)
+from sql.similarity import (
+    CalibrationGateway,
+    CorpusGateway,
+    FeedbackStateRow,
+    JudgementGateway,
+    LearnedModelGateway,
+    LearnedModelRow,
+    UnresolvedEventRow,
+)
 from sql.values import replace_nul
-from sql.views import ViewGateway
 
 __all__ = [
     "AnswerRow",

@@ -31,7 +31,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
-from sql.alerts import AlertDelaysRow
+from sql.alerts.alerts import AlertDelaysRow
 from tests.faults.harness import workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

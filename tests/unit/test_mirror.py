@@ -45,7 +45,7 @@ MODULES_BY_TEST = {
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.events
         moirae.history.plan moirae.history.store""",
-    "integration/test_overview.py": "moirae.services.operations.overview sql.overview",
+    "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
@@ -61,7 +61,7 @@ MODULES_BY_TEST = {
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
     "integration/test_relations.py": """
-        moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
+        moirae.live.relations moirae.live.sources.relation_table sql.archive.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
     "integration/test_retention.py": """
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
@@ -88,7 +88,7 @@ MODULES_BY_TEST = {
         recall.stages.event_rows recall.stages.runner recall.stages.store""",
     "integration/test_revision_archive.py": """
         archiver.delta.revision_table recall.ledger.revision_archive""",
-    "integration/test_signals.py": "sql.signals",
+    "integration/test_signals.py": "sql.processes.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
@@ -96,11 +96,16 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
-        sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
-        sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
-        sql.gateway sql.idempotency_keys sql.judgements sql.learned_models sql.lookup sql.outbox sql.processes
-        sql.recalled_events sql.relations sql.replay sql.retention sql.revisions sql.row_revisions
-        sql.rule_errors sql.rule_files sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
+        sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
+        sql.alerts.alert_notes sql.alerts.alerts sql.alerts.contexts sql.alerts.events
+        sql.alerts.outbox sql.archive.chunks sql.archive.dead_letters sql.archive.derived_chunks
+        sql.archive.relations sql.archive.retention sql.archive.streams sql.archive.units
+        sql.gateway sql.processes.processes sql.recalls.commands sql.recalls.recalled_events
+        sql.recalls.replay sql.recalls.revisions sql.recalls.row_revisions sql.recalls.tasks
+        sql.reports.changes sql.reports.dashboard sql.reports.demo sql.reports.lookup
+        sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files sql.rules.rules
+        sql.rules.views sql.similarity.calibrations sql.similarity.corpora
+        sql.similarity.judgements sql.similarity.learned_models""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition

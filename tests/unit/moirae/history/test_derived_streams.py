@@ -9,7 +9,7 @@ import sql
 from archiver.errors import StorageFailed
 from archiver.storage.base import LocalStorage
 from moirae.history.derived_streams import DerivedStreamBuilder
-from sql.derived_chunks import DerivedVersionRow
+from sql.archive.derived_chunks import DerivedVersionRow
 
 
 def test_unneeded_version_leaves_the_database_last_and_survives_a_storage_failure(

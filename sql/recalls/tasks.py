@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
-from sql.revisions import NewRevisionRow
+from sql.recalls.revisions import NewRevisionRow
 from sql.values import replace_nul
 
 

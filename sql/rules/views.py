@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import starmap
 
-from sql.alerts import NewAlert, to_json_row
-from sql.contexts import NewContextRow
-from sql.events import NewEventRow
+from sql.alerts import NewAlert, NewContextRow, NewEventRow, to_json_row
 from sql.gateway import Gateway
 from sql.values import replace_nul
 

@@ -1,0 +1,26 @@
+"""Chunks, streams and the units that were archived, dead letters, relations."""
+
+from sql.archive.chunks import ChunkGateway
+from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
+from sql.archive.derived_chunks import DerivedChunkGateway
+from sql.archive.relations import RelationGateway
+from sql.archive.retention import RetentionGateway
+from sql.archive.source_tables import read_source_table
+from sql.archive.streams import StreamGateway
+from sql.archive.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
+
+__all__ = [
+    "ChunkGateway",
+    "DeadLetterGateway",
+    "DeadLetterRow",
+    "DerivedChunkGateway",
+    "LedgerRow",
+    "MarkedDeadLetterRow",
+    "RecordCounts",
+    "RelationGateway",
+    "RetentionGateway",
+    "StreamCounts",
+    "StreamGateway",
+    "UnitGateway",
+    "read_source_table",
+]

@@ -1,0 +1,34 @@
+"""What the API, the dashboard and the demo read of several nouns."""
+
+from sql.reports.changes import (
+    ChangedAlertRow,
+    ChangedRecallRow,
+    ChangedStageRow,
+    ChangeGateway,
+    ChangePosition,
+    ChangeRow,
+    EventEndRow,
+    RevisionRow,
+)
+from sql.reports.dashboard import DashboardGateway
+from sql.reports.demo import DemoGateway
+from sql.reports.lookup import LookupGateway
+from sql.reports.overview import EventJudgementRow, OccurrenceRow, OverviewGateway, RuleFiguresRow
+
+__all__ = [
+    "ChangeGateway",
+    "ChangePosition",
+    "ChangeRow",
+    "ChangedAlertRow",
+    "ChangedRecallRow",
+    "ChangedStageRow",
+    "DashboardGateway",
+    "DemoGateway",
+    "EventEndRow",
+    "EventJudgementRow",
+    "LookupGateway",
+    "OccurrenceRow",
+    "OverviewGateway",
+    "RevisionRow",
+    "RuleFiguresRow",
+]

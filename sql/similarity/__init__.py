@@ -1,0 +1,16 @@
+"""What similarity learns from: judgements, the events of corpora, calibrations and models."""
+
+from sql.similarity.calibrations import CalibrationGateway
+from sql.similarity.corpora import CorpusGateway
+from sql.similarity.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
+from sql.similarity.learned_models import LearnedModelGateway, LearnedModelRow
+
+__all__ = [
+    "CalibrationGateway",
+    "CorpusGateway",
+    "FeedbackStateRow",
+    "JudgementGateway",
+    "LearnedModelGateway",
+    "LearnedModelRow",
+    "UnresolvedEventRow",
+]
