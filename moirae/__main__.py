@@ -29,7 +29,8 @@ def main() -> None:
     """Run the command line and end the process.
 
     The end does not wait for threads, and runs no clean-up of libraries: a command has ended when
-    its output is written, also where a thread waits for a network.
+    its output is written, also where a thread waits for a network. In an orderly shutdown DuckDB
+    prints pages about objects that threads still use.
     """
     code = _write_rest_of_output(run())
     sys.stderr.flush()
