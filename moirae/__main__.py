@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import sys
-from contextlib import suppress
 
 # The imports below take a second: a Ctrl-C during them ends the process without a trace. Where
 # SIGINT is ignored, as in the background of a script, it stays ignored.
@@ -22,6 +21,7 @@ if _HANDLES_INTERRUPT:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _EXIT_SUCCESS = 0
+_EXIT_FAILURE = 1
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
@@ -29,13 +29,27 @@ def main() -> None:
     """Run the command line and end the process.
 
     The end does not wait for threads, and runs no clean-up of libraries: a command has ended when
-    its output is written, also where a thread waits for a network.
+    its output is written, also where a thread waits for a network. In an orderly shutdown DuckDB
+    prints pages about objects that threads still use.
     """
-    code = run()
-    with suppress(BrokenPipeError):
-        sys.stdout.flush()
+    code = _write_rest_of_output(run())
     sys.stderr.flush()
     os._exit(code)
+
+
+def _write_rest_of_output(code: int) -> int:
+    """The exit code: that of a failure if output is lost, as on a full disk."""
+    try:
+        if sys.stdout is not None:  # closed before the start
+            sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # see `run`
+    except KeyboardInterrupt:  # the reader is slow
+        return _EXIT_INTERRUPTED
+    except OSError as error:
+        print(f"moirae: standard output: {error.strerror}", file=sys.stderr)
+        return code or _EXIT_FAILURE
+    return code
 
 
 def run() -> int:

@@ -77,8 +77,8 @@ given.
 
 A request that the server does not answer, or cannot execute now (429, 502, 503, 504), is repeated
 up to three times: after 0.5, 1 and 2 s, or later if `Retry-After` says so, up to 30 s. Repetitions
-of a change have one `Idempotency-Key`, so that it is made once. `ingest` and `tokens create` do not
-repeat."""
+of a change have one `Idempotency-Key`, so that it is made once. `export`, `ingest`, `tokens create`
+and `tokens login-url` do not repeat, nor does a request without an answer for 180 s."""
 
 _SERVER_OPTIONS = frozenset({"server", "token_file", "insecure"})
 

@@ -161,11 +161,10 @@ def demo(
 
 @contextmanager
 def _exit_without_cleanup(process: str) -> Iterator[None]:
-    """Run a process and end it without waiting for its threads; errors of its user are raised.
+    """Run a process and end it at an error without clean-up; errors of its user are raised.
 
-    At the end of the block all results are stored. Then an orderly shutdown has DuckDB print pages
-    about objects that threads still use. After an error Spark may be gone, and threads may retry
-    requests to the storage; work that is not committed is repeated by the next process.
+    Spark may be gone then, and threads may retry requests to the storage. Work that is not
+    committed is repeated by the next process.
     """
     try:
         yield
@@ -197,8 +196,6 @@ def _exit_without_cleanup(process: str) -> Iterator[None]:
         else:
             _LOG.exception(f"{process} process crashed", action="process_crashed")
         os._exit(EXIT_INTERNAL_ERROR)
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,9 +8,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import sql
-from archiver.errors import StorageFailed
+from archiver.errors import ArchiverError
 from moirae.config import Settings
-from moirae.errors import MoiraeError, RequestRejected, Unreachable
+from moirae.errors import MoiraeError, RequestRejected
 from moirae.server.access import AccessMiddleware, host_of_url
 from moirae.server.ingest import IngestHandler
 from moirae.server.live.event_stream import add_live_route
@@ -30,6 +30,7 @@ from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, des
 from moirae.server.routes.operations import add_operation_routes
 from moirae.server.routes.pages import add_page_routes
 from moirae.server.routes.sessions import add_session_routes
+from moirae.services import problems
 
 _INGEST_DESCRIPTION = (
     "Append rows to a stream with an HTTP source: one JSON object per line, a JSON list, or CSV. "
@@ -147,10 +148,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def rejected(_: Request, error: MoiraeError) -> Response:
         return error_response(error)
 
-    @app.exception_handler(StorageFailed)
-    async def unavailable(_: Request, error: StorageFailed) -> Response:
-        return error_response(Unreachable(str(error)))
-
+    @app.exception_handler(ArchiverError)
     @app.exception_handler(sql.DataError)
-    async def out_of_range(_: Request, error: Any) -> Response:
-        return error_response(RequestRejected(400, f"invalid value: {str(error).splitlines()[0]}"))
+    async def explained(_: Request, error: Exception) -> Response:
+        explanation = problems.explain_error(error)
+        assert explanation is not None
+        return error_response(explanation)

@@ -42,10 +42,12 @@ class LearnedScorer:
         self._log_probabilities = stored.log_probabilities(self._model_context)
 
     @cached_property
-    def _named_positions(self) -> npt.NDArray[np.int64]:
-        """Of the resolved events that are candidates, ascending."""
+    def _named_ranks(self) -> npt.NDArray[np.int64]:
+        """The time ranks of the resolved events that are candidates, ascending."""
         tag_ids = np.argsort(-self._log_probabilities, kind="stable")
-        return self._stored.resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
+        resolved_events = self._stored.resolved_events
+        positions = resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
+        return np.sort(resolved_events.time_ranks[positions])
 
     def score_rows(
         self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
@@ -59,7 +61,7 @@ class LearnedScorer:
 
     def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
         """See `recall.similarity.EventScorer`. The newest resolved events of probable tags."""
-        return self._stored.resolved_rows(segment).find(self._named_positions)
+        return self._stored.resolved_rows(segment).find(self._named_ranks)
 
     def explain(
         self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int

@@ -66,8 +66,15 @@ class ResolvedEvents:
         tag_count = int(self.tags.max(initial=-1)) + 1
         return order, np.searchsorted(self.tags[order], np.arange(tag_count + 1))
 
+    @cached_property
+    def time_ranks(self) -> npt.NDArray[np.int64]:
+        """By position, the number of the event in (time, ID) order."""
+        ranks = np.empty(len(self.times), dtype=np.int64)
+        ranks[np.argsort(self.times, kind="stable")] = np.arange(len(self.times))
+        return ranks
+
     def newest_of_tags(self, tag_ids: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.int64]:
-        """The positions of `count` events, ascending.
+        """The positions of `count` events, in no order.
 
         These are all events of the first tags, and of the next one the newest.
         """
@@ -78,29 +85,35 @@ class ResolvedEvents:
         sizes[-1] -= max(sizes.sum() - count, 0)
         firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
         numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
-        return np.sort(order[numbers])
+        return order[numbers]
 
 
 class ResolvedRows:
     """The rows of a segment that a model has learned from."""
 
-    def __init__(self, position_by_row: npt.NDArray[np.int32]) -> None:
-        """`position_by_row`: among the resolved events; -1: not one of them."""
+    def __init__(
+        self, position_by_row: npt.NDArray[np.int32], time_ranks: npt.NDArray[np.int64]
+    ) -> None:
+        """`position_by_row`: among the resolved events; -1: not one of them.
+
+        `time_ranks`: of the resolved events, by position.
+        """
         self.position_by_row = position_by_row
         rows = np.flatnonzero(position_by_row >= 0)
-        positions = position_by_row[rows]
-        # Those of a segment are near one another, because IDs begin with the time.
-        self._first = int(positions.min()) if len(rows) else 0
-        self._row_by_position = np.full(int(positions.max(initial=-1)) + 1 - self._first, -1)
-        self._row_by_position[positions - self._first] = rows
+        ranks = time_ranks[position_by_row[rows]]
+        # Those of a segment are near one another, as its events are of one chunk. Their positions
+        # are not: IDs are hashes.
+        self._first = int(ranks.min()) if len(rows) else 0
+        self._row_by_rank = np.full(int(ranks.max(initial=-1)) + 1 - self._first, -1)
+        self._row_by_rank[ranks - self._first] = rows
 
-    def find(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The rows at some positions, ascending. `positions`: ascending."""
-        end = self._first + len(self._row_by_position)
-        low, high = np.searchsorted(positions, (self._first, end))
+    def find(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows of resolved events by their time ranks, ascending. `ranks`: ascending."""
+        end = self._first + len(self._row_by_rank)
+        low, high = np.searchsorted(ranks, (self._first, end))
         if low == high:
             return _NO_ROWS
-        rows = self._row_by_position[positions[low:high] - self._first]
+        rows = self._row_by_rank[ranks[low:high] - self._first]
         return np.sort(rows[rows >= 0])
 
 
@@ -130,7 +143,8 @@ class StoredModel:
         """The rows of a segment that the model has learned from."""
         resolved = self._resolved_rows.get(segment)
         if resolved is None:
-            resolved = ResolvedRows(self.resolved_events.find(segment.arrays["eids"]))
+            position_by_row = self.resolved_events.find(segment.arrays["eids"])
+            resolved = ResolvedRows(position_by_row, self.resolved_events.time_ranks)
             self._resolved_rows[segment] = resolved
         return resolved
 

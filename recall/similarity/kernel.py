@@ -407,7 +407,7 @@ def search_bounds(
     remaining = np.empty(len(query_terms) + 1)
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
     if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
-        return 0, 0.0, 0.0
+        return 0, 0.0, remaining[0]
     skipped_bound = _add_postings(
         local_terms, gains, remaining, min_score, _BOUNDS_STOP_SHARE, heads, docs, times, sums
     )

@@ -69,7 +69,7 @@ MODULES_BY_TEST = {
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions moirae.rules.result_types""",
     "integration/test_server.py": """
-        sql.pool moirae.server.readiness moirae.server.app moirae.server.ingest
+        sql.pool moirae.server.readiness moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run""",
     "integration/test_api.py": """
         moirae.inspect.report moirae.server.routes.metrics

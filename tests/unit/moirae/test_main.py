@@ -120,6 +120,30 @@ def test_command_ends_although_a_thread_or_a_library_waits() -> None:
     assert result.stdout == f"moirae {version('moirae')}\n"
 
 
+def _print_version(stdout: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose standard output is the value of an expression."""
+    program = (
+        "import sys\n"
+        "from moirae.__main__ import main\n"
+        f"sys.stdout = {stdout}\n"
+        "sys.argv = ['moirae', '--version']\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    result = _print_version("open('/dev/full', 'w')")
+    assert result.returncode == 1
+    assert result.stderr == "moirae: standard output: No space left on device\n"
+
+
+def test_command_without_standard_output_succeeds() -> None:
+    result = _print_version("None")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_command_line_loads_no_heavy_library() -> None:
     program = (
         "import sys, moirae.__main__\n"
