@@ -151,10 +151,13 @@ def follow(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     after: Annotated[
         int,
-        typer.Option("--after", min=0, help="Number of the revision to continue behind."),
+        typer.Option("--after", min=0, help="Print only revisions after this number."),
     ] = 0,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="End behind the last present revision.")
+        bool,
+        typer.Option(
+            "--until-now", help="Exit after the newest revision, instead of waiting for new ones."
+        ),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
