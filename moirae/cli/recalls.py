@@ -163,8 +163,8 @@ def follow(
 ) -> None:
     """Print the row revisions of a recall or stage, and new ones as they are stored.
 
-    A line has the revision's number, time and ID of the event, operation and row. After `boundary`
-    the event has no further revisions.
+    Each line has the number of the revision, time and ID of the event, operation, and row. No
+    revision of an event follows its `boundary`.
     """
     from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
 

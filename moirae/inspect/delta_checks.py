@@ -72,7 +72,7 @@ def _check_rows(
         f"{counted:,} rows in version {version}, {detail.numFiles:,} files, protocol "
         f"{detail.minReaderVersion}/{detail.minWriterVersion}"
     )
-    return Finding(f"{stream}: Spark reads as many rows", problems, summary)
+    return Finding(f"{stream}: Spark reads as many rows as the log lists", problems, summary)
 
 
 def _check_earlier_version(
