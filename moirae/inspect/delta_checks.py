@@ -108,7 +108,7 @@ def _check_commits(stream: str, commits: list[Any]) -> Finding:
         elif commit.operation not in _HARMLESS_OPERATIONS:
             problems.append(
                 f"version {commit.version}: {commit.operation} by {commit.engineInfo} changed "
-                f"rows; version {commit.version - 1} has them as they were"
+                f"rows; version {commit.version - 1} has the rows before the change"
             )
     summary = f"{len(commits):,} commits, {appends:,} appends of other programs"
     return Finding(f"{stream}: no rows were changed by other programs", problems, summary)
