@@ -59,7 +59,7 @@ class TaskLost(ArchiverError):
     """The process of a task on an executor has died, also when the task was repeated."""
 
     def __init__(self) -> None:
-        super().__init__("the process of a task died, perhaps for want of memory")
+        super().__init__("the process of a task died, perhaps out of memory")
 
 
 class NotArchivable(ArchiverError, ValueError):

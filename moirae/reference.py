@@ -67,7 +67,7 @@ Commands that print data take `-o json`.
 | 2 | refused as given: usage error, unknown ID, missing role, or not possible in this state |
 | 3 | only warnings, differences or an incomplete answer: see the command |
 | 70 | unexpected failure: the log line has a traceback |
-| 75 | the server, PostgreSQL or object storage is unreachable: try again |
+| 75 | the server, PostgreSQL, object storage or Kafka is unreachable: try again |
 | 130 | Ctrl-C |
 
 Commands marked *(server)* also work on the workspace of a server: `--server URL` names it, such as

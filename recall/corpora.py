@@ -244,7 +244,7 @@ class Corpora:
             self._save(index, key)
         except OSError as error:  # such as a full disk: the index can be built from the archive
             _LOG.warning(
-                "corpus index not saved",
+                "context index not written",
                 action="corpus_not_written",
                 rule=key.rule,
                 error=str(error),

@@ -488,7 +488,7 @@ CREATE TABLE tasks (
         CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed')),
     -- 0: an operator may be waiting for the answer; 1: background, the event was found in history.
     level         integer NOT NULL DEFAULT 0,
-    -- The share of the task in lottery scheduling.
+    -- The share of the task in stride scheduling.
     tickets       integer NOT NULL CHECK (tickets >= 1),
     -- Set at the first history query: the pieces of history to read, as (chunk, low, high) with the
     -- range [low, high) in microseconds, in the order of reading; and the corpus number up to which

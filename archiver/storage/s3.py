@@ -170,7 +170,9 @@ class S3Storage(Storage):
                 except FileNotFoundError:
                     raise self._storage_error(NO_SUCH_BUCKET) from None
                 time.sleep(_CONFLICT_PAUSE)  # a put of another process is in progress
-            raise self._storage_error(f"cannot create {name}: it is reported to exist, but is not")
+            raise self._storage_error(
+                f"cannot create {name}: the storage reports that it exists, but does not return it"
+            )
 
         yield commit
 

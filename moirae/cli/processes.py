@@ -112,7 +112,7 @@ def recall(
     log_format: LogFormatOption = LogFormat.AUTO,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Run a recall worker: answer recalls from the archive."""
+    """Run a recall process: answer recalls from the archive."""
     from moirae.recall_process import run_recall
 
     configure_logging(log_format)

@@ -57,7 +57,7 @@ class _Limits:
         typer.Option(
             "--since",
             metavar="DURATION",
-            help="How far before the newest row history is read. Default: all of it.",
+            help="Read only rows up to this long before the newest. Default: all.",
         ),
     ] = None
     follow: Annotated[
@@ -94,7 +94,7 @@ def query(
     timeout = _parse(limits.timeout, "--timeout")
     since = _parse(limits.since, "--since")
     if limits.duration is not None and not limits.follow:
-        raise UsageError("--for limits --follow; use --timeout")
+        raise UsageError("--for requires --follow; without it use --timeout")
     if limits.follow:
         timeout = _parse(limits.duration, "--for")
     body = make_query(QueryBody, sql=text, limit=limits.limit, since=since, follow=limits.follow)

@@ -151,17 +151,20 @@ def follow(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     after: Annotated[
         int,
-        typer.Option("--after", min=0, help="Number of the revision to continue behind."),
+        typer.Option("--after", min=0, help="Print only revisions after this number."),
     ] = 0,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="End behind the last present revision.")
+        bool,
+        typer.Option(
+            "--until-now", help="Exit after the newest revision, instead of waiting for new ones."
+        ),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print the row revisions of a recall or stage, and new ones as they are stored.
 
-    A line has the revision's number, time and ID of the event, operation and row. After `boundary`
-    the event has no further revisions.
+    Each line has the number of the revision, time and ID of the event, operation, and row. No
+    revision of an event follows its `boundary`.
     """
     from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
 

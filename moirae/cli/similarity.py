@@ -30,8 +30,8 @@ _HELP_GROUPS = (
     "compared."
 )
 _HELP_RESOLUTIONS = (
-    "CSV with event_id, tag and known_at, .csv or .csv.gz: what the events were, used from "
-    "known_at on. For the measure learned."
+    "CSV with event_id, tag and known_at, .csv or .csv.gz: tags of events, used from known_at on. "
+    "Requires --measure learned."
 )
 _HELP_LEAVE_ONE_OUT = "Compare with all other events, newer ones too; --gap is ignored."
 

@@ -79,8 +79,9 @@ class RuleFileLoader:
         try:
             if crashes >= _MAX_CRASHES:
                 raise MoiraeError(
-                    f"rule files are not checked: {crashes} processes ended while checking them, "
-                    "for example because a query needs all memory; change the files or reload them"
+                    f"rule files are not checked: {crashes} processes crashed while checking them, "
+                    "for example because a query exhausts memory; change the files or request a "
+                    "reload"
                 )
             definitions, warnings = self._check()
         except MoiraeError as error:

@@ -167,7 +167,7 @@ class LocalEvaluator:
         except StatementTimeout as error:
             if retry_timer is None:
                 _LOG.warning(
-                    "join left to spark",
+                    "slow join left to Spark",
                     action="join_left_to_spark",
                     rules=rule_names,
                     error=str(error),

@@ -110,13 +110,18 @@ class IndexBuilder:
             events = Corpora(self._execution, self._root).save_current(task.key)
         except OSError as error:  # such as a full disk: recalls read the archive instead
             _LOG.warning(
-                "corpus not written",
+                "context index not written",
                 action="corpus_not_written",
                 rule=task.key.rule,
                 error=str(error),
             )
         else:
-            _LOG.info("corpus written", action="corpus_written", rule=task.key.rule, events=events)
+            _LOG.info(
+                "context index written",
+                action="corpus_written",
+                rule=task.key.rule,
+                events=events,
+            )
         seconds = self._clock() - started_at
         interval = max(_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * seconds)
         self._write_timers[task.key] = Timer(interval, first_after=interval, clock=self._clock)

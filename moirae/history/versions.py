@@ -108,7 +108,7 @@ class DeployedVersions:
                 self.versions[version] = self._make_version(definition, *deployed[version])
             except Unsupported as error:
                 _LOG.error(
-                    "past of a rule cannot be computed",
+                    "history of a rule cannot be computed",
                     action="view_refused",
                     rule=definition.name,
                     error=str(error),

@@ -72,7 +72,7 @@ def _check_rows(
         f"{counted:,} rows in version {version}, {detail.numFiles:,} files, protocol "
         f"{detail.minReaderVersion}/{detail.minWriterVersion}"
     )
-    return Finding(f"{stream}: Spark reads as many rows", problems, summary)
+    return Finding(f"{stream}: Spark reads as many rows as the log lists", problems, summary)
 
 
 def _check_earlier_version(
@@ -108,7 +108,7 @@ def _check_commits(stream: str, commits: list[Any]) -> Finding:
         elif commit.operation not in _HARMLESS_OPERATIONS:
             problems.append(
                 f"version {commit.version}: {commit.operation} by {commit.engineInfo} changed "
-                f"rows; version {commit.version - 1} has them as they were"
+                f"rows; version {commit.version - 1} has the rows before the change"
             )
     summary = f"{len(commits):,} commits, {appends:,} appends of other programs"
     return Finding(f"{stream}: no rows were changed by other programs", problems, summary)

@@ -197,7 +197,8 @@ def _check_dead_letters(
         count = counts.get(unit.id, 0)
         if unit.done and count != unit.dead_lettered:
             problems.append(
-                f"{_unit_name(unit)}: ledger {unit.dead_lettered}, stored or deleted {count}"
+                f"{_unit_name(unit)}: {unit.dead_lettered} dead letters in the ledger, "
+                f"{count} stored or deleted"
             )
     check = f"{stream}: all dead letters are stored"
     return Finding(check, problems, f"{sum(counts.values()):,} dead letters")

@@ -138,7 +138,7 @@ def _describe_silent_process(live: Mapping[str, Any], silent: float) -> str:
     """A live process that may be busy. `silent`: seconds since its last heartbeat."""
     if live["state"] == "starting":
         # Its only heartbeat was at the start.
-        return f"live process starting since {silent:.0f} s"
+        return f"live process starting for {silent:.0f} s"
     return f"live process {live['state']}, no heartbeat for {silent:.0f} s"
 
 

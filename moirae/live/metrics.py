@@ -12,7 +12,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 class BatchFigures:
     """A batch that was ingested. `engine`: which archived its rows, in so many seconds in all.
 
-    `latencies`: seconds since the arrival of each of its pushed batches.
+    `latencies`: seconds since the arrival of each of its posted batches.
     """
 
     engine: str
@@ -47,7 +47,7 @@ class LiveMetrics:
         )
         self._latency = Histogram(
             "moirae_live_latency_seconds",
-            "Time from the arrival of a pushed batch until its events and alerts are stored.",
+            "Time from the arrival of a posted batch until its events and alerts are stored.",
             buckets=_SECONDS,
             registry=self.registry,
         )

@@ -118,7 +118,9 @@ def _build_tables(text: str, settings: Settings, definitions: Iterable[Definitio
             if derived.setdefault(query.stream, query.expr) != query.expr and tables_used(
                 text, {query.stream}
             ):
-                raise Unsupported(f"several groups derive a stream {query.stream}: it is ambiguous")
+                raise Unsupported(
+                    f"ambiguous derived stream {query.stream}: several groups declare it"
+                )
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
     return Tables(time_columns, frozenset(settings.relations), derived)
 
@@ -126,7 +128,7 @@ def _build_tables(text: str, settings: Settings, definitions: Iterable[Definitio
 def _check_columns(query: exp.Query) -> None:
     for column in query.find_all(exp.Column):
         if column.table.lower() == sql_names.EVENT:
-            raise Unsupported(f"an ad-hoc query is about no event: {column.sql('spark')}", column)
+            raise Unsupported(f"an ad-hoc query has no event: {column.sql('spark')}", column)
 
 
 # Plain rows

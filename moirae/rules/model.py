@@ -300,7 +300,10 @@ class Group(ConfigModel):
     name: Title = Field(description="Name of the group, unique in all files.")
     interval: PositiveDuration | None = Field(
         default=None,
-        description="Minimum wall-clock time between two evaluations. Default: every batch.",
+        description=(
+            "Minimum wall-clock time between two evaluations. No effect yet: rules are evaluated "
+            "with every batch."
+        ),
     )
     query_offset: Duration = Field(
         default=timedelta(0),

@@ -18,7 +18,7 @@ from moirae.rules.rule_set import (
     build_rules,
 )
 
-EMPTY_FILE_MESSAGE = "the file holds no rule"
+EMPTY_FILE_MESSAGE = "the file contains no rules"
 
 ParseResult = tuple[RuleSet, tuple[Problem, ...]]
 

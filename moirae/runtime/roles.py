@@ -45,7 +45,7 @@ class Role:
         while not self._processes.try_lock(self._role):
             if time.monotonic() > deadline:
                 command = "`moirae up`" if self._role == "up" else f"the {self._role} process"
-                raise RoleTaken(f"{command} already runs in this workspace: stop it first")
+                raise RoleTaken(f"{command} is already running in this workspace: stop it first")
             time.sleep(_LOCK_POLL)
 
     @classmethod

@@ -115,7 +115,7 @@ class IngestHandler:
     def check_capacity(self, landing: LandingFolder) -> None:
         """Raise `RequestRejected` if the disk is full or too much data of the stream is pending."""
         if self.disk_is_full():
-            raise RequestRejected(503, "disk full: only the reserve is free", _DISK_RETRY)
+            raise RequestRejected(503, "disk space is low: see `moirae status`", _DISK_RETRY)
         backlog = self._measure_backlog(landing)
         if (
             backlog.byte_count > self._limits.max_pending_bytes

@@ -27,5 +27,5 @@ def list_readiness_problems(pool: ConnectionPool, ingest_handler: IngestHandler)
     except MoiraeError:
         problems.append(DATABASE_UNREACHABLE)
     if ingest_handler.disk_is_full():
-        problems.append("disk full: only the reserve is free")
+        problems.append("disk space is low: see `moirae status`")
     return problems

@@ -72,7 +72,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     )
     thread.start()
     address = "{}:{}".format(*listening_socket.getsockname()[:2])
-    _LOG.info("server listens", action="server_listens", address=address)
+    _LOG.info("server is listening", action="server_listens", address=address)
     role.heartbeat(f"listening on {address}")
     expiry = Periodic("expiry", _EXPIRY_INTERVAL, partial(_delete_expired, pool, ingest_handler))
     try:

@@ -59,7 +59,7 @@ def _start_child(request: bytes) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise MoiraeError(f"the operation did not end within {_TIMEOUT:.0f} s") from error
+        raise MoiraeError(f"the operation did not finish within {_TIMEOUT:.0f} s") from error
     try:
         response: dict[str, Any] = orjson.loads(finished.stdout.rpartition(b"\n")[2])
     except ValueError as error:
@@ -70,9 +70,7 @@ def _start_child(request: bytes) -> dict[str, Any]:
 def _describe_end(code: int) -> str:
     """Why there is no response. The trace of a failure is in the log of the server."""
     if code < 0:
-        return (
-            f"the process of the operation was ended by signal {-code}, perhaps for want of memory"
-        )
+        return f"the process of the operation was killed by signal {-code}, perhaps out of memory"
     return f"the operation failed unexpectedly with exit code {code}: see the log of the server"
 
 

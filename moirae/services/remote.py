@@ -116,7 +116,9 @@ class RemoteWorkspace:
                 reason = str(_parse_error(response))
                 retry_after = _read_wait(response)
             seconds = max(wait, retry_after)
-            _LOG.warning(f"request repeated in {seconds:g} s: {reason}", action="request_repeated")
+            _LOG.warning(
+                f"repeating the request in {seconds:g} s: {reason}", action="request_repeated"
+            )
             time.sleep(seconds)
         with self._translate_errors():
             return _check(self._client.send(request))

@@ -198,7 +198,7 @@ class CommandExecutor:
                 self._finalize(tasks, f"timed out: no progress for {seconds:g} s")
                 self._events.mark_timed_out([row.eid for row in stalled])
                 eids = sorted({str(row.eid) for row in stalled})
-                _LOG.warning("events without progress end", action="event_timed_out", events=eids)
+                _LOG.warning("events timed out", action="event_timed_out", events=eids)
         return bool(stalled)
 
     def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> int:

@@ -269,7 +269,9 @@ def _infer_sources(
         source = _infer_source(join.this, tables, local_tables)
         if source.time_column is None and join.side in ("RIGHT", "FULL"):
             raise Unsupported(
-                f"{join.side} JOIN of a relation: rows without an event have no time", join
+                f"{join.side} JOIN of a relation is not supported: its unmatched rows have no "
+                "event time",
+                join,
             )
         sources[join.this.alias_or_name.lower()] = source
     return sources

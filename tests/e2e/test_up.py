@@ -58,7 +58,7 @@ def test_second_instance_refuses_to_start(running: Stage) -> None:
         check=False,
     )
     assert second.returncode == 1
-    assert "`moirae up` already runs in this workspace: stop it first" in second.stderr
+    assert "`moirae up` is already running in this workspace: stop it first" in second.stderr
 
 
 def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage) -> None:

@@ -213,7 +213,8 @@ def test_malicious_yaml_is_rejected(text: str) -> None:
         "../": "is not a valid name",
     }
     expected_message = next(
-        (message for part, message in expected.items() if part in text), "the file holds no rule"
+        (message for part, message in expected.items() if part in text),
+        "the file contains no rules",
     )
     assert expected_message in said
     if "country" in text:

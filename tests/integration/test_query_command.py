@@ -120,7 +120,7 @@ def test_invalid_queries_are_refused_with_their_position(past: History) -> None:
         run(past, "SELECT * FROM nothing")
     with pytest.raises(UsageError, match="set a greater --limit"):
         run(past, "SELECT v FROM past LIMIT 1000")
-    with pytest.raises(UsageError, match="--for limits --follow"):
+    with pytest.raises(UsageError, match="--for requires --follow"):
         run(past, GROUPS, "--for", "1m")
     with pytest.raises(UsageError, match="--timeout: 'soon' is not a duration"):
         run(past, GROUPS, "--timeout", "soon")

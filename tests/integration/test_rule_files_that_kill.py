@@ -49,7 +49,7 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
         assert files.is_check_due(files_changed=True)
         with pytest.raises(Py4JNetworkError):
             files.apply()
-    with pytest.raises(MoiraeError, match="3 processes ended while checking them"):
+    with pytest.raises(MoiraeError, match="3 processes crashed while checking them"):
         files.apply()
     assert checks == reload._MAX_CRASHES
     assert "rule files are not checked:" in (rule_files.get_state().problems or [""])[0]

@@ -217,6 +217,8 @@ def _read_conflicts(
             line = raw.get((unit, number))
             if line is None:
                 name = task.units[unit].name
-                raise SourceUnreachable(f"{name}: line {number} is gone since it was decoded")
+                raise SourceUnreachable(
+                    f"{name}: line {number} no longer exists: the source was changed"
+                )
             refused.append(RefusedLine(number, "conflict", CONFLICT_DETAIL, line))
         result.conflicts[unit] = refused

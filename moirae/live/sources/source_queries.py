@@ -214,18 +214,19 @@ class SourceQueries:
         """
         if self._failure is not None:
             raise self._failure
-        for query in self._queries:
-            error = query.failure()
-            if error is None:
-                continue
-            reason = str(error).strip().splitlines()[0]
-            if query is not self._file_query:
-                raise Unreachable(f"cannot read a Kafka topic: {reason}")
+        error = None if self._file_query is None else self._file_query.failure()
+        if error is not None:
+            reason = _first_line(error)
             raise MoiraeError(
                 f"cannot read the source files: {reason}\n"
                 f"If the checkpoint is damaged, delete {self._file_checkpoint} and restart: "
                 "archived files are not read twice."
             )
+        for stream, query in self._topic_queries.items():
+            error = query.failure()
+            if error is not None:
+                reason = _first_line(error)
+                raise Unreachable(f"stream {stream}: cannot read its Kafka topic: {reason}")
 
     @property
     def _file_checkpoint(self) -> Path:
@@ -300,3 +301,7 @@ class SourceQueries:
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -238,7 +238,7 @@ async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[]
         if size - checked_size >= _DISK_CHECK_BYTES:
             checked_size = size
             if await run_in_threadpool(disk_is_full):
-                raise RequestRejected(503, "disk full: only the reserve is free", _DISK_RETRY)
+                raise RequestRejected(503, "disk space is low: see `moirae status`", _DISK_RETRY)
         await run_in_threadpool(file.write, part)
 
 

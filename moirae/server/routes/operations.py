@@ -102,7 +102,9 @@ class _OperationRunner:
         if operation.in_child:
             if not self._child_lock.acquire(blocking=False):
                 raise RequestRejected(
-                    429, "another check, evaluation or repetition is in progress", _CHILD_RETRY
+                    429,
+                    "another check, evaluation, repetition or query is in progress",
+                    _CHILD_RETRY,
                 )
             try:
                 return run_in_child(

@@ -59,7 +59,7 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
     if not selects_plain_rows(query):
         return split_groups(query, types or {})
     if query.args.get("having"):
-        raise Unsupported("HAVING is for groups; use WHERE", query.args["having"])
+        raise Unsupported("HAVING needs GROUP BY or aggregates; use WHERE", query.args["having"])
     return split_rows(query, history, tables)
 
 

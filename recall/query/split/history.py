@@ -33,7 +33,7 @@ def _single_history_source(
         raise Unsupported("a recall must read a stream; this reads none", query)
     if len(sources) > 1:
         raise Unsupported(
-            "a recall reads one stream; a join of two cannot be split into pieces of time",
+            "a recall reads one stream; a join of two cannot be split into pieces of history",
             sources[1],
         )
     history = sources[0]

@@ -53,7 +53,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
             {},
             {"live": ("starting", 40), "up": ("running", 1)},
             True,
-            "live process starting since 40 s",
+            "live process starting for 40 s",
         ),
         (
             {},

@@ -61,7 +61,7 @@ def test_aggregates_get_no_limit(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT host FROM cpu WHERE host = event.host", "about no event"),
+        ("SELECT host FROM cpu WHERE host = event.host", "has no event"),
         ("SELECT * FROM cpu JOIN hosts USING (host)", "name the columns"),
         ("SELECT host FROM disk", "must read a stream"),
         ("SELECT host FROM hosts", "must read a stream"),

@@ -37,7 +37,7 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
             "500ms, 10s, 5m, 1h30m, 7d or 2w",
         ),
         (with_keys("limit: .nan"), "r.yaml:7:12: g/A.limit: must be a finite number, not .nan"),
-        ("", "r.yaml:1:1: the file holds no rule"),
+        ("", "r.yaml:1:1: the file contains no rules"),
         (with_keys("for_: 5m"), "r.yaml:7:5: g/A: unknown key 'for_', did you mean 'for'?"),
         (
             with_keys("anotations: {}"),

@@ -62,7 +62,7 @@ def test_fault_of_the_program_keeps_its_trace(monkeypatch: pytest.MonkeyPatch) -
     ("program", "message"),
     [
         ("raise SystemExit(1)", "failed unexpectedly with exit code 1: see the log of the server"),
-        ("import os; os.kill(os.getpid(), 9)", "ended by signal 9, perhaps for want of memory"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by signal 9, perhaps out of memory"),
     ],
 )
 def test_child_without_a_response_names_its_end(

@@ -109,7 +109,7 @@ def test_upload_does_not_use_up_the_reserve_of_the_disk(
 ) -> None:
     monkeypatch.setattr(files, "_DISK_CHECK_BYTES", 10)
     uploads.disk_is_full.return_value = True
-    with pytest.raises(RequestRejected, match="disk full"):
+    with pytest.raises(RequestRejected, match="disk space is low"):
         asyncio.run(uploads.post(CONTENT))
     assert uploads.files() == []
 
