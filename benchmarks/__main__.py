@@ -40,7 +40,7 @@ _MODULES_BY_GOAL = {
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",
     "S3": "benchmarks.executors",
-    "S4": "benchmarks.executors",
+    "S4": "benchmarks.engine_latency",
     "S5": "benchmarks.executors",
     "S6": "benchmarks.wide_scan",
     "S7": "benchmarks.decoding",

@@ -1,9 +1,10 @@
-"""S1 to S5: ingest and rules on executors, compared with the same work in the live process.
+"""S1 to S3 and S5: ingest and rules on executors, compared with the same work in the live process.
 
 The archive writer and the detector of the live process run batch by batch over files, with 20 rules
 and a database of their own, as in `benchmarks.rule_evaluation`. For S1 to S3 the executor is a
-process of its own on one core, so that its processor time is known. S4 runs the real processes, as
-`benchmarks.latency` does. Setups alternate.
+process of its own on one core, so that its processor time is known. Both sides decode line by line
+for the goals; the rows without a target are the same with both sides decoding in blocks. Setups
+alternate.
 """
 
 import json
@@ -13,7 +14,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -31,7 +32,7 @@ from archiver.ingest import ArchiveWriter, EnginePolicy, SourceUnit
 from archiver.spark import jvm_process, start_session
 from archiver.times import duration_to_micros, to_micros
 from benchmarks.fixtures import temporary_folder, temporary_workspace
-from benchmarks.latency import LatencySetup, Quantiles, measure_setup
+from benchmarks.line_decoding import WORKER_CONF, decode_line_by_line
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.rule_evaluation import START, WORKSPACE, EvaluationSetup, rule_of_own_shape
 from benchmarks.timing import measure_seconds, time_noise_kernel
@@ -72,15 +73,42 @@ class _Cost:
         return self.driver + self.executors
 
 
+@dataclass(frozen=True)
+class _Decoding:
+    """How both sides decode."""
+
+    context: Callable[[], AbstractContextManager[None]]
+    worker_conf: Mapping[str, str]
+    suffix: str
+    has_targets: bool
+
+    def target(self, text: str) -> str:
+        """The target, if the goal is measured with this decoding."""
+        return text if self.has_targets else "–"
+
+
+_LINES = _Decoding(decode_line_by_line, WORKER_CONF, "", has_targets=True)
+_BLOCKS = _Decoding(
+    nullcontext, {"spark.python.daemon.module": WORKER_DAEMON}, ", decoding in blocks", False
+)
+
+
 def run() -> list[BenchmarkResult]:
     """Measure all goals."""
-    return _measure_costs() + _measure_latency() + _measure_bulk_load()
+    results: list[BenchmarkResult] = []
+    for decoding in (_LINES, _BLOCKS):
+        with decoding.context():
+            results += _measure_costs(decoding) + _measure_bulk_load(decoding)
+    return results
 
 
-def _measure_costs() -> list[BenchmarkResult]:
+def _measure_costs(decoding: _Decoding) -> list[BenchmarkResult]:
     noise: list[float] = []
     costs: defaultdict[str, list[_Cost]] = defaultdict(list)
-    with temporary_folder() as folder, _session("local-cluster[1,1,1024]", folder) as spark:
+    with (
+        temporary_folder() as folder,
+        _session("local-cluster[1,1,1024]", folder, decoding) as spark,
+    ):
         jobs = MeteredJobs(spark.sparkContext)
         sources = _Sources(folder / "landing")
         with (
@@ -101,11 +129,11 @@ def _measure_costs() -> list[BenchmarkResult]:
                     cost = _measure_cost(step, unit, jobs)
                     costs[name].append(cost)
                     _print_progress(repetition, name, cost, rows)
-    return _make_cost_results(costs, noise)
+    return _make_cost_results(decoding, costs, noise)
 
 
 def _make_cost_results(
-    costs: Mapping[str, Sequence[_Cost]], noise: Sequence[float]
+    decoding: _Decoding, costs: Mapping[str, Sequence[_Cost]], noise: Sequence[float]
 ) -> list[BenchmarkResult]:
     small, large = costs["spark 200,000"], costs["spark 1,000,000"]
     local_small, local_large = costs["local 200,000"], costs["local 1,000,000"]
@@ -118,9 +146,9 @@ def _make_cost_results(
         results.append(
             make_result(
                 goal,
-                f"driver's CPU ÷ all CPU with 20 rules, batches of {rows:,} rows",
+                f"driver's CPU ÷ all CPU with 20 rules, batches of {rows:,} rows{decoding.suffix}",
                 [cost.driver / cost.total for cost in spark],
-                target=target,
+                target=decoding.target(target),
                 details={
                     "driver_cpu_s": rounded_median([cost.driver for cost in spark], 3),
                     "executor_cpu_s": rounded_median([cost.executors for cost in spark], 3),
@@ -138,9 +166,10 @@ def _make_cost_results(
     results.append(
         make_result(
             "S2",
-            "bytes of task results and sent to tasks per row, batches of 200,000 rows",
+            "bytes of task results and sent to tasks per row, batches of 200,000 rows"
+            + decoding.suffix,
             [cost.bytes_moved / _SMALL_BATCH for cost in small],
-            target="≤ 16",
+            target=decoding.target("≤ 16"),
             details={
                 "repeated_10_percent": rounded_median(
                     [cost.bytes_moved / _SMALL_BATCH for cost in repeated], 2
@@ -155,9 +184,9 @@ def _make_cost_results(
     results.append(
         make_result(
             "S3",
-            "rows/s per executor core ÷ in process, batches of 1,000,000 rows",
+            f"rows/s per executor core ÷ in process, batches of 1,000,000 rows{decoding.suffix}",
             [a.seconds / b.seconds for a, b in zip(local_large, large, strict=True)],
-            target="≥ 0.5",
+            target=decoding.target("≥ 0.5"),
             details={
                 "spark_rows_s": rounded_median([_LARGE_BATCH / cost.seconds for cost in large], 0),
                 "local_rows_s": rounded_median(
@@ -170,54 +199,11 @@ def _make_cost_results(
     return results
 
 
-def _measure_latency() -> list[BenchmarkResult]:
-    """S4: latency of a filter at 500 rows per second with each engine."""
-    noise: list[float] = []
-    setup = LatencySetup("one filter", filters=1, windows=0)
-    quantiles: defaultdict[str, list[Quantiles]] = defaultdict(list)
-    for repetition in range(_REPETITIONS):
-        noise.append(time_noise_kernel())
-        for engine in ("spark", "auto", "local"):
-            by_kind, _ = measure_setup(setup, repetition, engine)
-            sample = by_kind["filter"]
-            quantiles[engine].append(sample)
-            print(
-                f"{repetition + 1}/{_REPETITIONS} {engine}: filter p50 {sample.p50:.3f} s, "
-                f"p99 {sample.p99:.3f} s",
-                file=sys.stderr,
-            )
-    details = {
-        f"p50_{name}": rounded_median([sample.p50 for sample in samples], 3)
-        for name, samples in quantiles.items()
-    }
-    ratios = [
-        auto.p99 / local.p99
-        for auto, local in zip(quantiles["auto"], quantiles["local"], strict=True)
-    ]
-    return [
-        make_result(
-            "S4",
-            "alert latency of a filter with spark: p99, seconds",
-            [sample.p99 for sample in quantiles["spark"]],
-            target="≤ 0.5 s",
-            details=details,
-            noise=noise,
-        ),
-        make_result(
-            "S4",
-            "alert latency of a filter: p99 with auto ÷ local",
-            ratios,
-            target="≤ 1.1",
-            noise=noise,
-        ),
-    ]
-
-
-def _measure_bulk_load() -> list[BenchmarkResult]:
+def _measure_bulk_load(decoding: _Decoding) -> list[BenchmarkResult]:
     """S5: wall-clock time of the same batches with `auto` and `local` on two cores."""
     noise: list[float] = []
     seconds: defaultdict[str, list[float]] = defaultdict(list)
-    with temporary_folder() as folder, _session("local[2]", folder) as spark:
+    with temporary_folder() as folder, _session("local[2]", folder, decoding) as spark:
         jobs = SparkJobs(spark.sparkContext)
         sources = _Sources(folder / "landing")
         with (
@@ -238,9 +224,9 @@ def _measure_bulk_load() -> list[BenchmarkResult]:
     return [
         make_result(
             "S5",
-            "bulk load on local[2] with 20 rules: rows/s with auto ÷ local",
+            f"bulk load on local[2] with 20 rules: rows/s with auto ÷ local{decoding.suffix}",
             ratios,
-            target="≥ 1.5",
+            target=decoding.target("≥ 1.5"),
             details={
                 "auto_rows_s": rounded_median([_LARGE_BATCH / time for time in seconds["auto"]], 0),
                 "local_rows_s": rounded_median(
@@ -333,8 +319,8 @@ def _line(number: int) -> str:
 
 
 @contextmanager
-def _session(master: str, folder: Path) -> Iterator[SparkSession]:
-    conf = {"spark.executor.memory": "1g", "spark.python.daemon.module": WORKER_DAEMON}
+def _session(master: str, folder: Path, decoding: _Decoding) -> Iterator[SparkSession]:
+    conf = {"spark.executor.memory": "1g", **decoding.worker_conf}
     spark = start_session("benchmark", master, folder / "warehouse", conf)
     try:
         yield spark

@@ -85,7 +85,8 @@ class ResolvedEvents:
         sizes[-1] -= max(sizes.sum() - count, 0)
         firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
         numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
-        return order[numbers]
+        newest: npt.NDArray[np.int64] = order[numbers]
+        return newest
 
 
 class ResolvedRows:
