@@ -14,6 +14,9 @@ K = 10  # hits of a search
 TERMS_PER_CONTEXT = 40
 VOCABULARY_SIZE = 100_000  # terms
 MICROS_PER_SECOND = 1_000_000
+_ID_FACTOR = (
+    0x9E3779B97F4A7C15F39CC0605CEDC835  # odd, so that products differ; 2^128 ÷ golden ratio
+)
 _END_OF_TIME = 1 << 60  # microseconds, later than all contexts
 
 TermIds = npt.NDArray[np.int32]
@@ -35,7 +38,7 @@ def add_contexts(index: Index, chunk: int, bags: TermBags) -> None:
     sequences = np.arange(first_sequence, first_sequence + len(sizes))
     rows = SegmentRows(
         ts=sequences * MICROS_PER_SECOND,
-        eids=np.array([_event_id(sequence).encode() for sequence in sequences.tolist()]),
+        eids=np.array([make_event_id(sequence).encode() for sequence in sequences.tolist()]),
         sequences=sequences,
         sizes=sizes,
         terms=terms,
@@ -70,14 +73,16 @@ def make_event(sequence: int, terms: TermIds) -> CorpusEvent:
     term_counts = dict.fromkeys(map("t={}".format, terms.tolist()), 1)
     return CorpusEvent(
         sequence * MICROS_PER_SECOND,
-        _event_id(sequence),
+        make_event_id(sequence),
         sequence=sequence,
         term_counts=term_counts,
     )
 
 
-def _event_id(sequence: int) -> str:
-    return f"{sequence:09}"
+def make_event_id(sequence: int) -> str:
+    """A UUID whose order says nothing of the time, as those of events."""
+    digits = f"{sequence * _ID_FACTOR % (1 << 128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def search(index: Index, terms: TermIds) -> Comparison:

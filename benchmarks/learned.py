@@ -25,6 +25,7 @@ from benchmarks.contexts import (
     TermIds,
     add_contexts,
     draw_contexts,
+    make_event_id,
 )
 from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.tagged_contexts import TAGS, TaggedContexts, draw_tagged_contexts, name_term
@@ -108,7 +109,7 @@ def make_training_events(
 def _make_event(sequence: int, terms: TermIds) -> CorpusEvent:
     term_counts = dict.fromkeys(map(name_term, terms.tolist()), 1)
     ts = sequence * MICROS_PER_SECOND
-    return CorpusEvent(ts, f"{sequence:09}", sequence=sequence, term_counts=term_counts)
+    return CorpusEvent(ts, make_event_id(sequence), sequence=sequence, term_counts=term_counts)
 
 
 def _search(corpus: _Corpus, terms: TermIds, measure: str) -> Comparison:
