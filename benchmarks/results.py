@@ -106,9 +106,9 @@ def save(results: Sequence[BenchmarkResult]) -> None:
     _write_document(merged_results)
 
 
-def _goal_sort_key(goal: str) -> tuple[int, str]:
-    """Goals in the order of their numbers: G2 before G10; goals without a number last."""
-    return int("".join(filter(str.isdigit, goal)) or 99), goal
+def _goal_sort_key(goal: str) -> tuple[str, int, str]:
+    """Goals by their letter, then in the order of their numbers: G2 before G10."""
+    return goal[0], int("".join(filter(str.isdigit, goal)) or 0), goal
 
 
 def is_reached(result: BenchmarkResult) -> bool | None:
