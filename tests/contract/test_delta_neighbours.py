@@ -279,6 +279,7 @@ def test_commits_stay_as_long_as_the_history(spark: SparkSession, table: StreamT
     assert read_numbers(spark, table) == list(range(50))
 
 
+@pytest.mark.slow
 def test_each_version_of_the_history_is_readable_after_old_commits_are_deleted(
     spark: SparkSession, table: StreamTable
 ) -> None:
@@ -416,6 +417,7 @@ def test_deleted_rows_are_gone_and_nothing_stops(spark: SparkSession, table: Str
     assert len(StreamTable(table.data_folder.parents[1], SCHEMA).read_identities(0)) == 45
 
 
+@pytest.mark.slow
 def test_added_columns_and_appends_with_them_are_tolerated(
     spark: SparkSession, table: StreamTable
 ) -> None:
@@ -483,6 +485,7 @@ def test_change_that_cannot_be_read_is_an_error_with_table_and_version(
         StreamTable(table.data_folder.parents[1], SCHEMA)
 
 
+@pytest.mark.slow
 def test_replaced_schema_is_an_error_until_the_table_is_restored(
     spark: SparkSession, table: StreamTable
 ) -> None:

@@ -324,6 +324,7 @@ def test_chunks_are_listed_with_their_rows(drained: Commands) -> None:
 
 
 @generated_only
+@pytest.mark.slow
 def test_rules_diff_shows_changes_before_apply(day: Day, drained: Commands) -> None:
     """With `diff` and `apply --dry-run`; an invalid file changes nothing."""
     before = drained.json("rules", "list")

@@ -86,6 +86,7 @@ def test_unwritable_output_is_an_error(tmp_path: Path) -> None:
         _run("--events", events, "--out", tmp_path / "none" / "run.csv")
 
 
+@pytest.mark.slow
 def test_learned_measure_uses_tags_from_the_time_on_when_they_are_known(tmp_path: Path) -> None:
     """Hosts tell nothing, messages tell the tag: a past event with it comes first."""
     rows = []
