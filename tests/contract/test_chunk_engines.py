@@ -304,7 +304,7 @@ def _any_pieces(examples: int) -> settings:
     )
 
 
-@_any_pieces(3)
+@_any_pieces(1)
 @example(
     "SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host",
     [10, 20, 40],

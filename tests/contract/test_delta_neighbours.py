@@ -212,6 +212,7 @@ def test_checkpoints_serve_spark_and_the_deltalake_library(
     assert detail.numFiles == len(reopened.data_files())
 
 
+@pytest.mark.slow
 def test_stream_sees_each_row_once_although_files_are_clustered(
     spark: SparkSession, table: StreamTable, tmp_path: Path
 ) -> None:

@@ -36,7 +36,9 @@ def read(table: SequencedTable) -> int:
     return len(counts)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(1, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.faults)]
+)
 @pytest.mark.timeout(1200)
 def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
     """In the end there are few files, all of them referenced."""

@@ -26,7 +26,9 @@ SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 WORKSPACE = one_stream(rows=1000, keep="3s")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(1, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.faults)]
+)
 @pytest.mark.timeout(1200)
 def test_deleted_records_stay_accounted_for(kills: int) -> None:
     """In any state that a killed process leaves."""

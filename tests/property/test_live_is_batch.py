@@ -110,6 +110,7 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
     _alerts(world)
 
 
+@pytest.mark.slow
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9))
 def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:

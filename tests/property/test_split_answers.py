@@ -439,7 +439,7 @@ def check(spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: 
     )
 
 
-@settings(max_examples=15, **SETTINGS)
+@settings(max_examples=8, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=4))
 def test_merged_answer_equals_the_query_over_all_rows(
     spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: list[int]

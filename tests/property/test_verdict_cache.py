@@ -106,7 +106,7 @@ def _assert_same_verdicts(
         assert _verdict(cache.validate, sql) == _verdict(validate, sql), sql
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @example(
     template="SELECT host, ts FROM t WHERE host = {} AND cpu > {}",
     pairs=[("'a'", "5"), ("'b'", "7")],
