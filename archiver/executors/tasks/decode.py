@@ -130,7 +130,7 @@ def decode_records(
         # A record without a value counts as an empty line.
         values = [value or b"" for value in part["value"].to_pylist()]
         offsets[partition] = (numbers[0], numbers[-1])
-        unit = with_lines(record_format.empty_unit(), list(zip(numbers, values, strict=True)))
+        unit = with_lines(record_format.empty_unit(), numbers, values)
         # Another task may have records of a partition in between.
         yield from rows.finish()
         for number, batch in enumerate(read_batches(unit, schema)):

@@ -1,9 +1,10 @@
 """Reading pieces of source units in a task."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import compress, count
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from archiver.ingest.decoding import RowsAsJson
 from archiver.ingest.source_units import BYTE_ORDER_MARK, UnitBatch, csv_fields, read_batches
 
 _READ_SIZE = 8 << 20  # bytes read at once
+_LINES_SIZE = 1 << 20  # bytes of lines read at once
+_BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
             if is_first_line:
                 block = block.removeprefix(BYTE_ORDER_MARK)
                 is_first_line = False
-            block_lines = block.removesuffix(b"\n").split(b"\n")
-            lines += len(block_lines)
-            records += sum(map(bool, map(bytes.strip, block_lines)))
+            if not block.endswith(b"\n"):
+                block += b"\n"
+            block_lines = block.count(b"\n")
+            lines += block_lines
+            records += block_lines - len(_BLANK_LINE.findall(b"\n" + block))
             if header is None and byte_range.start == 0:
-                header = next(filter(bytes.strip, block_lines), None)
+                header = next(filter(bytes.strip, block.split(b"\n")), None)
     return CountedRange(LineCount(offset, lines, records), header)
 
 
@@ -89,30 +94,33 @@ def read_piece(unit: SourceUnit, piece: UnitPiece, schema: StreamSchema) -> Iter
     """
     if piece.lines is None:
         return read_batches(unit, schema)
-    return read_batches(with_lines(unit, list(_read_line_range(unit, piece.lines))), schema)
+    return read_batches(with_lines(unit, *_read_line_range(unit, piece.lines)), schema)
 
 
-def with_lines(unit: SourceUnit, numbered_lines: Sequence[tuple[int, bytes]]) -> SourceUnit:
-    """A unit that has only some records, by line number. `unit.fields` is set for CSV."""
-    lines = [line for _, line in numbered_lines]
-    numbers = [number for number, _ in numbered_lines]
+def with_lines(unit: SourceUnit, numbers: Sequence[int], lines: Sequence[bytes]) -> SourceUnit:
+    """A unit that has only some records, with their line numbers. `unit.fields` is set for CSV."""
     return replace(unit, read=lambda: iter(lines), line_numbers=numbers)
 
 
-def _read_line_range(unit: SourceUnit, lines: LineRange) -> Iterator[tuple[int, bytes]]:
-    """The records of a part of a file with their line numbers."""
+def _read_line_range(unit: SourceUnit, lines: LineRange) -> tuple[list[int], list[bytes]]:
+    """The line numbers of the records of a part of a file, and the records."""
+    numbers: list[int] = []
+    records: list[bytes] = []
+    stop = None if lines.take is None else lines.skip + lines.take
+    first_line = lines.first_line
     with _open(unit) as file:
         file.seek(lines.offset)
-        stop = None if lines.take is None else lines.skip + lines.take
-        yield from islice(_number_records(file, lines), lines.skip, stop)
-
-
-def _number_records(file: BinaryIO, lines: LineRange) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(file, lines.first_line):
-        if number == 1:
-            line = line.removeprefix(BYTE_ORDER_MARK)
-        if line.strip():
-            yield number, line.rstrip(b"\r\n")
+        while stop is None or len(records) < stop:
+            block = file.readlines(_LINES_SIZE)
+            if not block:
+                break
+            if first_line == 1:
+                block[0] = block[0].removeprefix(BYTE_ORDER_MARK)
+            is_record = list(map(bool, map(bytes.strip, block)))
+            numbers += compress(count(first_line), is_record)
+            records += [line.rstrip(b"\r\n") for line in compress(block, is_record)]
+            first_line += len(block)
+    return numbers[lines.skip : stop], records[lines.skip : stop]
 
 
 def read_raw_lines(
@@ -148,7 +156,7 @@ def _read_raw(
     if piece.lines is None:
         yield from _read_numbered(unit, numbers)
         return
-    for number, line in _read_line_range(unit, piece.lines):
+    for number, line in zip(*_read_line_range(unit, piece.lines), strict=True):
         if number in numbers:
             yield number, line
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from archiver.executors.pieces import ByteRange, divide_unit
+from archiver.executors.tasks import reading
 from archiver.executors.tasks.reading import _read_line_range, count_lines
 from archiver.ingest import SourceUnit, read_lines
 
@@ -33,8 +34,9 @@ def number_lines(content: bytes) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_pieces_between_any_bounds_have_the_lines_of_the_file(
-    tmp_path: Path, content: bytes
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reading, "_LINES_SIZE", 4)
     unit = make_unit(tmp_path / "a.jsonl", content)
     expected = number_lines(content)
     size = len(content)
@@ -52,7 +54,7 @@ def test_pieces_between_any_bounds_have_the_lines_of_the_file(
                 lines = []
                 for piece in divide_unit(0, counts, 0, piece_records):
                     assert piece.lines is not None
-                    lines += list(_read_line_range(unit, piece.lines))
+                    lines += zip(*_read_line_range(unit, piece.lines), strict=True)
                 assert lines == expected
 
 
