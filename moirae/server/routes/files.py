@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Annotated, BinaryIO
@@ -32,6 +33,7 @@ _MAX_UPLOADS = 4  # at once
 _MAX_UPLOAD_BYTES = 1 << 30
 _DISK_CHECK_BYTES = 16 << 20  # of an upload between checks of the free disk space
 _CHUNK_TIMEOUT = 30.0  # seconds without data of an upload
+_UPLOAD_TIMEOUT = 3600.0  # seconds to receive a file
 _MAX_EXPORTS = 4  # at once; each holds a connection
 _EXPORT_TIMEOUT = "-c statement_timeout=10min"
 _EXPORT_BATCH_BYTES = 1 << 16
@@ -147,7 +149,9 @@ def add_file_routes(
                     sql.AuditGateway(connection).insert(
                         author, "api", "archive.upload_file", arguments
                     )
-                    opened.__exit__(None, None, None)
+                # After the commit: a file without its line would be archived although the client
+                # got an error. A line without its file, as after a crash here, does no harm.
+                opened.__exit__(None, None, None)
 
             opened = landing.open_batch(batch, suffix)
             size = await _store_upload(request, opened, ingest_handler.disk_is_full, publish)
@@ -205,7 +209,7 @@ async def _store_upload(
         file = await run_in_threadpool(opened.__enter__)
         try:
             size = await _copy_body(request, file, disk_is_full)
-            # Before the transaction of `publish`, which holds back live events while it is open.
+            # Before `publish`, so that little can fail once the audit log has the upload.
             await run_in_threadpool(_sync, file)
             await run_in_threadpool(publish, opened, size)
         except BaseException as error:
@@ -221,15 +225,22 @@ async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[]
     """Write the body to a file; returns its bytes. Raises `RequestRejected`."""
     size = 0
     checked_size = 0  # when free disk space was checked
+    deadline = time.monotonic() + _UPLOAD_TIMEOUT
     parts = request.stream().__aiter__()
     while True:
+        remaining = deadline - time.monotonic()
         try:
-            async with asyncio.timeout(_CHUNK_TIMEOUT):
+            if remaining <= 0:
+                raise TimeoutError
+            async with asyncio.timeout(min(_CHUNK_TIMEOUT, remaining)):
                 part = await anext(parts)
         except StopAsyncIteration:
             return size
         except TimeoutError:
-            raise RequestRejected(408, f"no data for {_CHUNK_TIMEOUT:.0f} s") from None
+            reason = f"no data for {_CHUNK_TIMEOUT:.0f} s"
+            if remaining <= _CHUNK_TIMEOUT:
+                reason = f"file not received within {_UPLOAD_TIMEOUT:.0f} s"
+            raise RequestRejected(408, reason) from None
         except ClientDisconnect:
             raise RequestRejected(400, "the body is truncated") from None
         size += len(part)

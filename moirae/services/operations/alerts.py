@@ -77,7 +77,7 @@ class ResolutionBody(NoteBody):
     """How an alert was resolved."""
 
     tag: Name | None = Field(
-        None, description="Kind of incident in one word, for evaluation and search."
+        None, description="Tag that groups resolutions of the same cause, for example restart."
     )
 
 
