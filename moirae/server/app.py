@@ -150,6 +150,8 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ArchiverError)
     @app.exception_handler(sql.DataError)
+    @app.exception_handler(sql.InterfaceError)
+    @app.exception_handler(sql.OperationalError)
     async def explained(_: Request, error: Exception) -> Response:
         explanation = problems.explain_error(error)
         assert explanation is not None

@@ -16,6 +16,7 @@ from moirae.errors import (
     RequestRejected,
     Unreachable,
     UsageError,
+    first_line,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -44,6 +45,15 @@ _TITLES = {
     429: "Too many requests",
     503: "Service unavailable",
 }
+# Statements that PostgreSQL has ended, by SQLSTATE.
+_DATABASE_FAILURES = {
+    "40001": "another process changed the same rows at the same time: try again",
+    "40P01": "another process changed the same rows at the same time: try again",
+    "53100": "its disk is full: free some space, then try again",
+    "53200": "out of memory: give it more, or try again when it is less busy",
+    "55P03": "another process holds a lock for too long: try again",
+    "57014": "a statement took longer than its time limit: try again when it is less busy",
+}
 
 
 def explain_error(error: Exception) -> MoiraeError | None:
@@ -55,18 +65,20 @@ def explain_error(error: Exception) -> MoiraeError | None:
     if isinstance(error, ArchiverError):
         return MoiraeError(str(error))
     if isinstance(error, sql.OperationalError | sql.InterfaceError):
-        return Unreachable(f"PostgreSQL: {_first_line(error)}")
+        return _explain_database_error(error)
     if isinstance(error, sql.DataError):
-        return UsageError(f"invalid value: {_first_line(error)}")
+        return UsageError(f"invalid value: {first_line(error)}")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         location = "" if error.filename is None else f"{error.filename}: "
         return MoiraeError(f"{location}{error.strerror}")
     return None
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _explain_database_error(error: sql.DatabaseError) -> MoiraeError:
+    if sql.is_connection_failure(error):
+        return Unreachable(f"PostgreSQL: {first_line(error)}")
+    reason = _DATABASE_FAILURES.get(error.sqlstate or "", first_line(error))
+    return MoiraeError(f"PostgreSQL: {reason}")
 
 
 def describe_error(error: MoiraeError) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Errors as problem details, and back."""
 
 import orjson
+import psycopg
 import pytest
+from psycopg import errors
 
 from moirae.errors import (
     Conflict,
@@ -14,7 +16,7 @@ from moirae.errors import (
     Unreachable,
     UsageError,
 )
-from moirae.services.problems import describe_error, parse_problem
+from moirae.services.problems import describe_error, explain_error, parse_problem
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,28 @@ def test_error_of_a_server_is_the_same_error_for_its_client(
     assert details["status"] == status
     assert (type(received), str(received)) == (type(error), str(error))
     assert received.exit_code == error.exit_code
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (psycopg.OperationalError("connection refused\nIs it running?"), Unreachable, "refused"),
+        (psycopg.InterfaceError("the connection is closed"), Unreachable, "closed"),
+        (errors.AdminShutdown("terminating connection"), Unreachable, "terminating"),
+        (errors.TooManyConnections("too many clients"), Unreachable, "too many"),
+        (errors.ConnectionFailure("lost"), Unreachable, "lost"),
+        (errors.DiskFull("could not extend file"), MoiraeError, "its disk is full"),
+        (errors.LockNotAvailable("lock timeout"), MoiraeError, "holds a lock"),
+        (errors.QueryCanceled("statement timeout"), MoiraeError, "time limit"),
+        (errors.ConfigurationLimitExceeded("limit\nDETAIL"), MoiraeError, "PostgreSQL: limit"),
+    ],
+)
+def test_only_a_lost_connection_makes_the_database_unreachable(
+    error: Exception, kind: type[MoiraeError], message: str
+) -> None:
+    explained = explain_error(error)
+    assert type(explained) is kind
+    assert message in str(explained) and "\n" not in str(explained)
 
 
 def test_problems_of_files_keep_their_positions() -> None:
