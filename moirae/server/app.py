@@ -18,7 +18,6 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
 from moirae.server.responses import (
-    describe_invalid_argument,
     error_response,
     json_response,
     read_identity,
@@ -136,7 +135,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return error_response(RequestRejected(400, describe_invalid_argument(error.errors()[0])))
+        return error_response(RequestRejected(400, _describe(error)))
 
     @app.exception_handler(HTTPException)
     async def failed(_: Request, error: HTTPException) -> Response:
@@ -156,3 +155,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         explanation = problems.explain_error(error)
         assert explanation is not None
         return error_response(explanation)
+
+
+def _describe(error: RequestValidationError) -> str:
+    """The first invalid argument of a request, and what is wrong with it."""
+    details = error.errors()[0]
+    location = details["loc"]
+    if details["type"] == "json_invalid":
+        return f"body: invalid JSON at character {location[-1]}: {details['ctx']['error']}"
+    # The first part says where the parameter is; a missing body has no more parts.
+    return problems.describe_invalid_argument({**details, "loc": location[1:] or location})

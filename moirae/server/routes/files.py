@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import secrets
 import threading
 import time
@@ -25,7 +24,14 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.services import API_PREFIX, ExportKind, check_declared, export_rows, to_json
+from moirae.services import (
+    API_PREFIX,
+    ExportKind,
+    check_declared,
+    export_rows,
+    shaped_text,
+    to_json,
+)
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
@@ -40,8 +46,10 @@ _EXPORT_BATCH_BYTES = 1 << 16
 _BUSY_RETRY = 5  # seconds after which a client may retry
 _DISK_RETRY = 30  # seconds
 _UPLOAD_PREFIX = "ingest-"
-_SUFFIX = re.compile(r"\.(jsonl|csv|parquet)(\.gz)?")
-_STEM = re.compile(r"[A-Za-z0-9_]{0,60}")
+_SUFFIX = shaped_text(
+    r"\.(jsonl|csv|parquet)(\.gz)?", ".jsonl, .csv or .parquet, each also with .gz", max_length=20
+)
+_STEM = shaped_text(r"[A-Za-z0-9_]*", "up to 60 letters, digits and underscores", max_length=60)
 
 ROUTES = [
     RouteAccess("GET", _EXPORT, "viewer"),
@@ -109,16 +117,16 @@ def add_file_routes(
         stream: Annotated[str, Path(description="A declared stream of any source.")],
         suffix: Annotated[
             str,
+            *_SUFFIX,
             Query(
-                pattern=r"^\.(jsonl|csv|parquet)(\.gz)?$",
                 description="Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, "
                 "each also with `.gz`.",
             ),
         ],
         name: Annotated[
             str,
+            *_STEM,
             Query(
-                pattern=r"^[A-Za-z0-9_]{0,60}$",
                 description="Part of the batch's name: up to 60 letters, digits and underscores.",
             ),
         ] = "file",
@@ -129,8 +137,6 @@ def add_file_routes(
         """
         check_declared(settings, stream)
         landing = LandingFolder(settings.home, stream)
-        if _SUFFIX.fullmatch(suffix) is None or _STEM.fullmatch(name) is None:
-            raise RequestRejected(400, "invalid name or suffix")
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type.lower() != "application/octet-stream":
             raise RequestRejected(415, "unsupported Content-Type: use application/octet-stream")
