@@ -27,7 +27,7 @@ from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
-from moirae.server.routes.pages import add_page_routes
+from moirae.server.routes.pages import add_page_routes, send_unknown_page
 from moirae.server.routes.sessions import add_session_routes
 from moirae.services import problems
 
@@ -69,7 +69,7 @@ def _create_routes(
         *add_operation_routes(app, settings, pool),
         *add_page_routes(app),
     ]
-    _add_error_handlers(app)
+    _add_error_handlers(app, RouteTable(routes))
     return app, routes
 
 
@@ -130,15 +130,18 @@ def _add_service_routes(
     return [RouteAccess("POST", "/-/reload", "admin")]
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    """Answer errors with problem details."""
+def _add_error_handlers(app: FastAPI, table: RouteTable) -> None:
+    """Answer errors with problem details, and a browser that asks for an unknown page with one."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         return error_response(RequestRejected(400, _describe(error)))
 
     @app.exception_handler(HTTPException)
-    async def failed(_: Request, error: HTTPException) -> Response:
+    async def failed(request: Request, error: HTTPException) -> Response:
+        accept = request.headers.get("accept", "")
+        if table.is_unknown_page(request.method, request.url.path, accept):
+            return send_unknown_page(request)
         response = error_response(RequestRejected(error.status_code, str(error.detail)))
         response.headers.update(error.headers or {})
         return response
