@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import signal
 import sys
 
@@ -43,7 +44,7 @@ def _write_rest_of_output(code: int) -> int:
         if sys.stdout is not None:  # closed before the start
             sys.stdout.flush()
     except BrokenPipeError:
-        pass  # see `run`
+        pass  # see `_reader_is_gone`
     except KeyboardInterrupt:  # the reader is slow
         return _EXIT_INTERRUPTED
     except OSError as error:
@@ -60,11 +61,11 @@ def run() -> int:
     try:
         app()
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError) and _reader_is_gone():
+            return _EXIT_SUCCESS  # the exit code of Typer and Rich is 1
         return end.code if isinstance(end.code, int) else _EXIT_SUCCESS
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of standard output has closed it
-        return _EXIT_SUCCESS
     except Exception as error:
         explained = problems.explain_error(error)
         if explained is None:
@@ -73,6 +74,18 @@ def run() -> int:
         print(f"moirae: {explained}", file=sys.stderr)
         return explained.exit_code
     return _EXIT_SUCCESS
+
+
+def _reader_is_gone() -> bool:
+    """Whether the reader of standard output has closed it, as `head` does when it has enough.
+
+    After that Rich, which prints tables and help, writes to the null device.
+    """
+    if os.path.samestat(os.fstat(1), os.stat(os.devnull)):
+        return True
+    poll = select.poll()
+    poll.register(1, 0)
+    return bool(poll.poll(0))
 
 
 if __name__ == "__main__":

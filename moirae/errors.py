@@ -113,3 +113,9 @@ class RequestRejected(MoiraeError):
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its class."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -63,6 +63,7 @@ from sql.errors import (
     OperationalError,
     ProgramLimitExceeded,
     SchemaTooNew,
+    is_connection_failure,
 )
 from sql.migrate import migrate
 from sql.pool import ConnectionPool, open_pool
@@ -277,4 +278,5 @@ __all__ = [
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",
+    "is_connection_failure",
 ]

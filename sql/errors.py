@@ -15,8 +15,17 @@ __all__ = [
     "InterfaceError",
     "OperationalError",
     "SchemaTooNew",
+    "is_connection_failure",
 ]
+
+# Connection exceptions, and a server that stops, starts or has no connection left.
+_CONNECTION_STATES = ("08", "57P", "53300")
 
 
 class SchemaTooNew(Exception):
     """The database was migrated by a newer version of Moirae."""
+
+
+def is_connection_failure(error: DatabaseError) -> bool:
+    """Whether there is no connection; else PostgreSQL has answered that a statement failed."""
+    return error.sqlstate is None or error.sqlstate.startswith(_CONNECTION_STATES)

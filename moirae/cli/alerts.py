@@ -59,7 +59,11 @@ AlertArgument = Annotated[
 NoteTextArgument = Annotated[str, typer.Argument(help="Text of the note.")]
 AlertStateOption = Annotated[
     list[str] | None,
-    typer.Option("--state", help=f"Show only alerts in this state: {', '.join(_STATES)}."),
+    typer.Option(
+        "--state",
+        help=f"Show only alerts in this state: {', '.join(_STATES)}. "
+        "For all alerts that fire now use --active.",
+    ),
 ]
 
 
@@ -69,6 +73,14 @@ class AlertSelection:
 
     rule: RuleOption = None
     state: AlertStateOption = None
+    active: Annotated[
+        bool,
+        typer.Option(
+            "--active",
+            help="Show only alerts that fire now, also provisional ones, as the dashboard's page "
+            "Now does.",
+        ),
+    ] = False
     include_all: Annotated[
         bool,
         typer.Option(
@@ -120,6 +132,7 @@ def list_(
         AlertQuery,
         rule=selection.rule,
         state=selection.state,
+        active=selection.active,
         all=selection.include_all,
         text=selection.search,
         label=selection.label,
@@ -211,7 +224,10 @@ def resolve(
     author: AuthorOption = None,
     tag: Annotated[
         str | None,
-        typer.Option("--tag", help="Kind of incident in one word, for evaluation and search."),
+        typer.Option(
+            "--tag",
+            help="Tag that groups resolutions of the same cause, for example restart.",
+        ),
     ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:

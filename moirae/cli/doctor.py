@@ -35,7 +35,7 @@ def doctor(
         ),
     ] = False,
 ) -> None:
-    """Verify that ledger and archive agree, record by record. Exit code 1 if a check fails."""
+    """Verify that database and archive agree about every row. Exit code 1 if a check fails."""
     from moirae.inspect import run_checks
     from moirae.rules import find_unused_keys, read_rule_files
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from moirae.cli.options import describe_invalid_value
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ def make_query(model: type[Model], **values: Any) -> Model:
     try:
         return model(**values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(map(str, problem["loc"]))
-        raise UsageError(f"{name}: {describe_invalid_value(problem['msg'])}") from error
+        from moirae.services import problems
+
+        raise UsageError(problems.describe_invalid_argument(error.errors()[0])) from error
 
 
 def collect_rows(

@@ -21,7 +21,7 @@ from moirae.cli.options import (
     print_warnings,
 )
 from moirae.config import load_settings_from_environment
-from moirae.errors import MoiraeError, Unreachable
+from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.runtime import Signals
 from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
 
@@ -183,7 +183,7 @@ def _exit_without_cleanup(process: str) -> Iterator[None]:
             f"PostgreSQL unavailable, {process} process exits",
             action="database_unavailable",
             process=process,
-            error=_first_line(error),
+            error=first_line(error),
         )
         os._exit(Unreachable.exit_code)
     except Exception:
@@ -196,14 +196,6 @@ def _exit_without_cleanup(process: str) -> Iterator[None]:
         else:
             _LOG.exception(f"{process} process crashed", action="process_crashed")
         os._exit(EXIT_INTERNAL_ERROR)
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of the error's message, or the name of its class."""
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    return lines[0]
 
 
 def _has_jvm_exited() -> bool:

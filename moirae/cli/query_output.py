@@ -86,6 +86,8 @@ class QueryOutput:
         elif not _coverage(answer)["partial"] or _coverage(answer)["left"] == 0:
             self._has_history = True
             self.print_history(answer)
+            if not answer.rows:
+                print("waiting for rows …", file=sys.stderr)
 
     def finish(self) -> None:
         """Print what is left to print at the end."""

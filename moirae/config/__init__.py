@@ -1,6 +1,12 @@
 """The workspace file: settings, streams, relations and durations."""
 
-from moirae.config.durations import Duration, PositiveDuration, format_duration, parse_duration
+from moirae.config.durations import (
+    DURATION_SCHEMA,
+    Duration,
+    PositiveDuration,
+    format_duration,
+    parse_duration,
+)
 from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
 from moirae.config.streams import (
     FileFormat,
@@ -16,6 +22,7 @@ from moirae.config.streams import (
 from moirae.config.table_schemas import stream_schema
 
 __all__ = [
+    "DURATION_SCHEMA",
     "Duration",
     "FILE_NAME",
     "FileFormat",

@@ -19,6 +19,12 @@ _PATTERN_TEXT = (
     r"(?:(\d{1,9})m(?!s))?(?:(\d{1,9})s)?(?:(\d{1,12})ms)?"
 )
 _DURATION_PATTERN = re.compile(_PATTERN_TEXT, re.ASCII)
+DURATION_SCHEMA = {
+    "type": "string",
+    "pattern": f"^(?=.){_PATTERN_TEXT}$",
+    "examples": ["10s", "5m", "1h30m"],
+}
+"""The JSON schema of a duration."""
 _MAX_SHOWN = 40  # characters of a value in a message
 _HINT = "write a number with a unit, such as 500ms, 10s, 5m, 1h30m, 7d or 2w"
 
@@ -76,9 +82,7 @@ Duration = Annotated[
     timedelta,
     PlainValidator(_validate_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(
-        {"type": "string", "pattern": f"^(?=.){_PATTERN_TEXT}$", "examples": ["10s", "5m", "1h30m"]}
-    ),
+    WithJsonSchema(DURATION_SCHEMA),
 ]
 """A duration of at least 0s, as text with a unit."""
 

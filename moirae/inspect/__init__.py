@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from moirae.inspect.explain import explain_rule
     from moirae.inspect.health import (
         assess_health,
+        assess_live_condition,
         describe_liveness,
         is_live_available,
         list_problems,
@@ -27,18 +28,20 @@ if TYPE_CHECKING:
         make_hits,
     )
     from moirae.inspect.repeat import repeat_last_answers
-    from moirae.inspect.report import ProcessStatus, StatusReport
+    from moirae.inspect.report import LiveCondition, ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
+    "LiveCondition",
     "ProcessStatus",
     "RecallAnswer",
     "SimilarEvent",
     "StatusReport",
     "Timeline",
     "assess_health",
+    "assess_live_condition",
     "collect_status",
     "describe_coverage",
     "describe_liveness",
@@ -67,9 +70,15 @@ _MODULES = {
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
-    "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),
+    "health": (
+        "assess_health",
+        "assess_live_condition",
+        "describe_liveness",
+        "is_live_available",
+        "list_problems",
+    ),
     "repeat": ("repeat_last_answers",),
-    "report": ("ProcessStatus", "StatusReport"),
+    "report": ("LiveCondition", "ProcessStatus", "StatusReport"),
     "timeline": ("Timeline", "load_timeline"),
     "status": ("collect_status", "print_summary"),
 }

@@ -1,4 +1,4 @@
-"""Consistency checks of a workspace: ledger, tables, dead letters and events, record by record."""
+"""Consistency checks of a workspace: database and archive agree about every row."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

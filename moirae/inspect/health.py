@@ -9,6 +9,7 @@ from typing import Any
 
 import sql
 from moirae.inspect.accounting import is_balanced
+from moirae.inspect.report import LiveCondition
 from moirae.runtime import DiskSpace, list_processes
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
@@ -37,6 +38,29 @@ def is_live_available(connection: sql.Connection) -> bool:
     if _is_alive(processes.get("up")):
         return True
     return "live" in processes and _may_be_running(processes["live"])
+
+
+def assess_live_condition(processes: Sequence[Mapping[str, Any]]) -> LiveCondition:
+    """Whether the live process evaluates rows now, or will soon.
+
+    It is starting from the start of `moirae up`: it needs seconds before it says so itself.
+    """
+    by_role = _by_role(processes)
+    live, supervisor = by_role.get("live"), by_role.get("up")
+    known_at = None if live is None else live["beat_at"]
+    is_supervised = _is_alive(supervisor)
+    if supervisor is not None and is_supervised and supervisor["state"] == "running":
+        started_at = supervisor["started_at"]
+        is_fresh = datetime.now(UTC) - started_at < _START_GRACE
+        if is_fresh and (known_at is None or known_at < started_at):
+            return "starting"
+    if live is None or live["state"] == "failed" or not _may_be_running(live):
+        return "stopped"
+    if live["state"] == "starting":
+        return "starting"
+    if live["alive"]:
+        return "running"
+    return "late" if is_supervised else "stopped"
 
 
 def describe_liveness(process: Mapping[str, Any], status: Mapping[str, Any]) -> str:

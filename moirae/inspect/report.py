@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
+
+LiveCondition = Literal["running", "starting", "late", "stopped"]
+"""Of the live process. `late`: without a heartbeat for 15 seconds, which is no problem yet."""
 
 
 class Accounting(TypedDict):
@@ -92,5 +95,6 @@ class StatusReport(TypedDict):
     relation_errors: Sequence[Mapping[str, Any]]
     rule_files: RuleFileStatus
     chunks: Mapping[str, int]
+    live: LiveCondition
     processes: Sequence[ProcessStatus]
     disks: Sequence[Mapping[str, Any]]

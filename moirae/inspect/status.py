@@ -14,6 +14,7 @@ from archiver.times import optional_datetime
 from moirae.config import Settings
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
+from moirae.inspect.health import assess_live_condition
 from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
 
 _MAX_RULE_ERRORS = 20  # newest errors of rules in the status
@@ -60,6 +61,7 @@ def collect_status(
             "problems": rule_files.problems or [],
         },
         "chunks": {state: chunk_states[state] for state in _CHUNK_STATES},
+        "live": assess_live_condition(processes),
         "processes": processes,
         "disks": [disk.to_json() for disk in disks],
     }

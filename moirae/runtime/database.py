@@ -4,7 +4,7 @@ from functools import partial
 
 import sql
 from moirae.config import Settings
-from moirae.errors import MoiraeError, Unreachable
+from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.runtime import embedded_database
 
 
@@ -24,8 +24,9 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
             connection.close()
             raise
     except sql.OperationalError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise Unreachable(f"cannot connect to PostgreSQL: {reason}") from error
+        if not sql.is_connection_failure(error):
+            raise  # a statement of the migration failed, as with a full disk
+        raise Unreachable(f"cannot connect to PostgreSQL: {first_line(error)}") from error
     except sql.SchemaTooNew as error:
         raise MoiraeError(str(error)) from error
     return connection

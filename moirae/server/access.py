@@ -171,6 +171,8 @@ class AccessMiddleware:
             raise RequestRejected(
                 400, "invalid Host header: use an IP address, localhost or a name of server.hosts"
             )
+        if self._routes.is_unknown_page(method, path, headers.get("accept", "")):
+            return RouteAccess(method, path, None)  # the page that says so holds no data
         route = self._routes.find(method, path)
         if route.role is None and method in SAFE_METHODS:
             return route

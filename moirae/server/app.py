@@ -18,7 +18,6 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
 from moirae.server.responses import (
-    describe_invalid_argument,
     error_response,
     json_response,
     read_identity,
@@ -28,7 +27,7 @@ from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
-from moirae.server.routes.pages import add_page_routes
+from moirae.server.routes.pages import add_page_routes, send_unknown_page
 from moirae.server.routes.sessions import add_session_routes
 from moirae.services import problems
 
@@ -70,7 +69,7 @@ def _create_routes(
         *add_operation_routes(app, settings, pool),
         *add_page_routes(app),
     ]
-    _add_error_handlers(app)
+    _add_error_handlers(app, RouteTable(routes))
     return app, routes
 
 
@@ -131,15 +130,18 @@ def _add_service_routes(
     return [RouteAccess("POST", "/-/reload", "admin")]
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    """Answer errors with problem details."""
+def _add_error_handlers(app: FastAPI, table: RouteTable) -> None:
+    """Answer errors with problem details, and a browser that asks for an unknown page with one."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return error_response(RequestRejected(400, describe_invalid_argument(error.errors()[0])))
+        return error_response(RequestRejected(400, _describe(error)))
 
     @app.exception_handler(HTTPException)
-    async def failed(_: Request, error: HTTPException) -> Response:
+    async def failed(request: Request, error: HTTPException) -> Response:
+        accept = request.headers.get("accept", "")
+        if table.is_unknown_page(request.method, request.url.path, accept):
+            return send_unknown_page(request)
         response = error_response(RequestRejected(error.status_code, str(error.detail)))
         response.headers.update(error.headers or {})
         return response
@@ -150,7 +152,19 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ArchiverError)
     @app.exception_handler(sql.DataError)
+    @app.exception_handler(sql.InterfaceError)
+    @app.exception_handler(sql.OperationalError)
     async def explained(_: Request, error: Exception) -> Response:
         explanation = problems.explain_error(error)
         assert explanation is not None
         return error_response(explanation)
+
+
+def _describe(error: RequestValidationError) -> str:
+    """The first invalid argument of a request, and what is wrong with it."""
+    details = error.errors()[0]
+    location = details["loc"]
+    if details["type"] == "json_invalid":
+        return f"body: invalid JSON at character {location[-1]}: {details['ctx']['error']}"
+    # The first part says where the parameter is; a missing body has no more parts.
+    return problems.describe_invalid_argument({**details, "loc": location[1:] or location})

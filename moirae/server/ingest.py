@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 import sql
 from moirae.errors import RequestRejected
@@ -154,6 +154,8 @@ class IngestHandler:
             raise RequestRejected(
                 408, f"body not received within {self._limits.read_timeout:.0f} s"
             ) from None
+        except ClientDisconnect:
+            raise RequestRejected(400, "the body is truncated") from None
         return bytes(body)
 
     def _store_batch(

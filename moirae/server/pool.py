@@ -8,6 +8,7 @@ from moirae.config import Settings
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import open_database_pool
 from moirae.server.responses import DATABASE_RETRY, DATABASE_UNREACHABLE
+from moirae.services import problems
 
 # A thread uses one connection at a time: the threads of a request, and the main thread.
 _MAX_CONNECTIONS = 41
@@ -33,8 +34,8 @@ class ConnectionPool:
     def connection(self) -> Iterator[sql.Connection]:
         """Use a connection for the duration of a block.
 
-        Raises `Unreachable` without a database, and `RequestRejected` if PostgreSQL cancels a
-        statement (time limit or lock).
+        Raises `Unreachable` without a database, and `RequestRejected` if PostgreSQL ends a
+        statement, as at a time limit, for a lock or with a full disk.
         """
         try:
             connection = self._pool.getconn()
@@ -44,7 +45,7 @@ class ConnectionPool:
             yield connection
         except (sql.OperationalError, sql.InterfaceError) as error:
             if not connection.closed:
-                raise RequestRejected(503, "the database is busy", DATABASE_RETRY) from error
+                raise RequestRejected(503, _describe(error), DATABASE_RETRY) from error
             self._pool.drain()  # the idle connections have lost their server too
             raise Unreachable(DATABASE_UNREACHABLE) from error
         finally:
@@ -53,3 +54,7 @@ class ConnectionPool:
     def close(self) -> None:
         """Close the connections; those in use when they are returned."""
         self._pool.close(_CLOSE_TIMEOUT)
+
+
+def _describe(error: sql.OperationalError | sql.InterfaceError) -> str:
+    return str(problems.explain_error(error))

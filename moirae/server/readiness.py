@@ -2,10 +2,17 @@
 
 import sql
 from moirae.errors import MoiraeError, RequestRejected
+from moirae.inspect import assess_live_condition
 from moirae.runtime import list_processes
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import DATABASE_UNREACHABLE
+
+_LIVE_PROBLEMS = {
+    "starting": "the live process is starting: posted rows wait to be archived",
+    "late": "no heartbeat from the live process: posted rows may wait to be archived",
+    "stopped": "the live process is not running: posted rows wait to be archived",
+}
 
 
 def live_process_is_running(connection: sql.Connection) -> bool:
@@ -20,8 +27,9 @@ def list_readiness_problems(pool: ConnectionPool, ingest_handler: IngestHandler)
     problems = []
     try:
         with pool.connection() as connection:
-            if not live_process_is_running(connection):
-                problems.append("the live process is not running: posted rows wait to be archived")
+            condition = assess_live_condition(list_processes(connection))
+        if condition != "running":
+            problems.append(_LIVE_PROBLEMS[condition])
     except RequestRejected:
         raise
     except MoiraeError:

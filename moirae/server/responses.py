@@ -1,6 +1,5 @@
 """JSON responses of the server, including errors, and who made a request."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -22,16 +21,6 @@ def json_response(value: Any, status: int = 200) -> Response:
     if len(content) > MAX_RESPONSE_BYTES:
         raise RequestRejected(413, "the response is too large: use a lower limit")
     return Response(content, status, media_type="application/json")
-
-
-def describe_invalid_argument(details: Mapping[str, Any]) -> str:
-    """The parameter and the message of an error of pydantic about a request."""
-    location = details["loc"]
-    if details["type"] == "json_invalid":
-        return f"body: invalid JSON at character {location[-1]}: {details['ctx']['error']}"
-    # The first part says where the parameter is; a missing body has no more parts.
-    name = ".".join(map(str, location[1:])) or str(location[0])
-    return f"{name}: {details['msg']}"
 
 
 def error_response(error: MoiraeError) -> Response:

@@ -9,6 +9,7 @@ from moirae.services import Role
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 INGEST_PREFIX = "/api/v1/ingest/"
+_PROGRAM_PREFIXES = ("/api/", "/-/", "/static/")  # of addresses that are no pages
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,18 @@ class RouteTable:
     def list_methods(self, path: str) -> list[str]:
         """The methods of a path in alphabetical order; none for an unknown path."""
         return sorted({route.method for pattern, route in self._routes if pattern.match(path)})
+
+    def is_unknown_page(self, method: str, path: str, accept: str) -> bool:
+        """Whether a browser asks for a page that does not exist.
+
+        `accept`: the header: browsers name HTML, programs do not.
+        """
+        return (
+            method == "GET"
+            and "text/html" in accept
+            and not path.startswith(_PROGRAM_PREFIXES)
+            and not self.list_methods(path)
+        )
 
     def find(self, method: str, path: str) -> RouteAccess:
         """The access of a request. Unknown routes need a viewer to read, an admin to change."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from moirae.services import problems, tokens
     from moirae.services.child import run_in_child
     from moirae.services.load import load_operations
-    from moirae.services.models import MAX_PAGE_ROWS
+    from moirae.services.models import MAX_PAGE_ROWS, shaped_text
     from moirae.services.operation import Operation, Role, path_parameters
     from moirae.services.operations.archive import check_declared
     from moirae.services.operations.exports import ExportKind, export_rows
@@ -42,6 +42,7 @@ __all__ = [
     "path_parameters",
     "problems",
     "run_in_child",
+    "shaped_text",
     "to_json",
     "tokens",
 ]
@@ -49,7 +50,7 @@ __all__ = [
 _MODULES = {
     "child": ("run_in_child",),
     "load": ("load_operations",),
-    "models": ("MAX_PAGE_ROWS",),
+    "models": ("MAX_PAGE_ROWS", "shaped_text"),
     "operation": ("Operation", "Role", "path_parameters"),
     "operations.archive": ("check_declared",),
     "operations.exports": ("ExportKind", "export_rows"),

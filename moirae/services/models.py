@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -12,12 +14,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     WithJsonSchema,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from moirae.config import parse_duration
+from moirae.config import DURATION_SCHEMA, parse_duration
 from moirae.errors import UsageError
 
 Item = TypeVar("Item")
@@ -38,11 +41,15 @@ def _parse_duration_before_now(value: Any) -> Any:
 
 
 def _parse_seconds(value: Any) -> Any:
-    """`1h` -> 3600.0. Others are returned as they are."""
-    try:
-        return parse_duration(value).total_seconds() if isinstance(value, str) else value
-    except ValueError:
+    """`1h` -> 3600.0; numbers are returned as they are."""
+    if not isinstance(value, str):
         return value
+    for parse in (float, lambda text: parse_duration(text).total_seconds()):
+        with suppress(ValueError):
+            return parse(value)
+    raise PydanticCustomError(
+        "duration", "is not a duration such as 1h30m, nor a number of seconds"
+    )
 
 
 def _to_utc(moment: datetime) -> datetime:
@@ -50,7 +57,16 @@ def _to_utc(moment: datetime) -> datetime:
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError as error:
-        raise PydanticCustomError("time", "the time is out of range") from error
+        raise PydanticCustomError("time", "is out of range") from error
+
+
+class _OrDuration:
+    """Adds the text of a duration to the JSON schema of a number."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), DURATION_SCHEMA]}
 
 
 SearchText = Annotated[str, Field(min_length=1, max_length=200)]
@@ -58,16 +74,30 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 NoteText = Annotated[str, Field(max_length=10_000)]
 IdPrefix = Annotated[str, Field(min_length=1, max_length=100)]
 """An ID, or a unique prefix of it."""
-_DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9]{1,3}(ms|[smhdw]))$", "example": "7d"}
 Time = Annotated[
     datetime,
     BeforeValidator(_parse_duration_before_now),
     AfterValidator(_to_utc),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, _DURATION_SCHEMA]}),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, DURATION_SCHEMA]}),
 ]
 """A time, in UTC if it has no time zone; or a duration before now, such as `7d`."""
-Seconds = Annotated[float, BeforeValidator(_parse_seconds)]
+Seconds = Annotated[float, BeforeValidator(_parse_seconds), _OrDuration()]
 """A duration in seconds, or as text such as `1h30m`."""
+
+
+def shaped_text(
+    pattern: str, expected: str, max_length: int
+) -> tuple[AfterValidator, WithJsonSchema]:
+    """Annotations of a text whose values match `pattern`; `expected` tells what it must be."""
+    shape = re.compile(pattern, re.ASCII)
+
+    def check(value: str) -> str:
+        if len(value) > max_length or shape.fullmatch(value) is None:
+            raise PydanticCustomError("shape", f"must be {expected}")
+        return value
+
+    schema = {"type": "string", "pattern": f"^{pattern}$", "maxLength": max_length}
+    return AfterValidator(check), WithJsonSchema(schema)
 
 
 class Arguments(BaseModel):

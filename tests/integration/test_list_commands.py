@@ -125,6 +125,24 @@ def test_alert_shows_its_last_acknowledgement(root: Path, connection: Connection
     connection.execute("DELETE FROM alert_notes")
 
 
+def test_active_alerts_include_provisional_ones_that_fire(
+    root: Path, connection: Connection[Any]
+) -> None:
+    values = ((1, "provisional", True), (2, "firing", True), (3, "provisional", False))
+    for number, state, has_fired in values:
+        connection.execute(
+            "UPDATE alerts SET state = %s, fired_at = CASE WHEN %s THEN starts_at END"
+            " WHERE id = %s",
+            (state, has_fired, alert_id(number)),
+        )
+    rows = json.loads(run(root, "alerts", "list", "--active", "-o", "json").stdout)
+    assert [(row["id"], row["state"]) for row in rows] == [
+        (str(alert_id(2)), "firing"),
+        (str(alert_id(1)), "provisional"),
+    ]
+    connection.execute("UPDATE alerts SET state = 'firing', fired_at = NULL")
+
+
 # What an ID means
 
 

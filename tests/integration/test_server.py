@@ -206,6 +206,17 @@ def test_probes_need_no_token(served: Served) -> None:
     assert "live" in ready.json()["missing"][0]
 
 
+def test_server_is_ready_once_the_live_process_has_started(served: Served) -> None:
+    processes = sql.ProcessGateway(served.connection)
+    epoch = processes.start("live", 1)
+    for state, status in (("starting", 503), ("running", 200), ("ended", 503)):
+        processes.heartbeat("live", epoch, state=state, first_commit_seconds=None, ingest=None)
+        assert served.ask("GET", "/-/ready", None).status_code == status, state
+        known = served.ask("GET", "/api/v1/status").json()["live"]
+        assert known == {"ended": "stopped"}.get(state, state)
+    served.connection.execute("DELETE FROM processes WHERE role = 'live'")
+
+
 # The lines of bad_inputs.jsonl for this surface; its placeholders stand for real routes
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.ingest import ArchiveWriter, SourceUnit, TopicRecords
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
-from moirae.errors import MoiraeError, Unreachable
+from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.live.sources import files, kafka
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.idle import UnreadFiles
@@ -216,7 +216,7 @@ class SourceQueries:
             raise self._failure
         error = None if self._file_query is None else self._file_query.failure()
         if error is not None:
-            reason = _first_line(error)
+            reason = first_line(error)
             raise MoiraeError(
                 f"cannot read the source files: {reason}\n"
                 f"If the checkpoint is damaged, delete {self._file_checkpoint} and restart: "
@@ -225,7 +225,7 @@ class SourceQueries:
         for stream, query in self._topic_queries.items():
             error = query.failure()
             if error is not None:
-                reason = _first_line(error)
+                reason = first_line(error)
                 raise Unreachable(f"stream {stream}: cannot read its Kafka topic: {reason}")
 
     @property
@@ -301,7 +301,3 @@ class SourceQueries:
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -1,6 +1,7 @@
 """The status that live clients get: what a page shows at a glance."""
 
 import sql
+from moirae.inspect import assess_live_condition
 from moirae.runtime import list_processes
 from moirae.services import to_json
 
@@ -10,16 +11,17 @@ def read_live_status(connection: sql.Connection) -> bytes:
     alerts = sql.AlertGateway(connection)
     tasks = sql.TaskGateway(connection)
     queue = tasks.waiting()
-    processes = [
-        {"role": process["role"], "state": process["state"], "alive": process["alive"]}
-        for process in list_processes(connection)
-    ]
+    processes = list_processes(connection)
     return to_json(
         {
             "alerts": alerts.count_alerts(),
             "active_alerts": alerts.count_active(),
             "recalls": tasks.count_by_state(),
             "queued": queue.waiting,
-            "processes": processes,
+            "live": assess_live_condition(processes),
+            "processes": [
+                {"role": process["role"], "state": process["state"], "alive": process["alive"]}
+                for process in processes
+            ],
         }
     )

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Annotated, BinaryIO
@@ -24,7 +24,14 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.services import API_PREFIX, ExportKind, check_declared, export_rows, to_json
+from moirae.services import (
+    API_PREFIX,
+    ExportKind,
+    check_declared,
+    export_rows,
+    shaped_text,
+    to_json,
+)
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
@@ -32,14 +39,17 @@ _MAX_UPLOADS = 4  # at once
 _MAX_UPLOAD_BYTES = 1 << 30
 _DISK_CHECK_BYTES = 16 << 20  # of an upload between checks of the free disk space
 _CHUNK_TIMEOUT = 30.0  # seconds without data of an upload
+_UPLOAD_TIMEOUT = 3600.0  # seconds to receive a file
 _MAX_EXPORTS = 4  # at once; each holds a connection
 _EXPORT_TIMEOUT = "-c statement_timeout=10min"
 _EXPORT_BATCH_BYTES = 1 << 16
 _BUSY_RETRY = 5  # seconds after which a client may retry
 _DISK_RETRY = 30  # seconds
 _UPLOAD_PREFIX = "ingest-"
-_SUFFIX = re.compile(r"\.(jsonl|csv|parquet)(\.gz)?")
-_STEM = re.compile(r"[A-Za-z0-9_]{0,60}")
+_SUFFIX = shaped_text(
+    r"\.(jsonl|csv|parquet)(\.gz)?", ".jsonl, .csv or .parquet, each also with .gz", max_length=20
+)
+_STEM = shaped_text(r"[A-Za-z0-9_]*", "up to 60 letters, digits and underscores", max_length=60)
 
 ROUTES = [
     RouteAccess("GET", _EXPORT, "viewer"),
@@ -107,16 +117,16 @@ def add_file_routes(
         stream: Annotated[str, Path(description="A declared stream of any source.")],
         suffix: Annotated[
             str,
+            *_SUFFIX,
             Query(
-                pattern=r"^\.(jsonl|csv|parquet)(\.gz)?$",
                 description="Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, "
                 "each also with `.gz`.",
             ),
         ],
         name: Annotated[
             str,
+            *_STEM,
             Query(
-                pattern=r"^[A-Za-z0-9_]{0,60}$",
                 description="Part of the batch's name: up to 60 letters, digits and underscores.",
             ),
         ] = "file",
@@ -127,8 +137,6 @@ def add_file_routes(
         """
         check_declared(settings, stream)
         landing = LandingFolder(settings.home, stream)
-        if _SUFFIX.fullmatch(suffix) is None or _STEM.fullmatch(name) is None:
-            raise RequestRejected(400, "invalid name or suffix")
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type.lower() != "application/octet-stream":
             raise RequestRejected(415, "unsupported Content-Type: use application/octet-stream")
@@ -147,7 +155,9 @@ def add_file_routes(
                     sql.AuditGateway(connection).insert(
                         author, "api", "archive.upload_file", arguments
                     )
-                    opened.__exit__(None, None, None)
+                # After the commit: a file without its line would be archived although the client
+                # got an error. A line without its file, as after a crash here, does no harm.
+                opened.__exit__(None, None, None)
 
             opened = landing.open_batch(batch, suffix)
             size = await _store_upload(request, opened, ingest_handler.disk_is_full, publish)
@@ -205,7 +215,7 @@ async def _store_upload(
         file = await run_in_threadpool(opened.__enter__)
         try:
             size = await _copy_body(request, file, disk_is_full)
-            # Before the transaction of `publish`, which holds back live events while it is open.
+            # Before `publish`, so that little can fail once the audit log has the upload.
             await run_in_threadpool(_sync, file)
             await run_in_threadpool(publish, opened, size)
         except BaseException as error:
@@ -221,15 +231,22 @@ async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[]
     """Write the body to a file; returns its bytes. Raises `RequestRejected`."""
     size = 0
     checked_size = 0  # when free disk space was checked
+    deadline = time.monotonic() + _UPLOAD_TIMEOUT
     parts = request.stream().__aiter__()
     while True:
+        remaining = deadline - time.monotonic()
         try:
-            async with asyncio.timeout(_CHUNK_TIMEOUT):
+            if remaining <= 0:
+                raise TimeoutError
+            async with asyncio.timeout(min(_CHUNK_TIMEOUT, remaining)):
                 part = await anext(parts)
         except StopAsyncIteration:
             return size
         except TimeoutError:
-            raise RequestRejected(408, f"no data for {_CHUNK_TIMEOUT:.0f} s") from None
+            reason = f"no data for {_CHUNK_TIMEOUT:.0f} s"
+            if remaining <= _CHUNK_TIMEOUT:
+                reason = f"file not received within {_UPLOAD_TIMEOUT:.0f} s"
+            raise RequestRejected(408, reason) from None
         except ClientDisconnect:
             raise RequestRejected(400, "the body is truncated") from None
         size += len(part)

@@ -62,6 +62,11 @@ def add_page_routes(app: FastAPI) -> list[RouteAccess]:
     return ROUTES
 
 
+def send_unknown_page(request: Request) -> Response:
+    """The dashboard, which says that its address has no page."""
+    return _respond(_PAGE, request, _REVALIDATE, status=404)
+
+
 @cache
 def list_files() -> frozenset[str]:
     """The names of the built files."""
@@ -78,7 +83,7 @@ def _make_page_route() -> Callable[[Request], Any]:
     return send_page
 
 
-def _respond(name: str, request: Request, cache_control: str) -> Response:
+def _respond(name: str, request: Request, cache_control: str, status: int = 200) -> Response:
     headers = {
         "Cache-Control": cache_control,
         "Content-Security-Policy": PAGE_POLICY,
@@ -89,7 +94,7 @@ def _respond(name: str, request: Request, cache_control: str) -> Response:
         content = compressed
         headers["Content-Encoding"] = "gzip"
     media_type = _MEDIA_TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(content, status, headers=headers, media_type=media_type)
 
 
 @cache

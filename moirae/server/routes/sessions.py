@@ -12,6 +12,7 @@ from starlette.responses import Response
 import sql
 from moirae.errors import NotFound, RequestRejected
 from moirae.server.access import session_cookie_name
+from moirae.server.limits import RateLimiter
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
@@ -22,6 +23,10 @@ from moirae.services.tokens import SESSION_DURATION
 _SESSIONS = f"{API_PREFIX}/sessions"
 _CURRENT = f"{_SESSIONS}/current"
 _LOGIN = "/login"
+# Logins with one token, each of which adds a line to the audit log.
+_LOGINS_PER_SECOND = 1 / 6
+_LOGIN_BURST = 30
+_LOGIN_RETRY = 6  # seconds after which a client may retry
 _STATIC = {
     "/static/login.js": ("login.js", "text/javascript; charset=utf-8"),
     "/static/login.css": ("login.css", "text/css; charset=utf-8"),
@@ -56,6 +61,7 @@ class Session(BaseModel):
 
 def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
     """Add the routes of sessions and of the login page."""
+    logins = RateLimiter(_LOGINS_PER_SECOND, _LOGIN_BURST)
 
     @app.post(_SESSIONS, status_code=201, response_model=Session, tags=["sessions"])
     def log_in(request: Request, login: Annotated[Login, Body()]) -> Response:
@@ -67,6 +73,8 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
             if login.token is not None:
                 identity = tokens.authenticate(connection, login.token.strip().encode())
                 token_id = None if identity is None else identity.token_id
+                if token_id is not None and not logins.take(token_id):
+                    raise RequestRejected(429, "too many logins with this token", _LOGIN_RETRY)
             elif login.code is not None:
                 token_id = tokens.take_login_code(connection, login.code)
             if token_id is None:

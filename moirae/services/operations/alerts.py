@@ -22,6 +22,7 @@ from moirae.services.models import (
     Time,
     decode_cursor,
     next_cursor,
+    shaped_text,
 )
 from moirae.services.operation import operation
 from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
@@ -29,7 +30,14 @@ from moirae.services.operations.events import EventDetails, describe_event, load
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
+_MAX_LABEL_LENGTH = 500  # characters of name and value
 AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
+Label = Annotated[
+    str,
+    *shaped_text(
+        r"[^=\x00]+=[^\x00]*", "NAME=VALUE, such as severity=page", max_length=_MAX_LABEL_LENGTH
+    ),
+]
 _MAX_LABELS = 20
 _MAX_OVERVIEW = 100  # alerts
 _MAX_NORM_ROWS = 5  # of an SQL recall in an overview
@@ -54,8 +62,8 @@ class AlertQuery(PageQuery):
     text: SearchText | None = Field(
         None, description="Search in rule, key, labels, annotations and notes, ignoring case."
     )
-    label: list[Annotated[str, Field(pattern=r"^[^=\x00]+=[^\x00]*$", max_length=500)]] | None = (
-        Field(None, max_length=_MAX_LABELS, description="Labels that an alert has: NAME=VALUE.")
+    label: list[Label] | None = Field(
+        None, max_length=_MAX_LABELS, description="Labels that an alert has: NAME=VALUE."
     )
     since: Time | None = Field(None, description="Only alerts that ended at this time or later.")
     until: Time | None = Field(None, description="Only alerts that started before this time.")
@@ -77,7 +85,7 @@ class ResolutionBody(NoteBody):
     """How an alert was resolved."""
 
     tag: Name | None = Field(
-        None, description="Kind of incident in one word, for evaluation and search."
+        None, description="Tag that groups resolutions of the same cause, for example restart."
     )
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import Field
 
 import sql
-from moirae.errors import NotFound, Unreachable, UsageError
+from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
 from moirae.runtime import open_storage
 from moirae.services.models import Arguments, Seconds
 from moirae.services.operation import operation
@@ -26,6 +26,10 @@ _MAX_ROWS = 10_000
 _MAX_SQL_LENGTH = 100_000  # characters
 _MAX_SECONDS = 100 * 365 * 86_400.0
 _SERVER = "api"
+_NO_RECALL_PROCESS = (
+    "no recall process is running, so queries are not answered: start `moirae up` or "
+    "`moirae run recall` on the machine of the server"
+)
 
 SqlText = Annotated[str, Field(min_length=1, max_length=_MAX_SQL_LENGTH)]
 
@@ -69,7 +73,8 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     from recall.errors import QueryRejected
     from recall.query import Unsupported
 
-    _check_recall_process(workspace)
+    if not _is_answered(workspace):
+        raise MoiraeError(_NO_RECALL_PROCESS)  # a client that repeats the request gets no other
     settings = workspace.settings
     since = None if body.since is None else timedelta(seconds=body.since)
     options = QueryOptions(limit=body.limit, since=since, follow=body.follow)
@@ -117,17 +122,14 @@ def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> sql.TaskSummaryRow:
     selection = sql.TaskFilter(id=recall, rule=AD_HOC_RULE)
     if not gateway.list_newest(selection, limit=1):
         raise NotFound(f"no query {recall}")
-    _check_recall_process(workspace)
+    if not _is_answered(workspace):
+        raise Unreachable(_NO_RECALL_PROCESS)  # `moirae up` may be about to start another one
     gateway.refine([recall])
     return gateway.list_newest(selection, limit=1)[0]
 
 
-def _check_recall_process(workspace: "LocalWorkspace") -> None:
-    """Raise `Unreachable` if no recall process runs. A local command works on its query."""
+def _is_answered(workspace: "LocalWorkspace") -> bool:
+    """Whether a process works on queries. A local command works on its own."""
     from moirae.queries import has_recall_process
 
-    if workspace.via == _SERVER and not has_recall_process(workspace.connection):
-        raise Unreachable(
-            "no recall process is running, so queries are not answered: start `moirae up` or "
-            "`moirae run recall` on the machine of the server"
-        )
+    return workspace.via != _SERVER or has_recall_process(workspace.connection)

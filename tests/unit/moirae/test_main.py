@@ -139,6 +139,37 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert result.stderr == "moirae: standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("work", "first_line", "code"),
+    [
+        ("for number in range(100_000): print(number)", "0\n", 0),
+        ("print_table(['n'], ([number] for number in range(20_000)), '')", "n     \n", 0),
+        ("raise BrokenPipeError(32, 'not that of standard output')", "", 1),
+    ],
+)
+def test_reader_that_has_enough_is_no_failure(work: str, first_line: str, code: int) -> None:
+    program = (
+        "import sys\n"
+        "from moirae.__main__ import main\n"
+        "from moirae.cli import app\n"
+        "from moirae.cli.options import print_table\n"
+        "@app.command()\n"
+        "def count():\n"
+        f"    {work}\n"
+        "sys.argv = ['moirae', 'count']\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == first_line
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == code
+
+
 def test_command_without_standard_output_succeeds() -> None:
     result = _print_version("None")
     assert (result.returncode, result.stderr) == (0, "")

@@ -34,6 +34,20 @@ def _answer(number: int, values: list[int], **coverage: Any) -> RecallRevision:
     )
 
 
+@pytest.mark.parametrize("output", QueryFormat)
+def test_query_that_follows_an_empty_history_says_once_that_it_waits(
+    output: QueryFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = StartedQuery(id=UUID(int=1), follow=True, appends_rows=True, newest_first=True)
+    with make_output(output, started) as printer:
+        printer.add(_answer(1, [], read_from=None))
+        assert capsys.readouterr().err == "waiting for rows …\n"
+        printer.add(_answer(2, [3], appends=True))
+        printer.add(_answer(3, []))
+        printer.finish()
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [

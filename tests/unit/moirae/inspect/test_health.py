@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from moirae.inspect.health import assess_health, describe_liveness, list_problems
+from moirae.inspect.health import (
+    assess_health,
+    assess_live_condition,
+    describe_liveness,
+    list_problems,
+)
 
 STARTED = 1000  # seconds ago
 
@@ -89,6 +94,38 @@ def test_health_follows_from_the_live_process(
     is_healthy, line = assess_health(_status(recalls, **roles))
     assert is_healthy is healthy
     assert line.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("roles", "up_age", "condition"),
+    [
+        ({}, None, "stopped"),
+        ({"up": ("running", 1)}, 20, "starting"),
+        ({"up": ("running", 1)}, 500, "stopped"),
+        ({"up": ("running", 30)}, 40, "stopped"),
+        ({"live": ("starting", 1)}, None, "starting"),
+        ({"live": ("starting", 40), "up": ("running", 1)}, 50, "starting"),
+        ({"live": ("starting", 400), "up": ("running", 1)}, 500, "stopped"),
+        ({"live": ("running", 1)}, None, "running"),
+        ({"live": ("draining", 1), "up": ("running", 1)}, 500, "running"),
+        ({"live": ("running", 40), "up": ("running", 1)}, 500, "late"),
+        ({"live": ("running", 40)}, None, "stopped"),
+        # Of the previous `moirae up`, which was killed.
+        ({"live": ("running", 10), "up": ("running", 1)}, 5, "starting"),
+        ({"live": ("ended", 30), "up": ("running", 1)}, 5, "starting"),
+        ({"live": ("ended", 3), "up": ("running", 1)}, 500, "stopped"),
+        ({"live": ("failed", 3), "up": ("running", 1)}, 5, "stopped"),
+    ],
+)
+def test_live_process_runs_from_its_first_heartbeat_after_the_start(
+    roles: dict[str, tuple[str, float]], up_age: float | None, condition: str
+) -> None:
+    """`up_age`: seconds since the start of `moirae up`."""
+    processes = _status({}, **roles)["processes"]
+    for process in processes:
+        if process["role"] == "up" and up_age is not None:
+            process["started_at"] = datetime.now(UTC) - timedelta(seconds=up_age)
+    assert assess_live_condition(processes) == condition
 
 
 def test_full_disk_is_a_problem_while_processes_run() -> None:

@@ -2,17 +2,12 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from moirae.errors import Conflict, RequestRejected, Unreachable
 from moirae.server import responses
-from moirae.server.responses import (
-    describe_invalid_argument,
-    error_response,
-    json_response,
-)
+from moirae.server.responses import error_response, json_response
 
 
 def test_times_are_in_utc() -> None:
@@ -43,27 +38,3 @@ def test_errors_of_operations_are_problem_details() -> None:
     assert (response.status_code, response.media_type) == (409, "application/problem+json")
     assert json.loads(bytes(response.body))["type"] == "urn:moirae:problem:conflict"
     assert error_response(Unreachable("gone")).headers["Retry-After"] == "5"
-
-
-@pytest.mark.parametrize(
-    ("details", "text"),
-    [
-        ({"type": "missing", "loc": ("body",), "msg": "Field required"}, "body: Field required"),
-        (
-            {"type": "missing", "loc": ("body", "text"), "msg": "Field required"},
-            "text: Field required",
-        ),
-        ({"type": "x", "loc": ("query", "label", 0), "msg": "bad"}, "label.0: bad"),
-        (
-            {
-                "type": "json_invalid",
-                "loc": ("body", 7),
-                "msg": "",
-                "ctx": {"error": "Expecting value"},
-            },
-            "body: invalid JSON at character 7: Expecting value",
-        ),
-    ],
-)
-def test_invalid_argument_is_described_with_its_place(details: dict[str, Any], text: str) -> None:
-    assert describe_invalid_argument(details) == text

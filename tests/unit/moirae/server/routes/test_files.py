@@ -12,7 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from moirae.errors import RequestRejected
+from moirae.errors import RequestRejected, Unreachable
 from moirae.server.responses import set_identity
 from moirae.server.routes import files
 from moirae.services.tokens import Identity
@@ -102,6 +102,37 @@ def test_failed_write_is_refused_and_leaves_no_file(
         asyncio.run(uploads.post(CONTENT))
     assert (refused.value.status, refused.value.retry_after) == (503, 30)
     assert uploads.files() == []
+
+
+def test_file_is_not_published_if_the_audit_log_cannot_be_committed(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = MagicMock()
+    connection.transaction.return_value.__exit__.side_effect = Unreachable("database away")
+
+    @contextmanager
+    def connect() -> Iterator[Any]:
+        yield connection
+
+    monkeypatch.setattr(uploads, "connection", connect)
+    with pytest.raises(Unreachable):
+        asyncio.run(uploads.post(CONTENT))
+    assert uploads.files() == []
+
+
+def test_slow_upload_ends_at_the_time_limit(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_UPLOAD_TIMEOUT", 0.1)
+
+    async def slow_content() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(RequestRejected, match="file not received within") as refused:
+        asyncio.run(uploads.post(slow_content()))
+    assert (refused.value.status, uploads.files()) == (408, [])
 
 
 def test_upload_does_not_use_up_the_reserve_of_the_disk(

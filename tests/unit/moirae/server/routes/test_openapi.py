@@ -43,4 +43,5 @@ def test_parameters_of_operations_stay_documented(document: dict[str, Any]) -> N
     assert name == "name"
     parameters = document["paths"]["/api/v1/events/{event}/timeline"]["get"]["parameters"]
     before = next(entry["schema"] for entry in parameters if entry["name"] == "before")
-    assert (before["minimum"], before["default"]) == (60, 3600)
+    number, duration = before["anyOf"]
+    assert (number["minimum"], duration["type"], before["default"]) == (60, "string", 3600)
