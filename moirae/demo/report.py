@@ -24,6 +24,7 @@ from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_account
 _OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
 _RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
 _FIRST_HIT_COUNT = 3  # similar events printed with the first answer
+_MIN_PROBABILITY = 0.005  # of a resolution that is printed
 
 
 class AlertNarrator:
@@ -77,7 +78,8 @@ class AlertNarrator:
                 self._console.print(Text.assemble(("    most similar", "dim"), coverage))
                 self._print_hits(answer.hits[:_FIRST_HIT_COUNT])
                 if answer.forecast is not None:
-                    self._console.print(_format_forecast(answer.forecast))
+                    heading = Text("    probable resolution: ", "dim")
+                    self._print_hanging(heading, _format_forecast(answer.forecast))
 
     def _print_final_answer(
         self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
@@ -92,12 +94,12 @@ class AlertNarrator:
         is_unchanged = self._first_hits[eid] == similar.hits[0].eid
         if is_unchanged and similar.number == 1:
             return
-        text = "the most similar event is now"
+        text = "now most similar"
         if is_unchanged:
-            text = "the most similar event is unchanged"
-        coverage = (f"    {_format_coverage(similar.coverage)}: ", "dim")
+            text = "most similar is the same"
+        coverage = Text(f"    {_format_coverage(similar.coverage)}: ", "dim")
         summary = (row.annotations.get("summary", ""), "dim")
-        self._console.print(Text.assemble(coverage, summary, "  ", text))
+        self._print_hanging(coverage, Text.assemble(summary, "  ", text))
         if not is_unchanged:
             self._print_hits(similar.hits[:1])
 
@@ -122,9 +124,12 @@ class AlertNarrator:
 
 def _format_forecast(forecast: Mapping[str, Any]) -> Text:
     """The most probable resolutions, and the probability of none of these."""
-    parts = [f"{tag} {probability:.2f}" for tag, probability in forecast["tags"]]
+    parts = []
+    for tag, probability in forecast["tags"]:
+        if probability >= _MIN_PROBABILITY:
+            parts.append(f"{tag} {probability:.2f}")
     parts.append(f"none of these {forecast['new_tag']:.2f}")
-    return Text.assemble(("    probable resolution: ", "dim"), ", ".join(parts))
+    return Text(", ".join(parts))
 
 
 def _have_first_answers(answers: Sequence[RecallAnswer]) -> bool:

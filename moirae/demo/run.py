@@ -77,6 +77,17 @@ DEFAULT_PHASES = Phases()
 ONCE_PHASES = Phases(live=timedelta(seconds=60))
 
 
+@dataclass(frozen=True)
+class _Options:
+    """How a demo is played: the parameters of `run_demo`."""
+
+    seed: int
+    once: bool
+    as_json: bool
+    phases: Phases
+    log_format: LogFormat
+
+
 class _Interrupted(MoiraeError):
     """A signal, or the end of the terminal, stops the demo."""
 
@@ -105,8 +116,8 @@ def run_demo(
     if previous is not None:
         print_previous_workspace(console, previous)
     settings = create_workspace(directory, port)
-    log_format = effective_log_format(log_format)
-    demo = _Demo(settings, seed, phases, console, log_format, stop, as_json=as_json, once=once)
+    options = _Options(seed, once, as_json, phases, effective_log_format(log_format))
+    demo = _Demo(settings, options, console, stop)
     code = 0
     summary = None
     try:
@@ -178,35 +189,24 @@ class _Demo:
     """One run of the demo in its workspace."""
 
     def __init__(
-        self,
-        settings: Settings,
-        seed: int,
-        phases: Phases,
-        console: Console,
-        log_format: LogFormat,
-        stop: threading.Event,
-        *,
-        as_json: bool,
-        once: bool,
+        self, settings: Settings, options: _Options, console: Console, stop: threading.Event
     ) -> None:
         """`stop` is set when a signal interrupts the demo."""
         self.has_history = False
         """Whether history is evaluated: from then on the workspace is worth a look."""
         self._settings = settings
+        self._options = options
         self._directory = settings.file.parent
         self._log_file = self._directory / _LOG_FILE_NAME
-        self._log_format = log_format
         self._console = console
         self._report = DemoReport(console)
-        self._as_json = as_json
-        self._once = once
         self._stop = stop
         self._progress: Progress | None = None  # the bar that is drawn now
-        self._phases = phases
+        phases = options.phases
         self._start = datetime.now(UTC)  # planned start of the live phase
         self._end = self._start + (phases.live_played or phases.live)
         self._testbed = Testbed(
-            seed,
+            options.seed,
             history_start=self._start - phases.history,
             live_start=self._start,
             live_end=self._start + phases.live,
@@ -228,19 +228,19 @@ class _Demo:
                     summary = self._summarize(connection, live_from)
                     self._keep_running(up)
                     return summary
-            if self._once:
+            if self._options.once:
                 self._drain(connection)
             return self._summarize(connection, live_from)
 
     def _stays_up(self) -> bool:
-        """Whether the dashboard remains after the live phase: somebody may be reading it."""
-        return self._console.is_terminal and not self._once and not self._as_json
+        """Whether the dashboard stays up after the live phase: a user may be reading it."""
+        return self._console.is_terminal and not self._options.once and not self._options.as_json
 
     def _summarize(self, connection: sql.Connection, live_from: datetime) -> dict[str, Any]:
         """Compute the summary, and print it unless it is wanted as JSON."""
         shift = live_from - self._start
         summary = compute_summary(connection, live_from, self._testbed.failures, shift)
-        if not self._as_json:
+        if not self._options.as_json:
             self._report.print_result(summary)
         return summary
 
@@ -253,13 +253,13 @@ class _Demo:
 
     def _print_opening(self) -> None:
         """What will happen, for how long, and how to end it."""
-        live = self._phases.live_played or self._phases.live
+        live = self._options.phases.live_played or self._options.phases.live
         ending = "The dashboard then stays up until Ctrl-C." if self._stays_up() else ""
-        if self._once:
+        if self._options.once:
             ending = "It ends when all recalls have ended."
         self._console.print(
             f"A simulated testbed of {len(self._testbed.nodes)} nodes: "
-            f"{self._phases.history.days} days of history, then {_format_duration(live)} of live "
+            f"{self._options.phases.history.days} days of history, then {_format_duration(live)} of live "
             f"failures. {ending}"
         )
         self._console.print("Ctrl-C ends the demo at any time; its workspace remains.")
@@ -276,7 +276,7 @@ class _Demo:
                 file.write(f"{node.host},{node.site},{node.cores},{node.memory_gb}\n")
         file_count = 0
         with self._open_progress_bar() as progress:
-            total = len(STREAMS) * (self._phases.history.days + 1)
+            total = len(STREAMS) * (self._options.phases.history.days + 1)
             task = progress.add_task("writing history", total=total)
             for _ in write_history(self._testbed, self._directory / "landing"):
                 file_count += 1
@@ -285,7 +285,7 @@ class _Demo:
         return file_count
 
     def _run_up(self, *options: str) -> AbstractContextManager[UpProcess]:
-        return run_up(self._settings.file, self._log_file, self._log_format, *options)
+        return run_up(self._settings.file, self._log_file, self._options.log_format, *options)
 
     def _await_history(self, connection: sql.Connection, up: UpProcess, file_count: int) -> None:
         """Wait until all history files are archived and all rules are evaluated over them."""
