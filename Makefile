@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make setup      virtual environment, jars"
-	@echo "make demo       the simulated testbed, live in this terminal"
+	@echo "make demo       the simulated testbed, live in this terminal and on the dashboard, until Ctrl-C"
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
 	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
@@ -91,4 +91,4 @@ lock:
 	  --no-header --no-annotate --constraint requirements.lock -o deploy/container/requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .moirae-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .moirae-demo .moirae-demo.old .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -145,18 +145,24 @@ def demo(
     directory: Annotated[
         Path, typer.Option("--dir", help="Directory of the demo workspace.")
     ] = Path(".moirae-demo"),
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=1, max=65_535, help="Port of the dashboard. Default: 8765."),
+    ] = None,
     output: OutputOption = OutputFormat.TABLE,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
-    """Run a simulated testbed: two weeks of history, then live failures.
+    """Run a simulated testbed: two weeks of history, then ten minutes of live failures.
 
-    Log lines of its processes are written to up.log in the workspace.
+    At a terminal, the dashboard stays up after that, until Ctrl-C; elsewhere the live failures last
+    five minutes, and the demo ends with them. Log lines of its processes are
+    written to up.log in the workspace. The workspace of an earlier demo is moved to DIR.old.
     """
     from moirae.demo import run_demo
 
     configure_logging(log_format)
     as_json = output is OutputFormat.JSON
-    raise typer.Exit(run_demo(directory.absolute(), seed, once, as_json, log_format=log_format))
+    raise typer.Exit(run_demo(directory.absolute(), seed, once, as_json, None, log_format, port))
 
 
 @contextmanager

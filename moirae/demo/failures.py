@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from moirae.demo.sampling import DAY, HOUR, MINUTE, SECOND, draw_times, from_mil
 _FAILURES_PER_DAY = (11.5, 15.0)  # from, to
 _MIN_FAILURES_PER_CAUSE = 4  # in history, so that every live failure has a similar past failure
 _LIVE_FAILURES: Mapping[FailureKind, int] = {"overload": 3, "memory": 3, "network": 2, "silent": 2}
+_LIVE_ROUND = 5 * MINUTE  # all live causes occur once in a round; a longer live phase repeats them
+_HOSTS_PER_ROUND = 20  # each live failure has a host of its own
 _MIN_HEALTHY_TIME = 3 * HOUR  # from the end of a failure of a host to its next one
 _NOTE_SUFFIXES = (
     "",
@@ -83,20 +86,30 @@ def draw_live_failures(
 ) -> list[Outage]:
     """The failures of the live phase, on different hosts, in order of their start.
 
-    Each is at least 12 s (silence: 20 s) long; many last until the end of the phase.
+    Each is at least 12 s (silence: 20 s) long; many last until the end of their round. Each round
+    has the same causes in the same order, so that what an operator notes about a failure is of use
+    for a later one.
     """
-    start, end = span
     causes = _draw_live_causes(rng, past)
-    times = draw_times(rng, (start + 8 * SECOND, end - 20 * SECOND), len(causes))
     outages: list[Outage] = []
-    for starts, cause in zip(times.tolist(), causes, strict=True):
-        min_length = 12 * SECOND
-        if cause.kind == "silent":
-            min_length = 20 * SECOND
-        ends = int(rng.integers(starts + min_length, end + 20 * SECOND))
-        host = _draw_host(rng, past + outages, cause, starts, host_count)
-        outages.append(Outage(cause, host, starts, min(ends, end)))
+    for start, end in _divide_into_rounds(span, host_count):
+        times = draw_times(rng, (start + 8 * SECOND, end - 20 * SECOND), len(causes))
+        for starts, cause in zip(times.tolist(), causes, strict=True):
+            min_length = 12 * SECOND
+            if cause.kind == "silent":
+                min_length = 20 * SECOND
+            ends = int(rng.integers(starts + min_length, end + 20 * SECOND))
+            host = _draw_host(rng, past + outages, cause, starts, host_count)
+            outages.append(Outage(cause, host, starts, min(ends, end)))
     return outages
+
+
+def _divide_into_rounds(span: tuple[int, int], host_count: int) -> list[tuple[int, int]]:
+    """Equal parts of the live phase; one if the phase is short or there are few hosts."""
+    start, end = span
+    count = max(1, min(round((end - start) / _LIVE_ROUND), host_count // _HOSTS_PER_ROUND))
+    bounds = [start + (end - start) * number // count for number in range(count + 1)]
+    return list(pairwise(bounds))
 
 
 def describe_failures(
@@ -136,7 +149,7 @@ def _draw_past_causes(rng: np.random.Generator, count: int) -> list[FailureCause
 
 
 def _draw_live_causes(rng: np.random.Generator, past: Sequence[Outage]) -> list[FailureCause]:
-    """The causes of the live phase, all different."""
+    """The causes of a round of the live phase, all different."""
     causes_by_kind: dict[FailureKind, list[FailureCause]] = defaultdict(list)
     for cause in CAUSES:
         causes_by_kind[cause.kind].append(cause)

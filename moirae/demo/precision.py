@@ -12,7 +12,7 @@ from moirae.demo.failures import SimulatedFailure
 from moirae.demo.resolutions import ALERT_GRACE
 
 _ROUNDING_MARGIN = timedelta(seconds=1)  # an event's time may be rounded down to its second
-_MIN_AGE = timedelta(hours=1)  # an older event is a past one, not one of the same failure
+_MIN_AGE = timedelta(minutes=2)  # of past events; the `gap` of the demo's rules
 _RANKS = (1, 5)  # number of answers that count
 
 

@@ -1,7 +1,11 @@
 """Output of the demo: alerts when they are raised, and a summary at the end."""
 
+import shlex
+import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import sql
+from moirae.config import Settings
 from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
@@ -19,6 +24,7 @@ from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_account
 _OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
 _RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
 _FIRST_HIT_COUNT = 3  # similar events printed with the first answer
+_MIN_PROBABILITY = 0.005  # of a resolution that is printed
 
 
 class AlertNarrator:
@@ -72,7 +78,8 @@ class AlertNarrator:
                 self._console.print(Text.assemble(("    most similar", "dim"), coverage))
                 self._print_hits(answer.hits[:_FIRST_HIT_COUNT])
                 if answer.forecast is not None:
-                    self._console.print(_format_forecast(answer.forecast))
+                    heading = Text("    probable resolution: ", "dim")
+                    self._print_hanging(heading, _format_forecast(answer.forecast))
 
     def _print_final_answer(
         self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
@@ -87,12 +94,12 @@ class AlertNarrator:
         is_unchanged = self._first_hits[eid] == similar.hits[0].eid
         if is_unchanged and similar.number == 1:
             return
-        text = "the most similar event is now"
+        text = "now most similar"
         if is_unchanged:
-            text = "the most similar event is unchanged"
-        coverage = (f"    {_format_coverage(similar.coverage)}: ", "dim")
+            text = "most similar is the same"
+        coverage = Text(f"    {_format_coverage(similar.coverage)}: ", "dim")
         summary = (row.annotations.get("summary", ""), "dim")
-        self._console.print(Text.assemble(coverage, summary, "  ", text))
+        self._print_hanging(coverage, Text.assemble(summary, "  ", text))
         if not is_unchanged:
             self._print_hits(similar.hits[:1])
 
@@ -101,16 +108,28 @@ class AlertNarrator:
         if not hits:
             self._console.print(Text("      no similar event in the chunks read", "dim"))
         for hit in hits:
-            self._console.print(_format_hit(hit))
+            self._print_hanging(Text(f"      {hit.score:.2f}  ", "cyan"), _format_hit(hit))
             if hit.resolutions:
-                self._console.print(_format_resolution(hit.resolutions[0]))
+                note = _format_resolution(hit.resolutions[0])
+                self._print_hanging(Text("            fixed: ", "dim"), note)
+
+    def _print_hanging(self, label: Text, text: Text) -> None:
+        """Print a label and a text; the lines of a long text are aligned beside the label."""
+        indent = Text(" " * label.cell_len)
+        width = max(self._console.width - label.cell_len, 1)
+        for number, line in enumerate(text.wrap(self._console, width)):
+            line.rstrip()
+            self._console.print((indent if number else label) + line)
 
 
 def _format_forecast(forecast: Mapping[str, Any]) -> Text:
     """The most probable resolutions, and the probability of none of these."""
-    parts = [f"{tag} {probability:.2f}" for tag, probability in forecast["tags"]]
+    parts = []
+    for tag, probability in forecast["tags"]:
+        if probability >= _MIN_PROBABILITY:
+            parts.append(f"{tag} {probability:.2f}")
     parts.append(f"none of these {forecast['new_tag']:.2f}")
-    return Text.assemble(("    probable resolution: ", "dim"), ", ".join(parts))
+    return Text(", ".join(parts))
 
 
 def _have_first_answers(answers: Sequence[RecallAnswer]) -> bool:
@@ -152,24 +171,19 @@ def _format_headline(row: sql.RaisedAlertRow) -> Text:
 
 
 def _format_hit(hit: SimilarEvent) -> Text:
-    """Score, time and host of a similar event, and the processes that both hosts ran."""
+    """Time and host of a similar event, and the processes that both hosts ran."""
     host = ""
     if hit.past is not None:
         host = hit.past.get("key", {}).get("host", "")
     terms = ", ".join(term for term, _ in hit.shared[:3])
-    return Text.assemble(
-        (f"      {hit.score:.2f}", "cyan"),
-        f"  {hit.ts:%b %d %H:%M}Z on {host}",
-        ("  both ran ", "dim"),
-        terms,
-    )
+    return Text.assemble(f"{hit.ts:%b %d %H:%M}Z on {host}", ("  both ran ", "dim"), terms)
 
 
 def _format_resolution(note: Mapping[str, Any]) -> Text:
     tag = ""
     if note["tag"]:
         tag = f"  [{note['tag']}]"
-    return Text.assemble(("            fixed: ", "dim"), (note["text"], "green"), (tag, "dim"))
+    return Text.assemble((note["text"], "green"), (tag, "dim"))
 
 
 def compute_summary(
@@ -250,8 +264,35 @@ class DemoReport:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def print_result(self, result: Mapping[str, Any], directory: Path) -> None:
-        """Print the figures of `compute_summary`, and commands for a closer look."""
+    def print_dashboard(self, login_url: str | None, recurring: bool) -> None:
+        """Print where the dashboard is, and what to try there.
+
+        `login_url`: None if the server does not run. `recurring`: similar alerts will follow.
+        """
+        if login_url is None:
+            self._console.print(
+                "The dashboard is not running: up.log has the reason. If its port is in use, choose "
+                "another one with `moirae demo --port PORT`.\n",
+                highlight=False,
+            )
+            return
+        self._console.print("Dashboard (this URL logs in once, within ten minutes):")
+        self._console.print(f"  {login_url}", soft_wrap=True, highlight=False)
+        advice = "Resolve an alert on its page; the next similar one shows what you wrote."
+        if recurring:
+            advice += " Failures of the first half recur in the second half, on other hosts."
+        self._console.print(f"{advice}\n")
+
+    def print_live_phase_over(self, settings: Settings) -> None:
+        """Print that the dashboard remains, and how to log in again."""
+        self._console.print(
+            "\nThe live phase is over: no more rows arrive. The dashboard stays up until Ctrl-C.\n"
+            "For another login URL, run in a second terminal:"
+        )
+        _print_command(self._console, "tokens login-url demo", settings.file)
+
+    def print_result(self, result: Mapping[str, Any]) -> None:
+        """Print the figures of `compute_summary`."""
         account = result["accounting"]
         self._console.print(
             f"\n{account['read']:,} records read: {account['archived']:,} archived, "
@@ -272,13 +313,58 @@ class DemoReport:
                 f"same hidden cause in {similar['precision_at_1']:.0%}; the latest past failure "
                 f"in {latest:.0%}."
             )
-        self._console.print(
-            f"To look further: cd {directory}; moirae status; moirae alerts list; "
-            "moirae similar ID; moirae recalls list"
-        )
 
     def _print_latency(self, label: str, latency: Mapping[str, Any]) -> None:
         """`latency`: in milliseconds."""
         median = latency["p50"] / 1000
         p99 = latency["p99"] / 1000
         self._console.print(f"{label}: median {median:.2f} s, 99th percentile {p99:.2f} s.")
+
+
+def print_previous_workspace(console: Console, previous: Path) -> None:
+    """Print where the workspace of the demo before this one is."""
+    console.print(
+        f"The workspace of the last demo, with its notes, is now {shorten_path(previous)}. The next "
+        "demo deletes it: rename it to keep it.",
+        highlight=False,
+    )
+
+
+def print_next_commands(console: Console, workspace: Path) -> None:
+    """Print commands for a closer look at a workspace that does not run; they can be copied."""
+    directory = shorten_path(workspace.parent)
+    console.print(
+        f"\nThe demo has ended. Its workspace {directory} remains, with all notes. The next demo moves "
+        f"it to {directory}.old. Run the workspace again, with its dashboard:",
+        highlight=False,
+    )
+    _print_command(console, "up", workspace)
+    console.print("Then, in a second terminal, print a URL that opens the dashboard:")
+    _print_command(console, "tokens login-url demo", workspace)
+    console.print("Or list the alerts; `similar` and `recalls show` take an ID of the list:")
+    _print_command(console, "alerts list", workspace)
+
+
+def _print_command(console: Console, arguments: str, workspace: Path) -> None:
+    """Print a command as it works in the current directory; a long one is not wrapped."""
+    command = f"  {_find_program()} {arguments} --workspace {shlex.quote(shorten_path(workspace))}"
+    console.print(command, highlight=False, markup=False, soft_wrap=True)
+
+
+def _find_program() -> str:
+    """How to start `moirae` from the current directory: as the demo was started."""
+    program = Path(sys.argv[0])
+    if program.name != "moirae":
+        return f"{shlex.quote(shorten_path(Path(sys.executable)))} -m moirae"
+    on_path = shutil.which("moirae")
+    if on_path is not None and Path(on_path).absolute() == program.absolute():
+        return "moirae"
+    return shlex.quote(shorten_path(program))
+
+
+def shorten_path(path: Path) -> str:
+    """A path relative to the current directory if it is in it, otherwise the absolute path."""
+    absolute = path.absolute()
+    with suppress(ValueError):
+        return str(absolute.relative_to(Path.cwd()))
+    return str(absolute)

@@ -22,7 +22,14 @@ import sql
 from moirae.config import Settings, load_settings_from_environment
 from moirae.demo.history_files import write_history, write_rows
 from moirae.demo.login import create_login_url
-from moirae.demo.report import AlertNarrator, DemoReport, compute_summary
+from moirae.demo.report import (
+    AlertNarrator,
+    DemoReport,
+    compute_summary,
+    print_next_commands,
+    print_previous_workspace,
+    shorten_path,
+)
 from moirae.demo.resolutions import record_resolutions
 from moirae.demo.testbed import STREAMS, Testbed
 from moirae.demo.up_process import UpProcess, run_up
@@ -39,6 +46,7 @@ from moirae.runtime.logs import LogFormat, effective_log_format
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_MARKER_NAME = ".moirae-demo"  # an empty file in each demo workspace
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _LOG_FILE_NAME = "up.log"  # in the demo's workspace
 _WRITE_INTERVAL = 0.25  # seconds between two files of live rows
@@ -46,6 +54,7 @@ _WATCH_AFTER_END = 4.0  # seconds to wait for alerts after the last file of live
 _HISTORY_TIMEOUT = 600.0  # seconds until history must be evaluated
 _HISTORY_POLL = 0.3  # seconds
 _DRAIN_POLL = 0.1  # seconds
+_UP_POLL = 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,8 @@ class Phases:
 
     history: timedelta = timedelta(days=14)
     """At least one day."""
-    live: timedelta = timedelta(minutes=5)
-    """In real time; at least 30 s."""
+    live: timedelta = timedelta(minutes=10)
+    """In real time; at least 30 s. From ten minutes on, failures recur."""
     live_played: timedelta | None = None
     """How much of the live phase is played; None: all of it."""
 
@@ -65,7 +74,19 @@ class Phases:
 _SPARK_CORES = 8
 
 DEFAULT_PHASES = Phases()
+UNATTENDED_PHASES = Phases(live=timedelta(minutes=5))  # nobody reads the dashboard meanwhile
 ONCE_PHASES = Phases(live=timedelta(seconds=60))
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How a demo is played: the parameters of `run_demo`."""
+
+    seed: int
+    once: bool
+    as_json: bool
+    phases: Phases
+    log_format: LogFormat
 
 
 class _Interrupted(MoiraeError):
@@ -79,36 +100,64 @@ def run_demo(
     as_json: bool,
     phases: Phases | None = None,
     log_format: LogFormat = LogFormat.AUTO,
+    port: int | None = None,
 ) -> int:
     """Play the demo in its own workspace, the directory; returns an exit code.
 
     `once`: short live phase, drain, exit. `as_json`: standard output holds one JSON object, the
-    summary. `phases`: None: those of the command. `log_format`: of the log file; `auto` depends on
-    the demo's own standard error.
+    summary. Otherwise, at a terminal, the dashboard stays up after the live phase, until a signal.
+    `phases`: None: those of the command. `log_format`: of the log file; `auto` depends on the
+    demo's own standard error. `port`: of the dashboard; None: the default of workspaces.
     """
-    if phases is None:
-        phases = ONCE_PHASES if once else DEFAULT_PHASES
     stop = Signals().stop
-    settings = create_workspace(directory)
     console = Console(stderr=as_json)
-    demo = _Demo(settings, seed, phases, console, effective_log_format(log_format), stop)
+    if phases is None and once:
+        phases = ONCE_PHASES
+    elif phases is None:
+        phases = DEFAULT_PHASES if console.is_terminal else UNATTENDED_PHASES
+    previous = move_previous_workspace(directory)
+    if previous is not None:
+        print_previous_workspace(console, previous)
+    settings = create_workspace(directory, port)
+    options = _Options(seed, once, as_json, phases, effective_log_format(log_format))
+    demo = _Demo(settings, options, console, stop)
+    code = 0
+    summary = None
     try:
-        summary = demo.play(drain=once)
+        summary = demo.play()
     except _Interrupted:
-        return _EXIT_INTERRUPTED
+        code = _EXIT_INTERRUPTED
     finally:
         release_database(settings)
-    if as_json:
+    if as_json and summary is not None:
         sys.stdout.write(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode() + "\n")
-    else:
-        DemoReport(console).print_result(summary, settings.file.parent)
-    return 0
+    if not as_json and demo.has_history:
+        print_next_commands(console, settings.file)
+    return code
 
 
-def create_workspace(directory: Path) -> Settings:
-    """Create the demo's workspace; one of an earlier demo is replaced."""
-    marker = directory / ".moirae-demo"
-    if directory.exists() and any(directory.iterdir()) and not marker.exists():
+def move_previous_workspace(directory: Path) -> Path | None:
+    """Move the workspace of an earlier demo out of the way, with the notes of its user.
+
+    Returns where it is now; None if there is none. The one that was moved before it is deleted.
+    """
+    previous = directory.with_name(f"{directory.name}.old")
+    if not _holds_demo(directory):
+        return None
+    if _holds_demo(previous):
+        shutil.rmtree(previous)
+    directory.rename(previous)
+    return previous
+
+
+def _holds_demo(directory: Path) -> bool:
+    """Whether a directory is the workspace of a demo that does not run; False if it has no files.
+
+    Raises `MoiraeError` for other files, and for a workspace in use.
+    """
+    if not directory.exists() or not any(directory.iterdir()):
+        return False
+    if not (directory / _MARKER_NAME).exists():
         raise MoiraeError(
             f"{directory}: directory is not empty and not a demo workspace; choose another --dir"
         )
@@ -117,13 +166,20 @@ def create_workspace(directory: Path) -> Settings:
             f"{directory}: workspace is in use by other processes; stop them "
             "or choose another --dir"
         )
-    shutil.rmtree(directory, ignore_errors=True)
+    return True
+
+
+def create_workspace(directory: Path, port: int | None = None) -> Settings:
+    """Create the demo's workspace in a directory that does not exist or is empty."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _MARKER_NAME).touch()
     with as_file(files("moirae.demo") / "workspace") as template:
-        shutil.copytree(template, directory)
-    marker.touch()
-    if has_cores_for_spark():
-        with (directory / "moirae.yaml").open("a") as file:
+        shutil.copytree(template, directory, dirs_exist_ok=True)
+    with (directory / "moirae.yaml").open("a") as file:
+        if has_cores_for_spark():
             file.write("\nengine: spark\n")
+        if port is not None:
+            file.write(f"\nserver: {{listen: 127.0.0.1:{port}}}\n")
     return load_settings_from_environment(directory / "moirae.yaml")
 
 
@@ -136,46 +192,83 @@ class _Demo:
     """One run of the demo in its workspace."""
 
     def __init__(
-        self,
-        settings: Settings,
-        seed: int,
-        phases: Phases,
-        console: Console,
-        log_format: LogFormat,
-        stop: threading.Event,
+        self, settings: Settings, options: _Options, console: Console, stop: threading.Event
     ) -> None:
         """`stop` is set when a signal interrupts the demo."""
+        self.has_history = False
+        """Whether history is evaluated: from then on the workspace is worth a look."""
         self._settings = settings
+        self._options = options
         self._directory = settings.file.parent
         self._log_file = self._directory / _LOG_FILE_NAME
-        self._log_format = log_format
         self._console = console
+        self._report = DemoReport(console)
         self._stop = stop
         self._progress: Progress | None = None  # the bar that is drawn now
-        self._history_days = phases.history.days
+        phases = options.phases
         self._start = datetime.now(UTC)  # planned start of the live phase
         self._end = self._start + (phases.live_played or phases.live)
         self._testbed = Testbed(
-            seed,
+            options.seed,
             history_start=self._start - phases.history,
             live_start=self._start,
             live_end=self._start + phases.live,
         )
 
-    def play(self, drain: bool) -> dict[str, Any]:
-        """Play history and the live phase; with `drain` until all recalls have ended.
+    def play(self) -> dict[str, Any]:
+        """Play history and the live phase, print the summary unless it is wanted as JSON.
 
-        Returns the summary.
+        A demo played `once` ends when all recalls have ended. Returns the summary.
         """
+        self._print_opening()
         file_count = self._write_history()
         with closing(connect_database(self._settings, "demo")) as connection:
             with self._run_up() as up:
                 self._await_history(connection, up, file_count)
+                self.has_history = True
                 live_from = self._play_live(connection, up)
-            if drain:
+                if self._stays_up():
+                    summary = self._summarize(connection, live_from)
+                    self._keep_running(up)
+                    return summary
+            if self._options.once:
                 self._drain(connection)
-            shift = live_from - self._start
-            return compute_summary(connection, live_from, self._testbed.failures, shift)
+            return self._summarize(connection, live_from)
+
+    def _stays_up(self) -> bool:
+        """Whether the dashboard stays up after the live phase: a user may be reading it."""
+        return self._console.is_terminal and not self._options.once and not self._options.as_json
+
+    def _summarize(self, connection: sql.Connection, live_from: datetime) -> dict[str, Any]:
+        """Compute the summary, and print it unless it is wanted as JSON."""
+        shift = live_from - self._start
+        summary = compute_summary(connection, live_from, self._testbed.failures, shift)
+        if not self._options.as_json:
+            self._report.print_result(summary)
+        return summary
+
+    def _keep_running(self, up: UpProcess) -> None:
+        """Keep all processes running until a signal."""
+        self._report.print_live_phase_over(self._settings)
+        while not self._stop.wait(_UP_POLL):
+            up.check_running()
+        self._console.print("Stopping the demo's processes …")
+
+    def _print_opening(self) -> None:
+        """What will happen, for how long, and how to end it."""
+        live = self._options.phases.live_played or self._options.phases.live
+        ending = "The dashboard then stays up until Ctrl-C." if self._stays_up() else ""
+        if self._options.once:
+            ending = "It ends when all recalls have ended."
+        self._console.print(
+            f"A simulated testbed of {len(self._testbed.nodes)} nodes: "
+            f"{self._options.phases.history.days} days of history, then {_format_duration(live)} of live "
+            f"failures. {ending}"
+        )
+        self._console.print("Ctrl-C ends the demo at any time; its workspace remains.")
+        self._console.print(_describe_engine())
+        log_file = shorten_path(self._log_file)
+        self._console.print(f"Logs are written to {log_file}.", soft_wrap=True)
 
     def _write_history(self) -> int:
         """Write history as files, and the relation `hosts`; returns the number of history files."""
@@ -184,14 +277,9 @@ class _Demo:
             file.write("host,site,cores,memory_gb\n")
             for node in nodes:
                 file.write(f"{node.host},{node.site},{node.cores},{node.memory_gb}\n")
-        self._console.print(
-            f"A simulated testbed of {len(nodes)} nodes with {self._history_days} days of history."
-        )
-        self._console.print(_describe_engine())
-        self._console.print(f"Logs are written to {self._log_file}.", soft_wrap=True)
         file_count = 0
         with self._open_progress_bar() as progress:
-            total = len(STREAMS) * (self._history_days + 1)
+            total = len(STREAMS) * (self._options.phases.history.days + 1)
             task = progress.add_task("writing history", total=total)
             for _ in write_history(self._testbed, self._directory / "landing"):
                 file_count += 1
@@ -200,7 +288,7 @@ class _Demo:
         return file_count
 
     def _run_up(self, *options: str) -> AbstractContextManager[UpProcess]:
-        return run_up(self._settings.file, self._log_file, self._log_format, *options)
+        return run_up(self._settings.file, self._log_file, self._options.log_format, *options)
 
     def _await_history(self, connection: sql.Connection, up: UpProcess, file_count: int) -> None:
         """Wait until all history files are archived and all rules are evaluated over them."""
@@ -219,22 +307,25 @@ class _Demo:
     def _play_live(self, connection: sql.Connection, up: UpProcess) -> datetime:
         """Write live rows when they are due and print alerts; returns the start of the phase."""
         resolution_count = record_resolutions(connection, self._testbed.failures)
-        self._console.print(
-            f"History is evaluated; {resolution_count} past alerts have a note on how they were "
-            "fixed. The live phase starts.\n"
-        )
         login_url = create_login_url(connection)
-        if login_url is not None:
-            self._console.print(
-                f"Watch it in a browser (one login): {login_url}\n", soft_wrap=True, highlight=False
-            )
         live_from = datetime.now(UTC)
         shift = live_from - self._start
+        live_until = self._end + shift
+        self._console.print(
+            f"History is evaluated; {resolution_count} past alerts have a note on how they were "
+            f"fixed. The live phase starts: it lasts until {live_until:%H:%M:%S} UTC.\n",
+            highlight=False,
+        )
+        self._report.print_dashboard(login_url, recurring=self._testbed.repeats_causes)
         narrator = AlertNarrator(connection, self._console, live_from)
-        for since, until in self._due_intervals(shift):
-            up.check_running()
-            self._write_live_rows(since, until, shift)
-            narrator.print_new()
+        length = (self._end - self._start).total_seconds()
+        with self._open_progress_bar() as progress:
+            task = progress.add_task(f"live until {live_until:%H:%M:%S} UTC", total=length)
+            for since, until in self._due_intervals(shift):
+                up.check_running()
+                self._write_live_rows(since, until, shift)
+                narrator.print_new()
+                progress.update(task, completed=(until - self._start).total_seconds())
         return live_from
 
     def _due_intervals(self, shift: timedelta) -> Iterator[tuple[datetime, datetime]]:
@@ -294,6 +385,15 @@ class _Demo:
 def _shift_time(ts: str, shift: timedelta) -> str:
     moment = datetime.fromisoformat(ts) + shift
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _format_duration(duration: timedelta) -> str:
+    minutes, seconds = divmod(round(duration.total_seconds()), 60)
+    if minutes == 0:
+        return f"{seconds} seconds"
+    if minutes == 1 and seconds == 0:
+        return "a minute"
+    return f"{minutes + seconds / 60:g} minutes"
 
 
 def _describe_engine() -> str:

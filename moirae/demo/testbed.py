@@ -110,6 +110,9 @@ class Testbed:
         self._live_outages = draw_live_failures(
             self._rng("live failures"), past, (self._live_start, self._end), nodes
         )
+        live_causes = {outage.cause.name for outage in self._live_outages}
+        self.repeats_causes = len(live_causes) < len(self._live_outages)
+        """Whether causes of the live phase occur in it again."""
         self._outages = past + self._live_outages
         self.failures = describe_failures(
             self._rng("notes"), self._outages, self._hosts, self._live_start

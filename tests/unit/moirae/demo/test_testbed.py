@@ -205,6 +205,26 @@ def test_live_failures_are_on_different_healthy_hosts_and_have_a_past(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
+def test_failures_of_a_long_live_phase_recur_on_other_hosts(seed: int) -> None:
+    length = timedelta(minutes=10)
+    testbed = Testbed(seed, LIVE - timedelta(days=2), LIVE, LIVE + length)
+    failures = current(testbed)
+    first, second = failures[:10], failures[10:]
+    assert [f.cause for f in first] == [f.cause for f in second]
+    assert len({f.host for f in failures}) == len(failures) == 20
+    assert all(f.starts < LIVE + length / 2 for f in first)
+    for earlier, later in zip(first, second, strict=True):
+        assert timedelta(minutes=4) < later.starts - earlier.starts < timedelta(minutes=6)
+    assert testbed.repeats_causes
+    assert not make(seed).repeats_causes
+
+
+def test_long_live_phase_of_few_hosts_has_no_more_failures_than_a_short_one() -> None:
+    testbed = Testbed(1, LIVE - timedelta(days=2), LIVE, LIVE + timedelta(hours=1), nodes=20)
+    assert len(current(testbed)) == 10
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
 def test_cause_does_not_follow_from_recency_or_host(seed: int) -> None:
     failures = make(seed, days=14).failures
     same_kind = same_host = 0

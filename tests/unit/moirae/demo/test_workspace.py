@@ -1,9 +1,11 @@
-"""The rules of the demo are evaluated in milliseconds: none of them needs Spark."""
+"""The workspace of the demo: event queries without Spark, and the age of past events."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import moirae.demo
 from moirae.config.settings import load_settings
+from moirae.demo.precision import _MIN_AGE
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
@@ -31,3 +33,10 @@ def test_event_queries_of_the_demo_are_plain() -> None:
             active_rule = ActiveRule.of_workspace(definition, settings)
             reasons[name] = batcher.explain_not_plain(active_rule)
     assert reasons == dict.fromkeys(TYPES)
+
+
+def test_an_alert_of_the_live_phase_is_a_past_one_minutes_later() -> None:
+    rule_set, _ = read_rule_files(sorted((WORKSPACE / "rules").glob("*.yaml")))
+    gaps = {rule.spec.recall["similar"].similar.gap for rule in rule_set.rules}
+    assert gaps == {_MIN_AGE}
+    assert timedelta(minutes=4) > _MIN_AGE  # failures recur after more than four minutes
