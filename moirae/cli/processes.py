@@ -155,8 +155,8 @@ def demo(
     """Run a simulated testbed: two weeks of history, then ten minutes of live failures.
 
     At a terminal, the dashboard stays up after that, until Ctrl-C; elsewhere the live failures last
-    five minutes, and the demo ends with them. Log lines of its processes are
-    written to up.log in the workspace. The workspace of an earlier demo is moved to DIR.old.
+    five minutes, and the demo ends with them. Log lines of its processes are written to up.log in
+    the workspace. The workspace of an earlier demo is moved to DIR.old.
     """
     from moirae.demo import run_demo
 
