@@ -68,11 +68,11 @@ MODULES_BY_TEST = {
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions moirae.rules.result_types""",
     "integration/test_server.py": """
-        sql.pool moirae.server.readiness moirae.server.ingest
+        sql.pool moirae.server.readiness
         moirae.server.pool moirae.server.reload moirae.server.run""",
     "integration/test_api.py": """
         moirae.inspect.report moirae.server.routes.metrics
-        moirae.server.routes.operations moirae.server.routes.sessions moirae.services.load
+        moirae.server.routes.operations moirae.services.load
         moirae.services.operations.alerts
         moirae.services.operations.events moirae.services.operations.recalls
         moirae.services.operations.system moirae.services.tokens moirae.services.workspace""",

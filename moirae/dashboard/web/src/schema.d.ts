@@ -1803,7 +1803,7 @@ export interface components {
              * Older Than
              * @description Only recalls requested at least this long ago, in s or as text such as `1h`.
              */
-            older_than?: number | null;
+            older_than?: (number | string) | null;
             /**
              * Key
              * @description A command with a key that was used has no further effect.
@@ -2276,7 +2276,7 @@ export interface components {
              * Since
              * @description How far before the newest row history is read, in s or as text such as `7d`; absent: all of it.
              */
-            since?: number | null;
+            since?: (number | string) | null;
             /**
              * Follow
              * @description Continue with rows that arrive after the start.
@@ -2463,7 +2463,7 @@ export interface components {
             text: string;
             /**
              * Tag
-             * @description Kind of incident in one word, for evaluation and search.
+             * @description Tag that groups resolutions of the same cause, for example restart.
              */
             tag?: string | null;
         };
@@ -3214,6 +3214,11 @@ export interface components {
             chunks: {
                 [key: string]: number;
             };
+            /**
+             * Live
+             * @enum {string}
+             */
+            live: "running" | "starting" | "late" | "stopped";
             /** Processes */
             processes: components["schemas"]["ProcessStatus"][];
             /** Disks */
@@ -4319,7 +4324,7 @@ export interface operations {
                 /** @description Measure whose probabilities are tested. Default: the rule's. */
                 measure?: string | null;
                 /** @description Treat each tag as known this long after its event, in s or as text such as `1h`. Default: when the tag was recorded. */
-                known_after?: number | null;
+                known_after?: (number | string) | null;
             };
             header?: never;
             path?: never;
@@ -5041,9 +5046,9 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Before the event, in s or as text such as `1h`. */
-                before?: number;
+                before?: number | string;
                 /** @description After the event, in s or as text such as `1h`. */
-                after?: number;
+                after?: number | string;
             };
             header?: never;
             path: {
