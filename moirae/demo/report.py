@@ -278,10 +278,12 @@ class DemoReport:
             return
         self._console.print("Dashboard (this URL logs in once, within ten minutes):")
         self._console.print(f"  {login_url}", soft_wrap=True, highlight=False)
-        advice = "Resolve an alert on its page; the next similar one shows what you wrote."
         if recurring:
-            advice += " Failures of the first half recur in the second half, on other hosts."
-        self._console.print(f"{advice}\n")
+            self._console.print(
+                "Resolve an alert on its page; the next similar one shows what you wrote. Failures "
+                "of the first half recur in the second half, on other hosts."
+            )
+        self._console.print()
 
     def print_live_phase_over(self, settings: Settings) -> None:
         """Print that the dashboard remains, and how to log in again."""

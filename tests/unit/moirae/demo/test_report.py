@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from moirae.demo.report import AlertNarrator, print_next_commands
+from moirae.demo.report import AlertNarrator, DemoReport, print_next_commands
 from moirae.inspect import SimilarEvent
 
 WIDTH = 80
@@ -73,3 +73,19 @@ def test_closing_commands_work_in_the_current_directory(
         f"  {shown} tokens login-url demo {options}",
         f"  {shown} alerts list {options}",
     ]
+
+
+@pytest.mark.parametrize("recurring", [True, False])
+def test_advice_to_resolve_an_alert_is_given_if_a_similar_one_follows(recurring: bool) -> None:
+    console, output = _console()
+    url = "http://127.0.0.1:8765/login#code=" + "x" * 43
+    DemoReport(console).print_dashboard(url, recurring)
+    assert f"  {url}\n" in output.getvalue()  # not wrapped
+    assert ("Resolve an alert" in output.getvalue()) is recurring
+
+
+def test_demo_without_dashboard_names_the_log_and_another_port() -> None:
+    console, output = _console()
+    DemoReport(console).print_dashboard(None, recurring=True)
+    assert "up.log" in output.getvalue()
+    assert "--port" in output.getvalue()
