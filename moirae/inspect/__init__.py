@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from moirae.inspect.past_events import (
         RecallAnswer,
         SimilarEvent,
+        count_chunks,
         describe_coverage,
         load_answers,
         make_hits,
@@ -40,6 +41,7 @@ __all__ = [
     "Timeline",
     "assess_health",
     "collect_status",
+    "count_chunks",
     "describe_coverage",
     "describe_liveness",
     "explain_rule",
@@ -60,6 +62,7 @@ _MODULES = {
     "past_events": (
         "RecallAnswer",
         "SimilarEvent",
+        "count_chunks",
         "describe_coverage",
         "load_answers",
         "make_hits",
