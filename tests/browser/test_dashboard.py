@@ -117,6 +117,8 @@ def test_alert_shows_its_past(browser: Browser) -> None:
 def test_norm_is_shown_where_it_belongs_to_an_attribute(browser: Browser) -> None:
     browser.open(f"/alerts/{alert_id(1)}")
     assert "normally 2.5" in browser.text(".side")
+    width = "return document.querySelector(arguments[0]).getBoundingClientRect().width"
+    assert browser.run(width, ".past") > 650, "the width does not depend on the content"
     browser.wait_for_text("The comparison begins when the alert fires", ".past")
     assert "Its rule has no similarity recall" not in browser.text()
 

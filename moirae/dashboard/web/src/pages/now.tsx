@@ -233,9 +233,12 @@ function useHold(alerts: readonly Alert[]) {
       }
     },
     handlers: {
-      onPointerEnter: (event: PointerEvent) => {
-        isPointedAt.current = event.pointerType === "mouse";
-        follow();
+      // Not on entering: a list that grows under a pointer at rest is not aimed at.
+      onPointerMove: (event: PointerEvent) => {
+        if (!isPointedAt.current && event.pointerType === "mouse") {
+          isPointedAt.current = true;
+          follow();
+        }
       },
       onPointerLeave: () => {
         isPointedAt.current = false;
