@@ -347,6 +347,18 @@ def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Serve
     assert browser.run(options) == ["restart", "add-memory"]
     browser.open("/", ".alert-list .entry")
     browser.wait_for_text("probably restart 75 %", ".alert-list")
+
+    # Finalized after two of five chunks: the forecast stays, with what it rests on.
+    forecast = {"tags": [["restart", 0.1]], "new_tag": 0.9}
+    served.connection.execute(statement, [Jsonb(forecast), task_id(SIMILAR)])
+    change = "UPDATE revisions SET comparable = %s, coverage = coverage || %s WHERE task = %s"
+    part = Jsonb({"left": 3, "partial": True})
+    served.connection.execute(change, [0.1, part, task_id(SIMILAR)])
+    browser.open(ALERT, ".forecast")
+    assert "Probably something new" in browser.text(".verdict")
+    assert "From a part of the history: 2 of 5 chunks read" in browser.text(".verdict")
+    whole = Jsonb({"left": 0, "partial": False})
+    served.connection.execute(change, [None, whole, task_id(SIMILAR)])
     served.connection.execute(statement, [None, task_id(SIMILAR)])
 
 

@@ -329,16 +329,16 @@ export function conclude(answer: Answer | undefined, comparison: Comparison): Co
       detail: sureText || (isComplete ? "No past alert of this rule shares a distinguishing term." : ""),
     };
   }
+  if (forecast && describeForecast(forecast) === null) {
+    const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
+    return { kind: "similar", title: "Probably something new", detail };
+  }
   const solved = hits.filter((hit) => findRemedy(hit) !== null);
   const probableTag = forecast?.tags[0][0] ?? null;
   const hit = solved.find((entry) => probableTag !== null && findRemedy(entry)?.tag === probableTag) ?? solved.at(0);
   const remedy = hit && findRemedy(hit);
   if (!remedy) {
     return { kind: "similar", title: "Similar past alerts, but nobody noted what fixed them", detail: sureText, hit: hits[0] };
-  }
-  if (forecast && describeForecast(forecast) === null) {
-    const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
-    return { kind: "similar", title: "Probably something new", detail };
   }
   // The forecast weighs what similar alerts were; their bare number may say something else.
   const tags = forecast ? "" : describeTags(solved, remedy.tag);
