@@ -18,6 +18,8 @@ import pytest
 from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.deployments import RuleRegistry
+from moirae.rules import Definition, read_rule_files
 from moirae.runtime import database, list_processes
 from moirae.runtime.landing_folder import LandingFolder
 from moirae.server.run import run_server
@@ -91,6 +93,19 @@ class Served:
         port = self.url.rpartition(":")[2]
         settings_file.write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
         self.process, self.url = _start(settings_file, self.log)
+
+
+def apply_rules(served: Served) -> None:
+    """Apply the rules of the workspace, whose events have a host and a cpu, without a check by Spark."""
+    rules, problems = read_rule_files(
+        served.settings.find_rule_files(), served.settings.table_names
+    )
+    assert not problems
+    key = ("host",)
+    definitions = [
+        Definition(rule, {"host": "string", "cpu": "double"}, key, key) for rule in rules.rules
+    ]
+    RuleRegistry(served.connection).apply(definitions)
 
 
 @contextmanager

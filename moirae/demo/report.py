@@ -19,12 +19,23 @@ from moirae.config import Settings
 from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
-from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_accounting
+from moirae.inspect import (
+    RecallAnswer,
+    SimilarEvent,
+    count_chunks,
+    load_answers,
+    sum_accounting,
+)
 
 _OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
 _RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
 _FIRST_HIT_COUNT = 3  # similar events printed with the first answer
 _MIN_PROBABILITY = 0.005  # of a resolution that is printed
+# What part of history says what is normal, as on the dashboard. The newest chunk holds the failure
+# itself; a standard deviation of fewer samples is wrong by more than 13 %.
+_MIN_CHUNKS = 2
+_MIN_SHARE = 0.1  # of the chunks
+_MIN_SAMPLES = 30
 
 
 class AlertNarrator:
@@ -69,9 +80,7 @@ class AlertNarrator:
             if answer.rows:
                 statistics = answer.rows[0]
                 if statistics["samples"]:
-                    label = ("    normal there: ", "dim")
-                    text = _format_statistics(statistics)
-                    self._console.print(Text.assemble(label, text, coverage))
+                    self._console.print(format_norm(statistics, answer.coverage))
             elif answer.hits is not None:
                 if answer.hits:
                     self._first_hits[eid] = answer.hits[0].eid
@@ -102,6 +111,11 @@ class AlertNarrator:
         self._print_hanging(coverage, Text.assemble(summary, "  ", text))
         if not is_unchanged:
             self._print_hits(similar.hits[:1])
+        for answer in answers:
+            if answer.kind != "sql" or answer.coverage is None:
+                continue
+            if answer.rows and answer.rows[0]["samples"]:
+                self._console.print(format_norm(answer.rows[0], answer.coverage))
 
     def _print_hits(self, hits: Sequence[SimilarEvent]) -> None:
         """Print each hit with its first resolution."""
@@ -148,14 +162,30 @@ def _have_ended(answers: Sequence[RecallAnswer]) -> bool:
     return bool(states) and states.isdisjoint(_OPEN_STATES)
 
 
+def format_norm(statistics: Mapping[str, Any], coverage: Mapping[str, Any]) -> Text:
+    """The statistics of a host. Those of a small part of history do not say what is normal."""
+    known_count, chunk_count = count_chunks(coverage)
+    is_enough = known_count >= max(_MIN_CHUNKS, _MIN_SHARE * chunk_count)
+    is_enough = is_enough and statistics["samples"] >= _MIN_SAMPLES
+    label, hint = "normal there", ""
+    if not coverage["final"]:
+        label = "normal there so far" if is_enough else "there so far"
+        hint = "" if is_enough else ", too few to judge"
+    return Text.assemble(
+        (f"    {label}: ", "dim"),
+        _format_statistics(statistics),
+        (f"  ({_format_coverage(coverage)}{hint})", "dim"),
+    )
+
+
 def _format_statistics(row: Mapping[str, Any]) -> str:
     deviation = row["sd"] or 0  # None for a single sample
     return f"mean {row['mean']:.1f} ± {deviation:.1f}, at most {row['highest']:.1f}"
 
 
 def _format_coverage(coverage: Mapping[str, Any]) -> str:
-    total = coverage["read"] + coverage["left"] + coverage["failed"]
-    return f"{coverage['read']} of {total} chunks read"
+    known_count, chunk_count = count_chunks(coverage)
+    return f"{known_count} of {chunk_count} chunks read"
 
 
 def _format_headline(row: sql.RaisedAlertRow) -> Text:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moirae.inspect.past_events import (
         RecallAnswer,
         SimilarEvent,
+        count_chunks,
         describe_coverage,
         load_answers,
         make_hits,
@@ -43,6 +44,7 @@ __all__ = [
     "assess_health",
     "assess_live_condition",
     "collect_status",
+    "count_chunks",
     "describe_coverage",
     "describe_liveness",
     "explain_rule",
@@ -63,6 +65,7 @@ _MODULES = {
     "past_events": (
         "RecallAnswer",
         "SimilarEvent",
+        "count_chunks",
         "describe_coverage",
         "load_answers",
         "make_hits",

@@ -152,7 +152,8 @@ def _explain_times(rule: ActiveRule) -> dict[str, Any]:
     return {
         "detection": detection,
         "reach": shape.reach / _MICROS_PER_SECOND,
-        "lag": shape.lag / _MICROS_PER_SECOND,
+        # At -1 µs, the end of a window is exclusive: nothing is waited for.
+        "lag": max(shape.lag, 0) / _MICROS_PER_SECOND,
         "overlap": {
             "before": (shape.reach + overlap.before) / _MICROS_PER_SECOND,
             "after": (max(shape.lag, 0) + overlap.after) / _MICROS_PER_SECOND,

@@ -252,17 +252,24 @@ def _comparable_probability(
     return calibration.probability(answer_features(scores, kinds, corpus_size))
 
 
+def count_chunks(coverage: Mapping[str, Any]) -> tuple[int, int]:
+    """Of how many chunks the content is known, read or by their summary; and how many there are."""
+    known_count = coverage["read"] + coverage.get("by_summary", 0)
+    return known_count, known_count + coverage["left"] + coverage["failed"]
+
+
 def describe_coverage(coverage: Mapping[str, Any]) -> str:
     """A coverage in a line: chunks read of all, and what they leave open."""
     from archiver.times import from_micros
 
-    chunk_count = coverage["read"] + coverage["left"] + coverage["failed"]
+    skipped = coverage.get("by_summary", 0)
+    known_count, chunk_count = count_chunks(coverage)
     start = "the beginning"
     if coverage["read_from"] is not None:
         start = f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
-    parts = [f"{coverage['read']} of {chunk_count} chunks, back to {start}"]
-    if coverage.get("by_summary"):
-        parts.append(f"{coverage['by_summary']} skipped by their summary")
+    parts = [f"{known_count} of {chunk_count} chunks, back to {start}"]
+    if skipped:
+        parts.append(f"{skipped} of them by their summary")
     if coverage["failed"]:
         parts.append(f"{coverage['failed']} failed")
     if coverage.get("changed"):

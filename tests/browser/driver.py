@@ -11,6 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
@@ -39,8 +40,12 @@ class Browser:
         self.wait_for(lambda: "/login" not in self.driver.current_url)
 
     def open(self, path: str, ready: str = "h1") -> None:
-        """Open a page and wait until an element is there and nothing is loading."""
+        """Open a page and wait until an element is there and nothing is loading.
+
+        The pointer is over no list: that one would keep its entries.
+        """
         self.driver.get(self.url + path)
+        self.point_at_nothing()
         self.wait_for(lambda: self.find_all(ready) and not self.find_all("[aria-busy=true]"))
 
     def find_all(self, selector: str) -> list[WebElement]:
@@ -68,6 +73,16 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys one after the other."""
         ActionChains(self.driver).send_keys(*keys).perform()
+
+    def point_at(self, selector: str) -> None:
+        """Move the pointer over an element."""
+        ActionChains(self.driver, duration=0).move_to_element(self.find(selector)).perform()
+
+    def point_at_nothing(self) -> None:
+        """Move the pointer to the corner of the page."""
+        actions = ActionBuilder(self.driver, duration=0)
+        actions.pointer_action.move_to_location(0, 0)  # type: ignore[no-untyped-call]
+        actions.perform()
 
     def press_button(self, name: str, inside: str = "body") -> None:
         """Click the button with a name."""

@@ -178,7 +178,7 @@ class Stage:
                 time.sleep(0.2)
 
     def alive(self) -> set[str]:
-        """The roles that have given a sign of life of late."""
+        """The roles that have sent a heartbeat of late."""
         rows = self.connection.execute(
             "SELECT role FROM processes WHERE beat_at > clock_timestamp() - interval '6 s'"
         )

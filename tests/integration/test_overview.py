@@ -9,7 +9,7 @@ import pytest
 
 from moirae.server.live.status import read_live_status
 from tests.api_data import COUNT, RULE, RULES, WORKSPACE, alert_id, event_id, fill
-from tests.served import Served, serve
+from tests.served import Served, apply_rules, serve
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,21 @@ def test_answers_of_several_events_have_the_first_hit_only(served: Served) -> No
     assert entries[0]["attributes"]["cpu"] == 91.5
     assert entries[1]["answers"][0]["rows"] == [{"mean": 2.5}]
     assert entries[2]["answers"] == [] and entries[2]["attributes"] == {}
+
+
+def test_event_without_a_comparison_says_why(served: Served) -> None:
+    def explain() -> str:
+        answer = served.ask("GET", f"/api/v1/events/{event_id(0)}/similar", "viewer")
+        assert answer.status_code == 404
+        return str(answer.json()["detail"])
+
+    assert "its rule declares none" in explain()
+    apply_rules(served)
+    assert "the comparison begins when its alert fires and its context is settled" in explain()
+    served.connection.execute("UPDATE events SET past = true WHERE eid = %s", [event_id(0)])
+    assert "was found in history" in explain()
+    served.connection.execute("UPDATE events SET past = false WHERE eid = %s", [event_id(0)])
+    served.connection.execute("DELETE FROM rules")
 
 
 def test_occurrences_count_events_without_an_alert_that_fired(served: Served) -> None:

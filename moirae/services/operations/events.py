@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from pydantic import Field
@@ -124,10 +124,7 @@ def show_similar(workspace: "LocalWorkspace", event: IdPrefix) -> list[RecallAns
     answers = load_event_answers(workspace, eid)
     similar = [answer for answer in answers if answer.kind == "similar"]
     if not similar:
-        raise NotFound(
-            f"event {eid} has no similarity recall: its rule declares none, or its alert has not "
-            "fired"
-        )
+        _refuse_comparison(workspace.connection, eid)
     return similar
 
 
@@ -144,6 +141,25 @@ def judge(workspace: "LocalWorkspace", event: IdPrefix, body: JudgementBody) -> 
     )
     record_judgement(workspace.connection, judgement)
     return StoredJudgement(judgement.eid, judgement.past_eid, body.helps, workspace.author)
+
+
+def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:
+    """Say why an event has no answer of a similarity recall."""
+    from moirae.deployments import RuleRegistry
+    from moirae.rules import SimilarRecall
+
+    event = sql.EventGateway(connection).get(eid)
+    if event is not None and event.past:
+        raise NotFound(f"event {eid} was found in history: recalls are for alerts that fire live")
+    for definition in RuleRegistry(connection).desired_rules():
+        recalls = definition.spec.recall.values()
+        is_of_event = event is not None and definition.name == event.rule
+        if is_of_event and any(isinstance(recall, SimilarRecall) for recall in recalls):
+            raise NotFound(
+                f"event {eid} is not compared with past events yet: the comparison begins when its "
+                "alert fires and its context is settled"
+            )
+    raise NotFound(f"event {eid} has no similarity recall: its rule declares none")
 
 
 def load_event_answers(workspace: "LocalWorkspace", eid: UUID) -> list[RecallAnswer]:

@@ -62,8 +62,8 @@ export class ApiError extends Error {
 /** What an operator is told when an action failed. */
 export function describeProblem(action: string, error: unknown): string {
   const { status, message } = error as ApiError;
-  if (status === 0) {
-    return `${action}: the server does not answer. Try again: it is stored once at most.`;
+  if (isLost(status)) {
+    return `${action}: ${status ? message : "the server does not answer."} Try again: it is stored once at most.`;
   }
   if (status === 403) {
     return `${action}: not allowed. ${message}`;
@@ -81,15 +81,33 @@ export function get<Result>(path: string, query: Query = {}, signal?: AbortSigna
   return send<Result>(path + encodeQuery(query), { signal });
 }
 
-/** Keys of changes whose answer was lost, by path and content. */
-const lostKeys = new Map<string, string>();
+/** Whether a change may have been made although its answer says nothing of it: also a proxy's 502, 503 and 504. */
+function isLost(status: number): boolean {
+  return [0, 502, 503, 504].includes(status);
+}
+
+const LOST_KEY_LIFETIME = 3_600_000; // milliseconds; the same text after that is a new change
+/** Keys of changes whose answer was lost, and when, by path and content. */
+const lostKeys = new Map<string, { key: string; at: number }>();
+
+/** The key of a change whose answer was lost a short time ago; it is forgotten. */
+function takeLostKey(change: string): string | undefined {
+  const oldest = Date.now() - LOST_KEY_LIFETIME;
+  for (const [other, { at }] of lostKeys) {
+    if (at < oldest) {
+      lostKeys.delete(other);
+    }
+  }
+  const lost = lostKeys.get(change);
+  lostKeys.delete(change);
+  return lost?.key;
+}
 
 /** A change. Its repetition after a lost connection is stored at most once. */
 export async function post<Result>(path: string, body: unknown): Promise<Result> {
   const content = JSON.stringify(body);
   const change = `${path} ${content}`;
-  const key = lostKeys.get(change) ?? crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
-  lostKeys.delete(change);
+  const key = takeLostKey(change) ?? crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   try {
     return await send<Result>(path, {
       method: "POST",
@@ -97,8 +115,8 @@ export async function post<Result>(path: string, body: unknown): Promise<Result>
       headers: { "Content-Type": "application/json", "X-CSRF-Token": csrfToken, "Idempotency-Key": key },
     });
   } catch (error) {
-    if ((error as ApiError).status === 0) {
-      lostKeys.set(change, key);
+    if (isLost((error as ApiError).status)) {
+      lostKeys.set(change, { key, at: Date.now() });
     }
     throw error;
   }

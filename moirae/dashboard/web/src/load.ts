@@ -32,6 +32,8 @@ export function useLoaded<Data>(
     if (shown.current !== identity) {
       shown.current = identity;
       setData(null);
+      setError(null);
+      setMissing(false);
     }
     load(controller.signal).then(
       (result) => {

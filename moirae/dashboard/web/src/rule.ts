@@ -1,11 +1,12 @@
 // The definition of a rule, as it is stored.
 
-import { type RuleDetails, get } from "./api";
+import type { Comparison } from "./answers";
+import { type Alert, type RuleDetails, get } from "./api";
 import { useLoaded } from "./load";
 
 interface Definition {
   where?: string | null;
-  recall?: Record<string, { sql?: string | null }>;
+  recall?: Record<string, { sql?: string | null; similar?: object | null }>;
 }
 
 const loads = new Map<string, Promise<RuleDetails>>();
@@ -14,6 +15,28 @@ const loads = new Map<string, Promise<RuleDetails>>();
 export function useRule(rule: string, version: string): Definition | null {
   const loaded = useLoaded(() => loadRule(rule, version), [rule, version]);
   return loaded.data && findDefinition(loaded.data);
+}
+
+/** Whether an alert that has not been compared with past alerts will be. `definition`: of its rule. */
+export function findComparison(alert: Alert, definition: Definition | null): Comparison {
+  if (alert.past) {
+    return "found in history";
+  }
+  if (isBuiltIn(alert.rule)) {
+    return "no recall";
+  }
+  if (definition === null) {
+    return "unknown";
+  }
+  if (!Object.values(definition.recall ?? {}).some(({ similar }) => similar)) {
+    return "no recall";
+  }
+  return alert.ends_at && !alert.fired_at ? "not fired" : "expected";
+}
+
+/** Whether a rule is one of Moirae itself, such as `moirae/NoInput`: it has no definition, events or recalls. */
+export function isBuiltIn(rule: string): boolean {
+  return rule.startsWith("moirae/");
 }
 
 export function findDefinition(details: RuleDetails): Definition {

@@ -37,6 +37,11 @@ export function formatDuration(milliseconds: number): string {
   return joinUnits(Math.floor(milliseconds / DAY), "d", Math.floor((milliseconds % DAY) / HOUR), "h");
 }
 
+/** `about 42 s`, `under 1 s` */
+export function formatAbout(milliseconds: number): string {
+  return milliseconds < SECOND ? formatDuration(milliseconds) : `about ${formatDuration(milliseconds)}`;
+}
+
 function joinUnits(large: number, largeUnit: string, small: number, smallUnit: string): string {
   return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
 }

@@ -1,4 +1,4 @@
-"""Output of the demo: lines of similar events, and commands that can be copied."""
+"""Output of the demo: similar events, what is normal, and commands that can be copied."""
 
 import io
 import sys
@@ -10,10 +10,11 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from moirae.demo.report import AlertNarrator, DemoReport, print_next_commands
+from moirae.demo.report import AlertNarrator, DemoReport, format_norm, print_next_commands
 from moirae.inspect import SimilarEvent
 
 WIDTH = 80
+COVERAGE = {"read": 1, "left": 26, "failed": 0, "by_summary": 0, "final": False}
 
 
 def _console() -> tuple[Console, io.StringIO]:
@@ -89,3 +90,21 @@ def test_demo_without_dashboard_names_the_log_and_another_port() -> None:
     DemoReport(console).print_dashboard(None, recurring=True)
     assert "up.log" in output.getvalue()
     assert "--port" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "label", "chunks"),
+    [
+        ({}, 900, "there so far", "1 of 27 chunks read, too few to judge"),
+        ({"read": 5, "left": 22}, 29, "there so far", "5 of 27 chunks read, too few to judge"),
+        ({"read": 5, "left": 22}, 900, "normal there so far", "5 of 27 chunks read"),
+        ({"by_summary": 4}, 900, "normal there so far", "5 of 31 chunks read"),
+        ({"left": 0, "final": True}, 9, "normal there", "1 of 1 chunks read"),
+    ],
+)
+def test_few_chunks_do_not_say_what_is_normal(
+    changes: dict[str, Any], samples: int, label: str, chunks: str
+) -> None:
+    statistics = {"mean": 39.71, "sd": 6.3, "highest": 55.4, "samples": samples}
+    text = format_norm(statistics, {**COVERAGE, **changes}).plain
+    assert text == f"    {label}: mean 39.7 ± 6.3, at most 55.4  ({chunks})"

@@ -19,7 +19,7 @@ COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "
         ({"failed": 1}, "2 of 6 chunks, back to 1970-01-01 00:00Z, 1 failed"),
         (
             {"by_summary": 4, "hopeful": 0},
-            "2 of 5 chunks, back to 1970-01-01 00:00Z, 4 skipped by their summary, "
+            "6 of 9 chunks, back to 1970-01-01 00:00Z, 4 of them by their summary, "
             "none of the unread chunks can change the answer",
         ),
         ({"left": 0, "final": True}, "2 of 2 chunks, back to 1970-01-01 00:00Z, final but partial"),

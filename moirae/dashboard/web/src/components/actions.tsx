@@ -13,12 +13,13 @@ import {
   TextArea,
   TextInput,
 } from "./library";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useRef, useState } from "react";
 import { type Alert, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
-import { isOpen } from "../answers";
+import { findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
-import { formatDuration } from "../time";
-import { formatCount, isBuiltIn } from "./common";
+import { isBuiltIn } from "../rule";
+import { formatAbout, formatDuration } from "../time";
+import { formatCount } from "./common";
 
 const EFFECT_POLL = 400; // milliseconds
 const EFFECT_TIMEOUT = 15_000; // milliseconds
@@ -58,7 +59,7 @@ function findReasons(alert: Alert, answers: readonly Answer[]): { disabled: Read
     return { disabled: new Set(all), text };
   }
   if (!answers.some(isOpen)) {
-    return { disabled: new Set(all), text: "All recalls have ended: nothing is left to accelerate, refine, finalize or cancel." };
+    return { disabled: new Set(all), text: "No recall is running: nothing to accelerate, refine, finalize or cancel." };
   }
   if (!answers.some((answer) => answer.state === "suspended")) {
     return { disabled: new Set<Verb>(["refine"]), text: "Refine: no recall waits for feedback." };
@@ -70,15 +71,18 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
   const [dialog, setDialog] = useState<Dialog | null>(null);
   const [effect, setEffect] = useState<Effect | null>(null);
   const [isCancelling, setCancelling] = useState(false);
+  const newest = useRef(0); // number of the last action; the effects of earlier ones are not shown any more
   const { disabled, text: reasons } = findReasons(alert, answers);
 
   async function submit(verb: Verb): Promise<void> {
     const { title } = VERBS[verb];
-    setEffect({ title: `${title}: waiting for a recall process …`, variant: "info" });
+    const number = ++newest.current;
+    const show = (shown: Effect) => number === newest.current && setEffect(shown);
+    show({ title: `${title}: waiting for a recall process …`, variant: "info" });
     try {
-      setEffect({ title: `${title}: ${await submitCommand(verb, alert.eid)}`, variant: "success" });
+      show({ title: `${title}: ${await submitCommand(verb, alert.eid)}`, variant: "success" });
     } catch (error) {
-      setEffect({ title: describeProblem(title, error), variant: "danger" });
+      show({ title: describeProblem(title, error), variant: "danger" });
     }
     reload();
   }
@@ -86,6 +90,7 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
   /** Store what a dialog collects. The dialog stays open if that fails: its text is not lost. */
   async function save(kind: Dialog, body: unknown): Promise<void> {
     await post(`/alerts/${alert.id}/${kind}`, body);
+    newest.current += 1;
     setDialog(null);
     setEffect({ title: DIALOGS[kind].done, variant: "success" });
     reload();
@@ -157,6 +162,7 @@ export function AlertActions({ alert, answers, reload }: { alert: Alert; answers
       {dialog && (
         <NoteDialog
           kind={dialog}
+          tags={listTags(findSimilar(answers))}
           close={() => setDialog(null)}
           save={(body) => save(dialog, body)}
         />
@@ -194,12 +200,14 @@ function CancelDialog({ close, confirm }: { close: () => void; confirm: () => vo
 
 interface NoteProps {
   kind: Dialog;
+  /** Tags that a resolution may have. */
+  tags: string[];
   close: () => void;
   /** Stores it; fails with an `ApiError`. */
   save: (body: unknown) => Promise<void>;
 }
 
-function NoteDialog({ kind, close, save }: NoteProps) {
+function NoteDialog({ kind, tags, close, save }: NoteProps) {
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
@@ -231,7 +239,8 @@ function NoteDialog({ kind, close, save }: NoteProps) {
   }
 
   return (
-    <Modal isOpen onClose={close} variant="small" aria-labelledby="dialog-title">
+    // What is being saved cannot be taken back: the dialog stays until it is known whether it is stored.
+    <Modal isOpen onClose={() => isSaving || close()} variant="small" aria-labelledby="dialog-title">
       <ModalHeader title={title} labelId="dialog-title" />
       <ModalBody>
         <Form id="note-form" onSubmit={(event) => void submit(event)}>
@@ -251,8 +260,23 @@ function NoteDialog({ kind, close, save }: NoteProps) {
             />
           </FormGroup>
           {kind === "resolve" && (
-            <FormGroup label="Kind of incident in one word (optional)" fieldId="tag">
-              <TextInput id="tag" value={detail} onChange={(_, value) => setDetail(value)} maxLength={200} />
+            <FormGroup label="Tag (optional)" fieldId="tag">
+              <TextInput
+                id="tag"
+                value={detail}
+                onChange={(_, value) => setDetail(value)}
+                maxLength={200}
+                list="tags"
+                aria-describedby="tag-hint"
+              />
+              <datalist id="tags">
+                {tags.map((tag) => (
+                  <option key={tag} value={tag} />
+                ))}
+              </datalist>
+              <p id="tag-hint" className="note">
+                Groups resolutions of the same cause, for example restart.
+              </p>
             </FormGroup>
           )}
         </Form>
@@ -262,7 +286,7 @@ function NoteDialog({ kind, close, save }: NoteProps) {
         <Button type="submit" form="note-form" isDisabled={!isComplete || isSaving}>
           {button}
         </Button>
-        <Button variant="link" onClick={close}>
+        <Button variant="link" onClick={close} isDisabled={isSaving}>
           Close
         </Button>
       </ModalFooter>
@@ -292,7 +316,7 @@ function describeEffect(command: Command): string {
   const parts = [formatCount(effect.recalls, "recall")];
   if (command.command === "accelerate" && effect.seconds_after !== null) {
     const before = effect.seconds_before === null ? "" : ` instead of ${formatDuration(effect.seconds_before * 1_000)}`;
-    parts.push(`complete in about ${formatDuration(effect.seconds_after * 1_000)}${before}`);
+    parts.push(`complete in ${formatAbout(effect.seconds_after * 1_000)}${before}`);
   }
   if (effect.chunks_left) {
     parts.push(`${formatCount(effect.chunks_left, "chunk")} unread`);

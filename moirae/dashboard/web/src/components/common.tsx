@@ -1,27 +1,22 @@
 // Small parts that several pages use.
 
 import { Alert as Message, EmptyState, EmptyStateBody, Label, Skeleton } from "./library";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useEffect, useSyncExternalStore } from "react";
 import { Link } from "react-router";
 import type { Alert } from "../api";
 import { formatAge, formatTime } from "../time";
 
-const CLOCK_INTERVAL = 10_000; // milliseconds
+const CLOCK_INTERVAL = 2_000; // milliseconds
 
-/** The present time, renewed now and then. */
-export function useNow(interval = CLOCK_INTERVAL): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = window.setInterval(() => setNow(Date.now()), interval);
-    return () => window.clearInterval(timer);
-  }, [interval]);
-  return now;
+function watchClock(notify: () => void): () => void {
+  const timer = window.setInterval(notify, CLOCK_INTERVAL);
+  return () => window.clearInterval(timer);
 }
 
 /** A time with its age: `2026-11-23 08:33:30 UTC (5 min ago)`. */
 export function Time({ value, brief = false }: { value: string | number; brief?: boolean }) {
-  const now = useNow();
-  const age = formatAge(value, now);
+  // Drawn again only if the text changes: every few seconds in the first minute.
+  const age = useSyncExternalStore(watchClock, () => formatAge(value, Date.now()));
   return (
     <time dateTime={new Date(value).toISOString()} title={formatTime(value)}>
       {brief ? age : `${formatTime(value)} (${age})`}
@@ -118,11 +113,6 @@ export function describeKey(key: Record<string, unknown>): string {
 /** The name of a rule without its group. */
 export function shortName(rule: string): string {
   return rule.slice(rule.indexOf("/") + 1);
-}
-
-/** Whether a rule is one of Moirae itself, such as `moirae/NoInput`: it has no definition, events or recalls. */
-export function isBuiltIn(rule: string): boolean {
-  return rule.startsWith("moirae/");
 }
 
 /** A value of a row: numbers with four significant digits. */

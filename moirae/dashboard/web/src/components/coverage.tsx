@@ -1,7 +1,7 @@
 import { Progress } from "./library";
 import type { Answer } from "../api";
 import { coverageOf, coveredShare, describeCoverage, isOpen } from "../answers";
-import { formatDuration } from "../time";
+import { formatAbout } from "../time";
 import { StateLabel } from "./common";
 
 /** How much of history a recall has read, and how long the rest takes. */
@@ -26,7 +26,7 @@ export function CoverageBar({ answer }: { answer: Answer }) {
       />
       <p className="note">
         {coverage ? describeCoverage(coverage) : "Nothing read yet"}
-        {isOpen(answer) && typeof remaining === "number" && `, about ${formatDuration(remaining * 1_000)} left`}
+        {isOpen(answer) && typeof remaining === "number" && `, ${formatAbout(remaining * 1_000)} left`}
         {isDone && coverage?.partial && ", partial"}
         {isDone && coverage && !coverage.partial && ", complete"}
       </p>

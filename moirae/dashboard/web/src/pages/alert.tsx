@@ -28,20 +28,23 @@ import {
   findNorm,
   findSimilar,
   formatPercent,
+  isEnoughToJudge,
   isOpen,
+  isPartOfHistory,
   listRecalls,
   listStages,
   listTerms,
   readForecast,
   readNorm,
   sortSeries,
+  usualRange,
   withRevision,
 } from "../answers";
 import { useIsOperator } from "../app";
-import { useRule } from "../rule";
+import { findComparison, isBuiltIn, useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { SeriesChart } from "../components/chart";
-import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, isBuiltIn, shortName, useTitle } from "../components/common";
+import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -52,6 +55,7 @@ import { useLoaded } from "../load";
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
 const FIRST_HITS = 5; // similar alerts that are shown at first
 const STAGE_ROWS = 10; // of a stage that are shown at first
+const RESOLUTION_LENGTH = 80; // characters of a resolution without a tag that are shown below the title
 
 export function AlertPage() {
   const id = useParams().alert ?? "";
@@ -130,7 +134,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           <Title headingLevel="h2" id="past-title">
             The past of this alert
           </Title>
-          <Verdict similar={similar} />
+          <Verdict alert={alert} similar={similar} />
           <ForecastCard similar={similar} />
           {hits.slice(0, areAllShown ? undefined : FIRST_HITS).map((hit) => (
             <SimilarAlert
@@ -169,7 +173,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           {stages.map((stage) => (
             <StageCard key={stage.recall} stage={stage} />
           ))}
-          <ConditionCard alert={alert} decisions={alert.decisions} />
+          <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
           <NotesCard alert={alert} />
           {event && <TimelineCard alert={alert} attributes={event.attributes} />}
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
@@ -183,6 +187,7 @@ function Report({ report, error, reload, update }: ReportProps) {
 function AlertHeader({ alert }: { alert: AlertDetails }) {
   const labels = Object.entries(alert.labels).filter(([name]) => name !== "severity" && name !== "alertname");
   const runbook = alert.annotations.runbook_url;
+  const resolution = alert.notes.findLast(({ kind }) => kind === "resolution");
   return (
     <>
       <div className="badges">
@@ -207,6 +212,11 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
         , {alert.events} {alert.events === 1 ? "event" : "events"}
         {alert.acknowledged_by ? `, acknowledged by ${alert.acknowledged_by}` : ", not acknowledged"}
         {alert.assigned_to && `, assigned to ${alert.assigned_to}`}
+        {resolution && (
+          <>
+            , resolution by {resolution.author}: <strong>{resolution.tag ?? shorten(resolution.text)}</strong>
+          </>
+        )}
         {runbook && (
           <>
             , <SafeLink url={runbook}>runbook</SafeLink>
@@ -217,8 +227,12 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
   );
 }
 
-function Verdict({ similar }: { similar: Answer | undefined }) {
-  const conclusion = conclude(similar);
+function shorten(text: string): string {
+  return text.length > RESOLUTION_LENGTH ? `${text.slice(0, RESOLUTION_LENGTH).trimEnd()} …` : text;
+}
+
+function Verdict({ alert, similar }: { alert: Alert; similar: Answer | undefined }) {
+  const conclusion = conclude(similar, findComparison(alert, useRule(alert.rule, alert.version)));
   const variants = { known: "success", similar: "info", none: "warning", wait: "info" } as const;
   const coverage = similar ? coverageOf(similar) : null;
   const isKnown = conclusion.kind === "known";
@@ -228,7 +242,11 @@ function Verdict({ similar }: { similar: Answer | undefined }) {
       <Message variant={variants[conclusion.kind]} isInline title={title} component="h3" className="verdict">
         {conclusion.hit && <SeenHit hit={conclusion.hit} />}
         {conclusion.detail && <p>{conclusion.detail}</p>}
-        {coverage && !coverage.final && <p className="note">So far: {describeCoverage(coverage)}.</p>}
+        {coverage && isPartOfHistory(coverage) && (
+          <p className="note">
+            {coverage.final ? "From a part of the history" : "So far"}: {describeCoverage(coverage)}.
+          </p>
+        )}
       </Message>
     </div>
   );
@@ -307,7 +325,8 @@ function NormCard({ answers, event, alert }: NormProps) {
   const attributes = event?.attributes ?? {};
   const row = answer.rows?.[0] as Row | undefined;
   const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]?.sql);
-  const distance = norm && describeDistance(norm);
+  const coverage = coverageOf(answer);
+  const distance = norm && describeDistance(norm, coverage);
   return (
     <Card isCompact className="norm-card">
       <CardTitle component="h2">Is this normal?</CardTitle>
@@ -325,7 +344,8 @@ function NormCard({ answers, event, alert }: NormProps) {
               {norm.deviation !== null && `\u00a0±\u00a0${formatShort(norm.deviation)}`}
             </p>
             {distance && <p>{distance}.</p>}
-            <NormBar norm={norm} />
+            {isEnoughToJudge(norm, coverage) && <NormBar norm={norm} />}
+            {coverage && isPartOfHistory(coverage) && <p className="note">{describeCoverage(coverage)}.</p>}
           </>
         )}
         {answer.rows && answer.rows.length > 0 && (
@@ -340,11 +360,11 @@ function NormCard({ answers, event, alert }: NormProps) {
 
 /** The value of the event beside the usual range. */
 function NormBar({ norm }: { norm: Norm }) {
-  if (norm.value === null || norm.deviation === null) {
+  const range = usualRange(norm);
+  if (norm.value === null || range === null) {
     return null;
   }
-  const low = norm.mean - 2 * norm.deviation;
-  const high = norm.mean + 2 * norm.deviation;
+  const [low, high] = range;
   const highest = Math.max(norm.value, norm.highest ?? high, high);
   const lowest = Math.min(norm.value, low);
   const scale = (value: number) => (highest > lowest ? ((value - lowest) / (highest - lowest)) * 280 + 10 : 150);
@@ -488,6 +508,11 @@ function ContextCard({ event, hits }: { event: EventDetails | null; hits: readon
   );
 }
 
+/** Whether the text says what the kind of the note says: it is stored if nothing is written. */
+function isDefaultText({ kind, text, assignee }: AlertDetails["notes"][number]): boolean {
+  return (kind === "ack" && text === "acknowledged") || (kind === "assign" && text === `assigned to ${assignee}`);
+}
+
 function NotesCard({ alert }: { alert: AlertDetails }) {
   const titles: Record<string, string> = { ack: "acknowledged", assign: "assigned", note: "noted", resolution: "resolved" };
   return (
@@ -498,13 +523,14 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
         <ol className="notes">
           {alert.notes.map((note, index) => (
             <li key={index}>
-              <strong>{note.author}</strong> {titles[note.kind] ?? note.kind}{" "}
+              <strong>{note.author}</strong> {titles[note.kind] ?? note.kind}
+              {note.assignee && ` to ${note.assignee}`}{" "}
               {note.tag && (
                 <Label isCompact color="teal">
                   {note.tag}
                 </Label>
               )}
-              <p>{note.text}</p>
+              {!isDefaultText(note) && <p>{note.text}</p>}
               <p className="note">
                 <Time value={note.at} />
               </p>
@@ -516,8 +542,15 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
   );
 }
 
+interface ConditionProps {
+  alert: AlertDetails;
+  decisions: readonly HistoryChange[];
+  /** Whether recalls still read history. */
+  isReading: boolean;
+}
+
 /** The condition by which history decides on the alert, and its decisions so far. */
-function ConditionCard({ alert, decisions }: { alert: AlertDetails; decisions: readonly HistoryChange[] }) {
+function ConditionCard({ alert, decisions, isReading }: ConditionProps) {
   const condition = useRule(alert.rule, alert.version)?.where;
   if (!condition && !decisions.length) {
     return null;
@@ -535,7 +568,7 @@ function ConditionCard({ alert, decisions }: { alert: AlertDetails; decisions: r
         {condition && <code>{condition}</code>}
         <p>
           {alert.history ? outcomes[alert.history] ?? alert.history : "not decided yet"}
-          {alert.history && !alert.history_final && ", until more of the history is read"}
+          {alert.history && !alert.history_final && isReading && ", until more of the history is read"}
         </p>
         {decisions.length > 0 && (
           <ol className="decisions">

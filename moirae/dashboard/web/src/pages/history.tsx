@@ -1,5 +1,5 @@
 import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, PageSection, SearchInput, Title } from "../components/library";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { useSearchParams } from "react-router";
 import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
@@ -95,8 +95,16 @@ function SearchForm({ text, label, search, children }: SearchProps) {
       search({ text: typedText.trim(), label: wanted });
     }
   }
+  /** The search inputs of the component library swallow the key Enter, or have a button each. */
+  function submitOnEnter(event: KeyboardEvent<HTMLFormElement>): void {
+    if (event.key === "Enter" && (event.target as HTMLElement).tagName === "INPUT") {
+      event.preventDefault();
+      event.stopPropagation();
+      event.currentTarget.requestSubmit();
+    }
+  }
   return (
-    <form className="search" role="search" onSubmit={submit}>
+    <form className="search" role="search" onSubmit={submit} onKeyDownCapture={submitOnEnter}>
       <SearchInput
         id="search"
         aria-label="Text in rule, key, labels, annotations and notes"

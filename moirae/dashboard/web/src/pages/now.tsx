@@ -1,5 +1,5 @@
 import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
-import { useEffect, useState } from "react";
+import { type FocusEvent, type PointerEvent, useEffect, useRef, useState } from "react";
 import { Link } from "react-router";
 import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, get } from "../api";
 import {
@@ -11,15 +11,17 @@ import {
   findNorm,
   findSimilar,
   isOpen,
+  isPartOfHistory,
   readForecast,
   readNorm,
   withRevision,
 } from "../answers";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
+import { type LiveCondition, LiveProblem } from "../components/process";
 import { moveFocus, useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
-import { useRule } from "../rule";
+import { findComparison, useRule } from "../rule";
 
 const PAGE_SIZE = 50;
 const NEW_ANSWER_DELAY = 250; // milliseconds in which events without answers are collected
@@ -35,16 +37,17 @@ export function NowPage() {
   );
   const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
   const [count, setCount] = useState<number | null>(null);
-  const [isLive, setLive] = useState(true);
+  const [live, setLive] = useState<LiveCondition>("running");
+  const hold = useHold(page.data?.alerts ?? []);
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
     page.update((present) => applyAlerts(present, events, size));
+    hold.change(events);
     setAnswers((present) => applyAnswers(present, events));
     const status = events.findLast(({ kind }) => kind === "status");
     if (status) {
       setCount(status.data.active_alerts as number);
-      const processes = status.data.processes as { role: string; alive: boolean }[];
-      setLive(processes.some(({ role, alive }) => role === "live" && alive));
+      setLive(status.data.live as LiveCondition);
     }
     if (events.some(({ kind }) => kind === "reset")) {
       page.reload();
@@ -67,20 +70,27 @@ export function NowPage() {
   const total = Math.max(count ?? page.data.total ?? 0, alerts.length);
   return (
     <PageSection>
-      <Title headingLevel="h1">{total ? `${formatCount(total, "firing alert")}` : "Now"}</Title>
+      <div className="now-head">
+        <Title headingLevel="h1">{total ? `${formatCount(total, "firing alert")}` : "Now"}</Title>
+        <span role="status">
+          {hold.added > 0 && (
+            <Button variant="link" isInline onClick={hold.renew}>
+              Show {formatCount(hold.added, "new alert")}
+            </Button>
+          )}
+        </span>
+      </div>
       {page.error && <Message variant="warning" isInline isPlain title={`Not up to date: ${page.error}`} />}
-      {!isLive && (
-        <Message variant="danger" isInline title="The live process does not run: new alerts are not detected">
-          <Link to="/system">System</Link> shows the processes.
-        </Message>
-      )}
-      {!alerts.length && (
+      <LiveProblem condition={live}>
+        <Link to="/system">System</Link> shows the processes.
+      </LiveProblem>
+      {!hold.shown.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>
         </EmptyState>
       )}
-      <ul className="alert-list" aria-label="Firing alerts, newest first">
-        {alerts.map((alert) => (
+      <ul className="alert-list" aria-label="Firing alerts, newest first" {...hold.handlers}>
+        {hold.shown.map((alert) => (
           <li key={alert.id}>
             <AlertRow alert={alert} entry={answers.get(alert.eid)} />
           </li>
@@ -110,7 +120,7 @@ function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefi
         </span>
       </span>
       <span className="row-norm">{entry && <NormText alert={alert} entry={entry} />}</span>
-      <span className="row-past">{entry && <Past answers={entry.answers} />}</span>
+      <span className="row-past">{entry && <Past alert={alert} answers={entry.answers} />}</span>
     </AlertLink>
   );
 }
@@ -124,7 +134,7 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
     return <>{answer && isOpen(answer) ? "Normal values: not known yet" : ""}</>;
   }
   const deviation = norm.deviation === null ? "" : `\u00a0±\u00a0${formatShort(norm.deviation)}`;
-  const distance = describeDistance(norm);
+  const distance = describeDistance(norm, answer ? coverageOf(answer) : null);
   return (
     <>
       <span>
@@ -141,9 +151,9 @@ function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   );
 }
 
-function Past({ answers }: { answers: readonly Answer[] }) {
+function Past({ alert, answers }: { alert: Alert; answers: readonly Answer[] }) {
   const similar = findSimilar(answers);
-  const conclusion = conclude(similar);
+  const conclusion = conclude(similar, findComparison(alert, useRule(alert.rule, alert.version)));
   const coverage = similar ? coverageOf(similar) : null;
   const shown = conclusion.hit ?? similar?.hits?.[0];
   const forecast = readForecast(similar);
@@ -160,7 +170,7 @@ function Past({ answers }: { answers: readonly Answer[] }) {
             seen <Time value={shown.ts} brief />, similarity {shown.score.toFixed(2)}
           </>
         )}
-        {coverage && !coverage.final && ` (${Math.round(coveredShare(coverage) * 100)} % read)`}
+        {coverage && isPartOfHistory(coverage) && ` (${Math.round(coveredShare(coverage) * 100)} % read)`}
       </span>
     </>
   );
@@ -196,6 +206,54 @@ function addAnswers(present: Answers, entries: readonly EventAnswers[]): Answers
   return next;
 }
 
+/**
+ * The list to show: it keeps its entries and their order while the pointer is over it or the focus
+ * is in it, so that nobody opens another alert than the one aimed at.
+ */
+function useHold(alerts: readonly Alert[]) {
+  const [held, setHeld] = useState<readonly Alert[] | null>(null);
+  const isPointedAt = useRef(false);
+  const isFocused = useRef(false);
+  function follow(): void {
+    const isHeld = isPointedAt.current || isFocused.current;
+    setHeld((present) => (isHeld ? present ?? alerts : null));
+  }
+  const known = new Set(held?.map(({ id }) => id));
+  return {
+    shown: held ?? alerts,
+    added: held ? alerts.filter(({ id }) => !known.has(id)).length : 0,
+    renew: () => setHeld((present) => present && alerts),
+    /** Entries change in place, also those that do not fire any more. */
+    change: (events: readonly LiveEvent[]) => {
+      const changed = listChanged(events);
+      if (changed.size) {
+        setHeld((present) => present && present.map((alert) => changed.get(alert.id) ?? alert));
+      }
+    },
+    handlers: {
+      // Not on entering: a list that grows under a pointer at rest is not aimed at.
+      onPointerMove: (event: PointerEvent) => {
+        if (!isPointedAt.current && event.pointerType === "mouse") {
+          isPointedAt.current = true;
+          follow();
+        }
+      },
+      onPointerLeave: () => {
+        isPointedAt.current = false;
+        follow();
+      },
+      onFocus: () => {
+        isFocused.current = true;
+        follow();
+      },
+      onBlur: (event: FocusEvent) => {
+        isFocused.current = event.currentTarget.contains(event.relatedTarget);
+        follow();
+      },
+    },
+  };
+}
+
 /** Whether an alert fires now. A fresh one is provisional until its first event is settled. */
 function isActive({ state, history, fired_at, ends_at }: Alert): boolean {
   return (state === "firing" || (state === "provisional" && !!fired_at && !ends_at)) && history !== "withdrawn";
@@ -203,12 +261,7 @@ function isActive({ state, history, fired_at, ends_at }: Alert): boolean {
 
 /** Apply changes of alerts: firing ones are added, others removed, the newest are kept. */
 function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number): AlertPage {
-  const changed = new Map<string, Alert>();
-  for (const { kind, data } of events) {
-    if (kind === "alert") {
-      changed.set(String(data.id), data as unknown as Alert);
-    }
-  }
+  const changed = listChanged(events);
   if (!changed.size) {
     return page;
   }
@@ -216,6 +269,11 @@ function applyAlerts(page: AlertPage, events: readonly LiveEvent[], size: number
   const alerts = [...page.alerts.filter(({ id }) => !changed.has(id)), ...firing];
   alerts.sort((one, other) => other.starts_at.localeCompare(one.starts_at));
   return { ...page, alerts: alerts.slice(0, size) };
+}
+
+function listChanged(events: readonly LiveEvent[]): Map<string, Alert> {
+  const changed = events.filter(({ kind }) => kind === "alert").map(({ data }) => data as unknown as Alert);
+  return new Map(changed.map((alert) => [alert.id, alert]));
 }
 
 /** Apply revisions. Answers of events with a new recall are forgotten, and so loaded again. */

@@ -4,6 +4,7 @@ import { Link } from "react-router";
 import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, describeProblem, get, post } from "../api";
 import { useIsOperator } from "../app";
 import { Pending, StateLabel, Time, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import { LiveProblem } from "../components/process";
 import { DataTable } from "../components/rows";
 import { useLoaded } from "../load";
 import { formatDay, formatDuration } from "../time";
@@ -33,8 +34,7 @@ function StatusCards() {
   if (status.data === null) {
     return <Pending error={status.error} />;
   }
-  const { problems, warnings, processes, disks, recall_queue: queue } = status.data;
-  const isLive = processes.some(({ role, alive }) => role === "live" && alive);
+  const { live, problems, warnings, processes, disks, recall_queue: queue } = status.data;
   return (
     <Card isCompact>
       <CardTitle component="h2">Processes</CardTitle>
@@ -45,13 +45,11 @@ function StatusCards() {
         {warnings.map((text) => (
           <Message key={text} variant="warning" isInline isPlain title={text} />
         ))}
-        {!isLive && (
-          <Message variant="danger" isInline isPlain title="The live process does not run: new alerts are not detected" />
-        )}
-        {isLive && !problems.length && !warnings.length && <Message variant="success" isInline isPlain title="No problem is known" />}
+        <LiveProblem condition={live} isPlain />
+        {live === "running" && !problems.length && !warnings.length && <Message variant="success" isInline isPlain title="No problem is known" />}
         <DataTable
           label="Processes"
-          columns={["Process", "State", "Last sign of life", "Activity", "Error"]}
+          columns={["Process", "State", "Heartbeat", "Activity", "Error"]}
           rows={processes.map((process) => [
             process.role,
             <StateLabel key="state" state={process.alive ? "running" : "ended"} />,
