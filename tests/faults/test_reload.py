@@ -59,7 +59,8 @@ def test_hundred_reloads_under_load_lose_no_event() -> None:
         figures = system.check(besides=("load/Extra",))
         cpu = {row["n"]: row["cpu"] for row in system.producer.rows}
         extra = system.connection.execute(
-            "SELECT eid, attributes FROM events WHERE rule = 'load/Extra'"
+            # Each version has a past of its own.
+            "SELECT eid, attributes FROM events WHERE rule = 'load/Extra' AND NOT past"
         ).fetchall()
         print(f"100 reloads: {figures}, {len(extra)} events of the rule that comes and goes")
         assert len({eid for eid, _ in extra}) == len(extra) > 0
