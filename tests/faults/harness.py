@@ -120,6 +120,13 @@ class Producer:
         }
 
 
+def _runs_tasks(process: psutil.Process) -> bool:
+    """Whether it runs tasks; not if it has ended, also if its parent has not noticed that yet."""
+    with suppress(psutil.Error):
+        return any("worker_daemon" in part for part in process.cmdline())
+    return False
+
+
 class Stage:
     """One workspace with its processes."""
 
@@ -230,10 +237,10 @@ class Stage:
         jvm = self.jvm()
         try:
             children = jvm.children(recursive=True) if jvm else []
-            workers = [c for c in children if any("worker_daemon" in part for part in c.cmdline())]
-            return workers[-1] if workers else None
         except psutil.NoSuchProcess:
             return None
+        workers = list(filter(_runs_tasks, children))
+        return workers[-1] if workers else None
 
     def archived_units(self) -> int:
         """Finished source units."""

@@ -242,10 +242,8 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
     streams = DerivedStreamBuilder(
         connection, connection, world.root, Reader(world.root, []), related
     )
-    stream_versions, rows = (
-        [work.stream for work in works],
-        "SELECT count(*) FROM derived_chunks WHERE chunk = %s",
-    )
+    stream_versions = list({work.stream.name: work.stream for work in works}.values())
+    rows = "SELECT count(*) FROM derived_chunks WHERE chunk = %s"
     readable = {row.chunk for row in sql.DerivedChunkGateway(connection).list_readable()}
     assert chunk not in readable and readable
     streams.vacuum(stream_versions, 0.0)

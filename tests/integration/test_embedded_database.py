@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from moirae.demo.run import create_workspace
+from moirae.demo.run import move_previous_workspace
 from moirae.errors import MoiraeError
 
 # Says `connected`, then waits for a line, and ends as that says.
@@ -180,8 +180,9 @@ def test_demo_does_not_replace_a_workspace_in_use(public_folder: Path) -> None:
     with _user(directory / ".moirae") as user:
         _connected(user)
         with pytest.raises(MoiraeError, match="is in use by other processes"):
-            create_workspace(directory)
+            move_previous_workspace(directory)
         assert (directory / ".moirae").is_dir()
         assert _end(user, "release") == "True\n"
-    create_workspace(directory)
-    assert not (directory / ".moirae").exists()
+    previous = move_previous_workspace(directory)
+    assert previous is not None and (previous / ".moirae").is_dir()
+    assert not directory.exists()
