@@ -225,7 +225,7 @@ class TagModel:
         if error is not None:
             self._adjust_weights(error.gradient)
         self._count(context.terms, tag, tag_id)
-        if error is not None:
+        if error is not None and len(context.terms):
             self._adjust_term_weights(context.terms, error.by_tag)
         return tag_id
 
@@ -280,7 +280,7 @@ class TagModel:
         if missing <= 0:
             return
         weights = np.zeros(missing)
-        weights[::2] = _INITIAL_WEIGHT / np.sqrt(attribute_count)
+        weights[::2] = _INITIAL_WEIGHT / np.sqrt(max(attribute_count, 1))
         if not len(self._weights):
             weights[0] = 1.0
         self._weights = np.concatenate([self._weights, weights])

@@ -38,6 +38,13 @@ def test_single_term_counts_as_its_smoothed_share() -> None:
     np.testing.assert_allclose(np.exp(prediction.evidence[2]), expected)
 
 
+@pytest.mark.filterwarnings("error")
+def test_events_without_terms_count_for_their_tags_alone() -> None:
+    model, vocabulary = TagModel(), Vocabulary()
+    train(model, vocabulary, [({}, "a"), ({}, "a"), ({}, "b"), ({}, "a")])
+    assert probability(model, vocabulary, {}, "a") > probability(model, vocabulary, {}, "b")
+
+
 def test_attribute_without_information_loses_weight_to_one_with() -> None:
     rng = np.random.default_rng(1)
     model, vocabulary = TagModel(), Vocabulary()
