@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,8 +88,13 @@ def _export(
             parameters = {} if recall is None else {"recall": recall}
             write_rows(server.export(kind, parameters), columns, export_format)
             return
-    with open_workspace(workspace) as (_, connection):
-        write_rows(export_rows(connection, kind, recall), columns, export_format)
+    # A statement whose rows are still read holds its connection: closed first, else the connection
+    # waits for it for ever.
+    with (
+        open_workspace(workspace) as (_, connection),
+        closing(export_rows(connection, kind, recall)) as rows,
+    ):
+        write_rows(rows, columns, export_format)
 
 
 def write_rows(

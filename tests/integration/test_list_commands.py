@@ -324,6 +324,19 @@ def test_live_process_stores_the_row_count_of_a_truncated_context(
 # Exports
 
 
+@pytest.mark.timeout(30)
+def test_export_ends_when_its_reader_has_gone(root: Path) -> None:
+    def write_one_row(rows: Iterator[dict[str, Any]], *_: object) -> None:
+        next(rows)
+        raise BrokenPipeError
+
+    with patch("moirae.cli.export.write_rows", write_one_row):
+        result = CliRunner().invoke(
+            app, ["export", "events", "--workspace", str(root / "moirae.yaml")]
+        )
+    assert isinstance(result.exception, (BrokenPipeError, SystemExit))
+
+
 def test_events_and_alerts_are_exported_oldest_first(
     root: Path, connection: Connection[Any]
 ) -> None:

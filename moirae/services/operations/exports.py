@@ -1,6 +1,6 @@
 """Export stored data, row by row."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -45,7 +45,7 @@ EXPORT_COLUMNS: dict[ExportKind, tuple[str, ...]] = {
 
 def export_rows(
     connection: sql.Connection, kind: ExportKind, recall: str | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """All rows of an export, oldest first; read while they are consumed.
 
     Recalls are followed by the stages of `then`.
