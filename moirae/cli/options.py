@@ -64,7 +64,8 @@ _INVALID_VALUES = {
     "Input should be less than or equal to": "must be at most",
 }
 
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Also those that change the direction of the text that follows.
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @contextmanager
@@ -207,8 +208,13 @@ def format_cell(value: Any) -> str:
 
 
 def escape_control(text: str) -> str:
-    r"""The text with each control character written as `\xNN`."""
-    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    r"""The text with each control character written as `\xNN` or `\uNNNN`."""
+    return _CONTROL_CHARACTERS.sub(_format_escape, text)
+
+
+def _format_escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def format_time(moment: datetime) -> str:

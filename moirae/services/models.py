@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, LiteralString, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -28,8 +28,7 @@ Item = TypeVar("Item")
 MAX_PAGE_ROWS = 1_000
 DEFAULT_PAGE_ROWS = 100
 _CURSOR_SEPARATOR = "|"
-NUL = "\x00"
-NUL_MESSAGE = "must not contain the NUL character"
+_NUL = "\x00"
 
 
 def _parse_duration_before_now(value: Any) -> Any:
@@ -100,6 +99,17 @@ def shaped_text(
     return AfterValidator(check), WithJsonSchema(schema)
 
 
+def find_text_problem(text: str) -> LiteralString | None:
+    """Why PostgreSQL cannot store a text; None if it can."""
+    if _NUL in text:
+        return "must not contain the NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
+        return "must be UTF-8 text"
+    return None
+
+
 class Arguments(BaseModel):
     """The query string or the body of an operation. Unknown names are refused."""
 
@@ -107,11 +117,10 @@ class Arguments(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _reject_nul(cls, value: Any) -> Any:
-        """PostgreSQL stores no NUL."""
-        texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and NUL in text for text in texts):
-            raise PydanticCustomError("nul", NUL_MESSAGE)
+    def _reject_invalid_text(cls, value: Any) -> Any:
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and (problem := find_text_problem(text)):
+                raise PydanticCustomError("text", problem)
         return value
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 import sql
 from moirae.config import Settings
 from moirae.errors import Conflict, UsageError
-from moirae.services.models import NUL, NUL_MESSAGE
+from moirae.services.models import find_text_problem
 
 
 class AnyOperation(Protocol):
@@ -70,8 +70,8 @@ class LocalWorkspace:
     def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""
         for name, value in {"author": self.author, **arguments}.items():
-            if isinstance(value, str) and NUL in value:
-                raise UsageError(f"{name}: {NUL_MESSAGE}")
+            if isinstance(value, str) and (problem := find_text_problem(value)):
+                raise UsageError(f"{name}: {problem}")
         if not operation.changes:
             return operation.function(self, **arguments)
         recorded = to_json({"operation": operation.name, "arguments": dict(arguments)})

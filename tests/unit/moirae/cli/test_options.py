@@ -9,6 +9,7 @@ import pytest
 
 from moirae.cli.options import (
     check_choices,
+    escape_control,
     expand_option_groups,
     format_cell,
     format_count,
@@ -47,6 +48,10 @@ def test_times_are_in_utc_and_show_fractions_only_if_there_are_any() -> None:
 )
 def test_cells_are_plain_text(value: Any, text: str) -> None:
     assert format_cell(value) == text
+
+
+def test_characters_that_steer_a_terminal_are_visible() -> None:
+    assert escape_control("a\x1b[1m\n\u202eb") == r"a\x1b[1m\x0a\u202eb"
 
 
 def test_counts_have_singular_and_plural() -> None:

@@ -1,5 +1,6 @@
 """Pages of lists: cursors, and the arguments of operations."""
 
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -98,6 +99,13 @@ def test_name_and_author_with_nul_are_refused() -> None:
         list_row_revisions(workspace, "a\x00b", RevisionQuery())
     with pytest.raises(UsageError, match=r"^author: must not contain the NUL character$"):
         acknowledge(workspace.with_author("\x00"), "a", Comment(text=""))
+
+
+def test_bytes_of_a_command_line_that_are_no_text_are_refused() -> None:
+    unused: Any = None
+    workspace = LocalWorkspace(settings=unused, connection=unused, author="ada", via="cli")
+    with pytest.raises(UsageError, match=r"^alert: must be UTF-8 text$"):
+        acknowledge(workspace, os.fsdecode(b"\xff"), Comment(text=""))
 
 
 @pytest.mark.parametrize("text", ["7d", "1h30m", "500ms", "2000w", "1w2d3h4m5s6ms"])

@@ -32,7 +32,7 @@ interface Effect {
   variant: "info" | "success" | "danger";
 }
 
-const DIALOGS: Record<Dialog, { title: string; label: string; button: string; done: string }> = {
+const DIALOGS: Record<Dialog, { title: string; label: string; button: string; done: string; hint?: string }> = {
   ack: { title: "Acknowledge", label: "Note (optional)", button: "Acknowledge", done: "Acknowledged." },
   assign: { title: "Assign", label: "Note (optional)", button: "Assign", done: "Assigned." },
   notes: { title: "Add a note", label: "Note", button: "Add the note", done: "The note is stored." },
@@ -40,6 +40,7 @@ const DIALOGS: Record<Dialog, { title: string; label: string; button: string; do
     title: "Resolve",
     label: "What fixed it",
     button: "Record the resolution",
+    hint: "The alert itself ends when its condition no longer holds.",
     done: "The resolution is stored. It is shown with similar alerts from now on.",
   },
 };
@@ -212,7 +213,7 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
   const [detail, setDetail] = useState("");
-  const { title, label, button } = DIALOGS[kind];
+  const { title, label, button, hint } = DIALOGS[kind];
   const isTextRequired = kind === "notes" || kind === "resolve";
   const isComplete = (!isTextRequired || text.trim()) && (kind !== "assign" || detail.trim());
 
@@ -241,7 +242,7 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
   return (
     // What is being saved cannot be taken back: the dialog stays until it is known whether it is stored.
     <Modal isOpen onClose={() => isSaving || close()} variant="small" aria-labelledby="dialog-title">
-      <ModalHeader title={title} labelId="dialog-title" />
+      <ModalHeader title={title} labelId="dialog-title" description={hint} />
       <ModalBody>
         <Form id="note-form" onSubmit={(event) => void submit(event)}>
           {kind === "assign" && (

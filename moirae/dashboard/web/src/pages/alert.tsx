@@ -236,10 +236,13 @@ function Verdict({ alert, similar }: { alert: Alert; similar: Answer | undefined
   const variants = { known: "success", similar: "info", none: "warning", wait: "info" } as const;
   const coverage = similar ? coverageOf(similar) : null;
   const isKnown = conclusion.kind === "known";
-  const title = isKnown ? `Seen before. What fixed it: ${conclusion.title}` : conclusion.title;
+  const isFinal = coverage === null || coverage.final;
+  const known = isFinal ? "Seen before. What fixed it" : "So far the most similar, and what fixed it";
+  const title = isKnown ? `${known}: ${conclusion.title}` : conclusion.title;
+  const variant = isKnown && !isFinal ? "info" : variants[conclusion.kind];
   return (
     <div role="status">
-      <Message variant={variants[conclusion.kind]} isInline title={title} component="h3" className="verdict">
+      <Message variant={variant} isInline title={title} component="h3" className="verdict">
         {conclusion.hit && <SeenHit hit={conclusion.hit} />}
         {conclusion.detail && <p>{conclusion.detail}</p>}
         {coverage && isPartOfHistory(coverage) && (
