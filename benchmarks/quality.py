@@ -342,8 +342,8 @@ def _format_reliability() -> list[str]:
 
 
 def _measure_scenario_reliability(name: str, scenario: Scenario) -> Reliability | None:
-    """None if the scenario's alerts have no kinds, or too few have one."""
-    if not scenario.kind or scenario.gap is None:
+    """None if the scenario's alerts have no kinds, too few have one, or are those of another."""
+    if not scenario.kind or scenario.gap is None or scenario.alerts is not None:
         return None
     corpus = JudgedCorpus(
         name,
