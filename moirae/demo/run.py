@@ -74,7 +74,7 @@ class Phases:
 _SPARK_CORES = 8
 
 DEFAULT_PHASES = Phases()
-UNATTENDED_PHASES = Phases(live=timedelta(minutes=5))  # nobody reads the dashboard meanwhile
+UNATTENDED_PHASES = Phases(live=timedelta(minutes=5))  # without a terminal
 ONCE_PHASES = Phases(live=timedelta(seconds=60))
 
 

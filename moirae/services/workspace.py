@@ -69,6 +69,8 @@ class LocalWorkspace:
 
     def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""
+        if not self.author.strip():
+            raise UsageError("author: must not be blank")
         for name, value in {"author": self.author, **arguments}.items():
             if isinstance(value, str) and (problem := find_text_problem(value)):
                 raise UsageError(f"{name}: {problem}")

@@ -101,6 +101,13 @@ def test_name_and_author_with_nul_are_refused() -> None:
         acknowledge(workspace.with_author("\x00"), "a", Comment(text=""))
 
 
+def test_blank_author_is_refused() -> None:
+    unused: Any = None
+    workspace = LocalWorkspace(settings=unused, connection=unused, author="ada", via="cli")
+    with pytest.raises(UsageError, match=r"^author: must not be blank$"):
+        acknowledge(workspace.with_author(" "), "a", Comment(text=""))
+
+
 def test_bytes_of_a_command_line_that_are_no_text_are_refused() -> None:
     unused: Any = None
     workspace = LocalWorkspace(settings=unused, connection=unused, author="ada", via="cli")
