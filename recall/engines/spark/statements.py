@@ -44,8 +44,9 @@ class SparkStatements:
 
     @cached_property
     def _session(self) -> SparkSession:
+        session = self._start_session()
         self.has_started = True
-        return self._start_session()
+        return session
 
     def attach_thread(self) -> SparkSession:
         """The session. `interrupt` cancels jobs that this thread starts from now on."""

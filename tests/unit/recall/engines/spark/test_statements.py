@@ -22,3 +22,14 @@ def test_error_of_clean_up_does_not_replace_that_of_the_statement() -> None:
     with pytest.raises(ValueError, match="statement failed"):
         SparkStatements(lambda: session).run(statement)
     frame.persist.return_value.unpersist.assert_called_once()
+
+
+def test_interrupt_does_not_start_spark() -> None:
+    start_session = Mock(side_effect=ValueError("no memory for the JVM"))
+    statements = SparkStatements(start_session)
+    statements.interrupt()
+    start_session.assert_not_called()
+    with pytest.raises(ValueError, match="no memory"):
+        statements.run(Statement("SELECT 1"))
+    statements.interrupt()
+    start_session.assert_called_once()
