@@ -44,9 +44,8 @@ class SparkStatements:
 
     @cached_property
     def _session(self) -> SparkSession:
-        session = self._start_session()
         self.has_started = True
-        return session
+        return self._start_session()
 
     def attach_thread(self) -> SparkSession:
         """The session. `interrupt` cancels jobs that this thread starts from now on."""
@@ -105,7 +104,7 @@ class SparkStatements:
 
     def interrupt(self) -> None:
         """See `StatementEngine`."""
-        if self.has_started:
+        if "_session" in vars(self):  # it may be starting, or have failed to
             self._session.sparkContext.cancelJobGroup(self._job_group)
 
     @contextmanager
