@@ -3,6 +3,7 @@
 Workers share its memory and start in milliseconds (`spark.python.daemon.module`).
 """
 
+import gc
 import importlib
 
 from pyspark.daemon import manager
@@ -16,6 +17,9 @@ _TASK_MODULES = (
 
 for module in _TASK_MODULES:
     importlib.import_module(module)
+
+gc.collect()
+gc.freeze()
 
 if __name__ == "__main__":
     manager()
