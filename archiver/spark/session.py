@@ -67,6 +67,7 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.scripting.enabled": "false",
 }
+_MAX_SOCKET_FOLDER = 64  # characters: paths of sockets have at most 107, names of Spark's 42
 _LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOCAL_FILE_SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.moirae.files.PlainFiles",
@@ -88,6 +89,7 @@ def start_session(
     settings = {
         **_SETTINGS,
         **jar_settings(master),
+        **_socket_settings(scratch_folder()),
         "spark.sql.warehouse.dir": str(warehouse),
         **conf,
     }
@@ -116,6 +118,16 @@ def start_session(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     return session
+
+
+def _socket_settings(folder: Path) -> dict[str, str]:
+    """Settings for Unix domain sockets in a folder between the JVM and Python workers.
+
+    Over TCP, each job waits 40 ms for delayed acknowledgements. Nothing if the path is too long.
+    """
+    if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true"}
 
 
 def _is_cluster(master: str) -> bool:

@@ -66,3 +66,13 @@ def test_output_of_the_jvm_is_logged_without_its_module_warning(
     with caplog.at_level(logging.WARNING):
         session._log_jvm_output(io.BytesIO(output))
     assert [record.getMessage() for record in caplog.records] == ["out of memory"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "has_sockets"), [("/tmp/moirae-0/1-a", True), ("/" + "a" * 64, False)]
+)
+def test_workers_use_unix_domain_sockets_unless_their_paths_are_too_long(
+    folder: str, has_sockets: bool
+) -> None:
+    settings = session._socket_settings(Path(folder))
+    assert ("spark.python.unix.domain.socket.enabled" in settings) is has_sockets
