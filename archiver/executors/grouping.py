@@ -5,17 +5,58 @@ are ranges of event time of about equal numbers of rows.
 """
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Protocol
 
 import numpy as np
 
-from archiver.executors.tasks.decode import DecodedSegment
 from archiver.ingest import BATCH_RECORDS
 
 _POINTS_PER_SEGMENT = 9
+_MIN_TASKS_PER_CORE = 2  # so that a core that is slowed down gets fewer
 
 
-def assign_groups(segments: Sequence[DecodedSegment], streams: Mapping[int, str]) -> list[int]:
+def choose_task_count(rows: float, cores: int, min_rows: int, max_rows: int) -> int:
+    """Number of tasks for some rows: a multiple of the cores, so that none of them is idle at the
+    end.
+
+    A task gets up to about `max_rows`; there are fewer tasks if they had less than `min_rows`.
+    """
+    tasks_per_core = max(_MIN_TASKS_PER_CORE, ceil(rows / (max_rows * cores)))
+    return max(1, min(cores * tasks_per_core, int(rows // min_rows)))
+
+
+def divide_evenly(sizes: Sequence[float], count: int) -> list[slice]:
+    """Divide consecutive items of some sizes into up to `count` groups of about equal size."""
+    group_size = sum(sizes) / count
+    groups: list[slice] = []
+    start = 0
+    size_before = 0.0  # of the items before the current one
+    end_size = group_size  # of the items up to the end of the current group
+    for position, size in enumerate(sizes):
+        if position > start and size_before + size / 2 > end_size:
+            groups.append(slice(start, position))
+            start = position
+            while size_before + size / 2 > end_size:
+                end_size += group_size
+        size_before += size
+    if start < len(sizes):
+        groups.append(slice(start, len(sizes)))
+    return groups
+
+
+class Segment(Protocol):
+    """Rows of a slice of a source unit."""
+
+    @property
+    def unit(self) -> int: ...
+    @property
+    def slice(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+
+def assign_groups(segments: Sequence[Segment], streams: Mapping[int, str]) -> list[int]:
     """The group of each segment. `segments`: of the batch in the order of arrival.
 
     `streams`: the stream of each unit. A group has one stream, and ends with the slice with which it
@@ -24,7 +65,7 @@ def assign_groups(segments: Sequence[DecodedSegment], streams: Mapping[int, str]
     groups: list[int] = []
     group = 0
     rows = 0
-    previous: DecodedSegment | None = None
+    previous: Segment | None = None
     for segment in segments:
         if previous is not None and (segment.unit, segment.slice) != (
             previous.unit,

@@ -3,21 +3,20 @@
 A record's slice and line number do not depend on how a file is divided.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from math import ceil
 
+from archiver.executors.grouping import choose_task_count, divide_evenly
 from archiver.ingest import BATCH_RECORDS, SourceUnit
 
 # Smaller files are one piece: dividing one needs a job that counts its lines.
 MIN_DIVIDED_BYTES = 4 << 20
 _MIN_RANGE_BYTES = 1 << 20
 _RANGES_PER_CORE = 2
-# Records of a piece of a divided file. Each divides `BATCH_RECORDS`, so that a piece is a part of
-# one slice.
-_PIECE_RECORDS = (BATCH_RECORDS, BATCH_RECORDS // 2, BATCH_RECORDS // 4, BATCH_RECORDS // 8)
-_MIN_TASK_RECORDS = BATCH_RECORDS // 8
+# Records of a piece of a divided file. It divides `BATCH_RECORDS`, so that a piece is a part of one
+# slice.
+PIECE_RECORDS = BATCH_RECORDS // 8
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,6 @@ def plan_ranges(unit: int, size: int, cores: int) -> list[ByteRange]:
     return [ByteRange(unit, start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def choose_piece_records(estimated_rows: float, cores: int) -> int:
-    """Records of a piece such that all cores have work, with as few pieces as possible."""
-    for records in _PIECE_RECORDS:
-        if records * cores <= estimated_rows:
-            return records
-    return _PIECE_RECORDS[-1]
-
-
 def divide_unit(
     unit: int, counts: Sequence[LineCount], header_records: int, piece_records: int
 ) -> list[UnitPiece]:
@@ -115,24 +106,26 @@ def bundle_pieces(
     pieces: Sequence[UnitPiece], rows: Sequence[float], cores: int
 ) -> list[list[UnitPiece]]:
     """Consecutive pieces by task. `rows`: about how many rows each piece has."""
-    total = sum(rows)
-    task_count = min(max(1, ceil(total / _MIN_TASK_RECORDS)), cores * _RANGES_PER_CORE)
-    task_rows = min(total / task_count, BATCH_RECORDS)
-    return list(_bundle(pieces, rows, task_rows))
+    task_count = choose_task_count(sum(rows), cores, PIECE_RECORDS, BATCH_RECORDS)
+    return [_join_pieces(pieces[group]) for group in divide_evenly(rows, task_count)]
 
 
-def _bundle(
-    pieces: Sequence[UnitPiece], rows: Sequence[float], task_rows: float
-) -> Iterator[list[UnitPiece]]:
-    bundle: list[UnitPiece] = []
-    bundle_rows = 0.0
-    for piece, piece_rows in zip(pieces, rows, strict=True):
-        # Half of a piece may exceed the rows of a task: estimates are rough.
-        if bundle and bundle_rows + piece_rows / 2 > task_rows:
-            yield bundle
-            bundle = []
-            bundle_rows = 0.0
-        bundle.append(piece)
-        bundle_rows += piece_rows
-    if bundle:
-        yield bundle
+def _join_pieces(pieces: Sequence[UnitPiece]) -> list[UnitPiece]:
+    """Consecutive pieces, those of one slice as one piece: a piece is read from its start."""
+    joined: list[UnitPiece] = []
+    for piece in pieces:
+        previous = joined[-1] if joined else None
+        if (
+            previous is not None
+            and previous.lines is not None
+            and piece.lines is not None
+            and (previous.unit, previous.slice) == (piece.unit, piece.slice)
+        ):
+            assert previous.lines.take is not None, "the last piece of a file is the last one"
+            take = piece.lines.take
+            if take is not None:
+                take += previous.lines.take
+            joined[-1] = replace(previous, lines=replace(previous.lines, take=take))
+        else:
+            joined.append(piece)
+    return joined

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from archiver.executors.jobs import Jobs
 from archiver.executors.pieces import (
+    PIECE_RECORDS,
     ByteRange,
     UnitPiece,
     bundle_pieces,
-    choose_piece_records,
     divide_unit,
     is_divisible,
     plan_ranges,
@@ -32,7 +33,6 @@ class TaskPlanner:
         estimated_rows = [self._sizes.estimate_rows([unit]) for unit in units]
         divisible = [position for position, unit in enumerate(units) if is_divisible(unit)]
         counted = self._count_lines(units, divisible)
-        piece_records = choose_piece_records(sum(estimated_rows), self._jobs.cores)
         pieces: list[UnitPiece] = []
         rows: list[float] = []
         read_units = list(units)
@@ -46,10 +46,13 @@ class TaskPlanner:
             has_header = unit.line_format == "csv" and unit.fields is None
             read_units[position] = replace(unit, fields=fields)
             unit_pieces = divide_unit(
-                position, [counted.count for counted in ranges], int(has_header), piece_records
+                position,
+                list(chain.from_iterable(counted.counts for counted in ranges)),
+                int(has_header),
+                PIECE_RECORDS,
             )
             pieces += unit_pieces
-            rows += [float(piece_records)] * len(unit_pieces)
+            rows += [float(PIECE_RECORDS)] * len(unit_pieces)
         tasks: list[DecodeTask] = []
         for bundle in bundle_pieces(pieces, rows, self._jobs.cores):
             task_units = {piece.unit: read_units[piece.unit] for piece in bundle}

@@ -28,6 +28,12 @@ class RowClassification:
     conflict: Mask
 
 
+def distinct_integers(values: Array) -> list[int]:
+    """The distinct values of small integers from 0 on, ascending, without sorting all values."""
+    distinct: list[int] = np.flatnonzero(np.bincount(values)).tolist()
+    return distinct
+
+
 def flag_late(ts: Array, bound: Micros | None) -> Mask:
     """Mask of rows whose event time is before `bound`; none if that is None."""
     if bound is None:

@@ -158,8 +158,7 @@ class _UnreadRecords:
         if self.damage is not None:
             return lines
         try:
-            for line in islice(self._lines, limit):
-                lines.append(line)
+            lines.extend(islice(self._lines, limit))  # keeps the lines before the damage
         except SourceDamaged as error:
             self.damage = error
         return lines

@@ -74,7 +74,7 @@ class ExecutorRules:
         slice that they are evaluated over; None: new rows.
         """
         if rule_slice is None:
-            parts = list(divide_files(rows, self._jobs.cores))
+            parts = divide_files(rows, self._jobs.cores)
         else:
             parts = divide_slice(rule_slice, rows, self._jobs.cores)
         if any(part.row_count > MAX_PART_ROWS for part in parts):

@@ -1,11 +1,12 @@
 """Rows of archived files, which tasks read in parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from archiver.delta import DataFile, TableFiles
+from archiver.executors import choose_task_count, divide_evenly
 from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import micros_column
 
@@ -62,17 +63,11 @@ class FileRows:
         return rows.filter(pa.array(is_inside)).select(columns).combine_chunks()
 
 
-def divide_files(rows: FileRows, cores: int) -> Iterator[FilePart]:
+def divide_files(rows: FileRows, cores: int) -> list[FilePart]:
     """Files by task, in order."""
-    task_rows = min(MAX_TASK_ROWS, max(MIN_TASK_ROWS, rows.row_count // (2 * cores)))
-    members: list[DataFile] = []
-    row_count = 0
-    for file in rows.files:
-        members.append(file)
-        row_count += file.rows
-        if row_count >= task_rows:
-            yield FilePart(members, rows.time_range)
-            members = []
-            row_count = 0
-    if members:
-        yield FilePart(members, rows.time_range)
+    if not rows.files:
+        return []
+    sizes = [file.rows for file in rows.files]
+    task_count = choose_task_count(rows.row_count, cores, MIN_TASK_ROWS, MAX_TASK_ROWS)
+    groups = divide_evenly(sizes, task_count)
+    return [FilePart(rows.files[group], rows.time_range) for group in groups]

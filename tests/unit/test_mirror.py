@@ -19,7 +19,7 @@ MODULES_BY_TEST = {
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.decoded_batch
-        archiver.executors.grouping archiver.executors.task_planner""",
+        archiver.executors.task_planner""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
 from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
 from archiver.executors.tasks.decode import DecodedPart
-from archiver.ingest.classify import Array, classify
+from archiver.ingest.classify import Array, classify, distinct_integers
 
 # Identities of archived files in the memory of one worker process; 40 bytes each.
 _MAX_CACHED_ROWS = 2_000_000
@@ -115,7 +115,7 @@ def split_by_bucket(
         first_segment, _ = blob.segments[0]
         arrival = context.arrival[task][first_segment]
         buckets = np.searchsorted(context.bounds[blob.stream], rows["ts"], side="right")
-        for bucket in np.unique(buckets).tolist():
+        for bucket in distinct_integers(buckets):
             content = rows[buckets == bucket].tobytes()
             yield (blob.stream, bucket), (arrival, (task, number), content)
 
@@ -179,7 +179,7 @@ def classify_bucket(
                 conflicts=compress_integers(blob_rows["row"][classification.conflict[part]]),
             )
     new_rows = rows[classification.new]
-    for group in np.unique(new_rows["group"]).tolist():
+    for group in distinct_integers(new_rows["group"]):
         ts = new_rows["ts"][new_rows["group"] == group]
         result.new_rows[group] = _describe_new(context, ts)
     return result

@@ -16,16 +16,15 @@ from archiver.ingest import SourceUnit
 from archiver.ingest.decoding import RowsAsJson
 from archiver.ingest.source_units import BYTE_ORDER_MARK, UnitBatch, csv_fields, read_batches
 
-_READ_SIZE = 8 << 20  # bytes read at once
-_LINES_SIZE = 1 << 20  # bytes of lines read at once
+_READ_SIZE = 1 << 20  # bytes of lines read and counted at once
 _BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
 
 
 @dataclass(frozen=True)
 class CountedRange:
-    """`header`: the first record of the file, if the range has it."""
+    """`counts`: of consecutive parts. `header`: the first record of the file, if the range has it."""
 
-    count: LineCount
+    counts: Sequence[LineCount]
     header: bytes | None
 
 
@@ -38,34 +37,37 @@ def count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange | None:
 
 
 def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
-    lines = 0
-    records = 0
+    counts: list[LineCount] = []
     header: bytes | None = None
-    is_first_line = byte_range.start == 0
     with _open(unit) as file:
-        offset = _seek_line(file, byte_range.start)
-        position = offset
+        position = _seek_line(file, byte_range.start)
         while byte_range.end is None or position < byte_range.end:
             size = _READ_SIZE
             if byte_range.end is not None:
                 size = min(size, byte_range.end - position)
-            block = file.read(size)
+            block = _read_lines(file, size)
             if not block:
                 break
-            if not block.endswith(b"\n"):
-                block += file.readline()
+            offset = position
             position += len(block)
-            if is_first_line:
+            if offset == 0:
                 block = block.removeprefix(BYTE_ORDER_MARK)
-                is_first_line = False
             if not block.endswith(b"\n"):
                 block += b"\n"
-            block_lines = block.count(b"\n")
-            lines += block_lines
-            records += block_lines - len(_BLANK_LINE.findall(b"\n" + block))
+            lines = block.count(b"\n")
+            records = lines - len(_BLANK_LINE.findall(b"\n" + block))
+            counts.append(LineCount(offset, lines, records))
             if header is None and byte_range.start == 0:
                 header = next(filter(bytes.strip, block.split(b"\n")), None)
-    return CountedRange(LineCount(offset, lines, records), header)
+    return CountedRange(counts, header)
+
+
+def _read_lines(file: BinaryIO, size: int) -> bytes:
+    """The next bytes, at least `size` unless the file ends, to the end of a line."""
+    block = file.read(size)
+    if block and not block.endswith(b"\n"):
+        block += file.readline()
+    return block
 
 
 def _open(unit: SourceUnit) -> BinaryIO:
@@ -111,15 +113,23 @@ def _read_line_range(unit: SourceUnit, lines: LineRange) -> tuple[list[int], lis
     with _open(unit) as file:
         file.seek(lines.offset)
         while stop is None or len(records) < stop:
-            block = file.readlines(_LINES_SIZE)
+            block = _read_lines(file, _READ_SIZE)
             if not block:
                 break
             if first_line == 1:
-                block[0] = block[0].removeprefix(BYTE_ORDER_MARK)
-            is_record = list(map(bool, map(bytes.strip, block)))
-            numbers += compress(count(first_line), is_record)
-            records += [line.rstrip(b"\r\n") for line in compress(block, is_record)]
-            first_line += len(block)
+                block = block.removeprefix(BYTE_ORDER_MARK)
+            block_lines = block.removesuffix(b"\n").split(b"\n")
+            if b"\r" in block:
+                block_lines = [line.rstrip(b"\r") for line in block_lines]
+            block_numbers = range(first_line, first_line + len(block_lines))
+            if all(map(bytes.strip, block_lines)):
+                numbers += block_numbers
+                records += block_lines
+            else:
+                is_record = list(map(bool, map(bytes.strip, block_lines)))
+                numbers += compress(block_numbers, is_record)
+                records += compress(block_lines, is_record)
+            first_line = block_numbers.stop
     return numbers[lines.skip : stop], records[lines.skip : stop]
 
 

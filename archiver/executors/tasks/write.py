@@ -22,7 +22,14 @@ from archiver.executors.tasks.identities import (
 )
 from archiver.executors.tasks.reading import read_raw_lines
 from archiver.ingest import BATCH_RECORDS, Counters
-from archiver.ingest.classify import Array, Mask, flag_late, flag_late_in_order, latest
+from archiver.ingest.classify import (
+    Array,
+    Mask,
+    distinct_integers,
+    flag_late,
+    flag_late_in_order,
+    latest,
+)
 from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.open_unit import CONFLICT_DETAIL
 
@@ -152,7 +159,7 @@ def _process_blob(
     is_new = ~(is_replayed | is_duplicate | is_conflict)
     is_archived = is_new | is_replayed
     is_late = np.zeros(len(rows), dtype=bool)
-    for unit in np.unique(units).tolist():
+    for unit in distinct_integers(units):
         in_unit = units == unit
         is_late[in_unit] = late_flags.flag(unit, ts[in_unit])
         counters = Counters(

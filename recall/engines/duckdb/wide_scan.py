@@ -100,7 +100,7 @@ class WideScanEngine:
         file_rows = FileRows(
             snapshot.table.files, snapshot.files, query.range, columns, include_late=True
         )
-        parts = list(divide_files(file_rows, jobs.cores))
+        parts = divide_files(file_rows, jobs.cores)
         _check_parts(query.template, parts)
         task_count = _TASKS_PER_CORE * jobs.cores
         max_rows = MAX_COLLECTED_ROWS // min(task_count, len(parts))

@@ -10,9 +10,9 @@ import pytest
 
 from archiver.chunks.chunk import FIRST_CHUNK, Chunk, CutPolicy
 from archiver.delta.table import StreamTable
-from archiver.executors import ExecutorIngest, grouping, pieces
+from archiver.executors import ExecutorIngest, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
-from archiver.executors.tasks import decode, write
+from archiver.executors.tasks import decode, reading, write
 from archiver.ingest import source_units
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.engines import local_ingest
@@ -128,8 +128,9 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
     for module in (decode, grouping, pieces, write, local_ingest, source_units):
         monkeypatch.setattr(module, "BATCH_RECORDS", 40)
-    monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
-    monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)
+    for module in (pieces, task_planner):
+        monkeypatch.setattr(module, "PIECE_RECORDS", 10)
+    monkeypatch.setattr(reading, "_READ_SIZE", 50)
     monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
     monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
     monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)

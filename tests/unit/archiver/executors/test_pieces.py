@@ -9,7 +9,6 @@ from archiver.executors.pieces import (
     LineRange,
     UnitPiece,
     bundle_pieces,
-    choose_piece_records,
     divide_unit,
     is_divisible,
     plan_ranges,
@@ -48,12 +47,6 @@ def test_file_with_a_header_only_has_no_pieces() -> None:
     assert divide_unit(0, [LineCount(0, 1, 1)], header_records=1, piece_records=100) == []
 
 
-def test_pieces_are_as_large_as_all_cores_having_work_allows() -> None:
-    assert choose_piece_records(800_000, cores=2) == 200_000
-    assert choose_piece_records(200_000, cores=2) == 100_000
-    assert choose_piece_records(10, cores=2) == 25_000
-
-
 def test_tasks_have_consecutive_pieces() -> None:
     pieces = [UnitPiece(number) for number in range(100)]
     tasks = bundle_pieces(pieces, [1_000.0] * 100, cores=2)
@@ -61,3 +54,22 @@ def test_tasks_have_consecutive_pieces() -> None:
     assert 2 <= len(tasks) <= 5
     assert bundle_pieces(pieces[:1], [0.0], cores=2) == [pieces[:1]]
     assert bundle_pieces([], [], cores=2) == []
+
+
+def test_consecutive_pieces_of_a_slice_are_read_as_one() -> None:
+    pieces = divide_unit(1, [LineCount(0, 400_000, 400_000)], 0, 25_000)
+    tasks = bundle_pieces(pieces, [25_000.0] * len(pieces), cores=3)
+    assert tasks == [
+        [UnitPiece(1, 0, LineRange(0, 1, 0, 75_000))],
+        [UnitPiece(1, 0, LineRange(0, 1, 75_000, 50_000))],
+        [UnitPiece(1, 0, LineRange(0, 1, 125_000, 75_000))],
+        [UnitPiece(1, 1, LineRange(0, 1, 200_000, 75_000))],
+        [UnitPiece(1, 1, LineRange(0, 1, 275_000, 50_000))],
+        [UnitPiece(1, 1, LineRange(0, 1, 325_000, None))],
+    ]
+    two_slices = bundle_pieces(pieces[6:10], [25_000.0] * 4, cores=1)
+    assert two_slices == [
+        [UnitPiece(1, 0, LineRange(0, 1, 150_000, 50_000))],
+        [UnitPiece(1, 1, LineRange(0, 1, 200_000, 50_000))],
+    ]
+    assert bundle_pieces(pieces[7:9], [10_000.0] * 2, cores=1) == [pieces[7:9]]

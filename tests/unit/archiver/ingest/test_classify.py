@@ -7,6 +7,7 @@ from archiver.delta import build_entries
 from archiver.ingest.classify import (
     Array,
     classify,
+    distinct_integers,
     flag_late,
     flag_late_in_order,
     late_bound,
@@ -73,3 +74,8 @@ def test_late_bound_is_the_later_of_newest_minus_lateness_and_advance() -> None:
 def test_latest_ignores_missing_times() -> None:
     assert latest(None, 0, -5) == 0
     assert latest() is None
+
+
+def test_distinct_integers_are_ascending() -> None:
+    assert distinct_integers(np.array([3, 0, 3, 1], dtype="i4")) == [0, 1, 3]
+    assert distinct_integers(np.array([], dtype="i4")) == []

@@ -36,7 +36,7 @@ def number_lines(content: bytes) -> list[tuple[int, bytes]]:
 def test_pieces_between_any_bounds_have_the_lines_of_the_file(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_LINES_SIZE", 4)
+    monkeypatch.setattr(reading, "_READ_SIZE", 4)
     unit = make_unit(tmp_path / "a.jsonl", content)
     expected = number_lines(content)
     size = len(content)
@@ -48,7 +48,7 @@ def test_pieces_between_any_bounds_have_the_lines_of_the_file(
             for start, end in zip(bounds, ends, strict=True):
                 counted = count_lines(unit, ByteRange(0, start, end))
                 assert counted is not None
-                counts.append(counted.count)
+                counts += counted.counts
             assert sum(count.records for count in counts) == len(expected)
             for piece_records in (1, 2):
                 lines = []
