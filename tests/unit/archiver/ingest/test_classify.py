@@ -79,3 +79,15 @@ def test_latest_ignores_missing_times() -> None:
 def test_distinct_integers_are_ascending() -> None:
     assert distinct_integers(np.array([3, 0, 3, 1], dtype="i4")) == [0, 1, 3]
     assert distinct_integers(np.array([], dtype="i4")) == []
+
+
+def test_identities_with_an_equal_half_are_different() -> None:
+    rows = build_entries(
+        [b"same----differen", b"same----elsewher", b"same----differen"],
+        np.array([1, 2, 1]),
+        np.array([7, 7, 7]),
+        np.array([1, 2, 3]),
+    )
+    result = classify(rows, np.zeros(3, dtype=bool), np.zeros_like(rows))
+    assert result.new.tolist() == [True, True, False]
+    assert result.duplicate.tolist() == [False, False, True]
