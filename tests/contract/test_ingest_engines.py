@@ -64,8 +64,8 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
     for module in (decode, grouping, pieces, write, local_ingest, source_units):
         monkeypatch.setattr(module, "BATCH_RECORDS", SMALL_SLICE)
-    monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
-    monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)
+    for module in (pieces, task_planner):
+        monkeypatch.setattr(module, "PIECE_RECORDS", 10)
     monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
     monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
     monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
