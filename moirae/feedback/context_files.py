@@ -55,19 +55,22 @@ def read_labels(path: Path) -> dict[str, str]:
 def read_resolutions(path: Path) -> list[Resolution]:
     """Read the tag of each event and the time from which it was known.
 
-    Events with an empty tag are left out.
+    Of several rows of an event, the one that was known last counts, and the last one of these.
+    Rows with an empty tag are left out.
     """
-    resolutions = []
+    resolution_by_event: dict[str, Resolution] = {}
     rows = _read_columns(path, "event_id", "tag", "known_at")
     for number, (event_id, tag, known_at) in enumerate(rows, start=2):
-        if not tag:
+        if not tag.strip():
             continue
         try:
             known_time = to_micros(_parse_time_text(known_at))
         except ValueError as error:
             raise MoiraeError(f"{path}:{number}: known_at: {error}") from error
-        resolutions.append(Resolution(event_id, tag, known_time))
-    return resolutions
+        earlier = resolution_by_event.get(event_id)
+        if earlier is None or earlier.known_at <= known_time:
+            resolution_by_event[event_id] = Resolution(event_id, tag, known_time)
+    return list(resolution_by_event.values())
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
@@ -100,8 +103,7 @@ def _read_values(path: Path, column: str) -> dict[str, str]:
 def _read_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
     """The values of the named columns, row by row; empty if a row ends before a column."""
     csv.field_size_limit(_MAX_FIELD_LENGTH)
-    lines = (line.decode("utf-8", "replace") for _, line in _read_lines(path))
-    reader = csv.DictReader(lines)
+    reader = csv.DictReader(_decode_lines(path))
     try:
         missing = sorted(set(names) - set(reader.fieldnames or ()))
         if missing:
@@ -110,6 +112,15 @@ def _read_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
             yield tuple(row[name] or "" for name in names)
     except csv.Error as error:
         raise MoiraeError(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _decode_lines(path: Path) -> Iterator[str]:
+    for number, line in _read_lines(path):
+        try:
+            # Spreadsheets begin files with a byte order mark.
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise MoiraeError(f"{path}:{number}: is not UTF-8: {error.reason}") from error
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:

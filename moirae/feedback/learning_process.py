@@ -30,7 +30,7 @@ def run_in_process(function: Callable[..., _Result], *arguments: object) -> _Res
     try:
         result: _Result = receiver.recv()
         return result
-    except EOFError:
+    except (EOFError, OSError):  # OSError: it was killed while it sent the result
         process.join()
         raise MoiraeError(f"learning ended with exit code {process.exitcode}") from None
     finally:

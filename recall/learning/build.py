@@ -8,6 +8,7 @@ import numpy as np
 
 from archiver.times import Micros
 from recall.learning.learner import Learner
+from recall.learning.pair_model import PairSample
 from recall.learning.resolutions import GroupedEvent, find_usable_times
 from recall.learning.stored_model import ResolvedEvents, StoredModel
 from recall.similarity import Corpus
@@ -49,7 +50,8 @@ def build_model(
     that long after its event. Tags of events less than `gap` older than the newest one are left
     out, so that the model may be used for a new event.
 
-    `judgements`: by ID of an event and of a past one, whether the past one helps.
+    `judgements`: by ID of an event and of a past one, whether the past one helps. The same holds for
+    them: they are compared with what was known when the event occurred.
     """
     corpus = Corpus()
     learner = Learner(corpus, use_time=True, refits=False)
@@ -62,6 +64,9 @@ def build_model(
         if event.event_id in usable_times
     )
     queue = deque(waiting)
+    helps_by_row = _find_judged_rows(events, judgements or {})
+    judged: list[tuple[int, PairSample]] = []
+    end = events[-1].ts + (gap == 0) if events else 0
 
     def learn_until(ts: Micros) -> None:
         while queue and queue[0][0] <= ts:
@@ -73,12 +78,16 @@ def build_model(
         corpus.add(event.ts, event.term_counts)
         place_number = place_numbers.setdefault(event.place, len(place_numbers))
         learner.observe(row, place_number, tags.get(event.event_id))
-    if events:
-        learn_until(events[-1].ts + (gap == 0))
+        if row in helps_by_row and event.ts + max(gap, 1) <= end:
+            sample = learner.compare_judged(row, helps_by_row[row])
+            if sample is not None:
+                judged.append((row, sample))
+    learn_until(end)
     if not learner.learned_rows:
         return None
-    rows_by_event = {events[row].event_id: row for row in range(len(events))}
-    _learn_judgements(learner, rows_by_event, judgements or {})
+    # Last, so that they are among the newest samples: there are few, and they are explicit.
+    for _, sample in judged:
+        learner.model.pair_model.learn(sample)
     learner.model.fit()
     rows = sorted(learner.learned_rows, key=lambda row: events[row].event_id)
     past = learner.past_rows(len(events))
@@ -90,20 +99,23 @@ def build_model(
     )
     return BuiltModel(
         StoredModel(learner.model, corpus.vocabulary, resolved_events, list(place_numbers)),
-        max(events[row].ts for row in rows),
+        max(events[row].ts for row in [*rows, *(row for row, _ in judged)]),
         len(rows),
         len(queue),
     )
 
 
-def _learn_judgements(
-    learner: Learner, rows_by_event: Mapping[str, int], judgements: Mapping[tuple[str, str], bool]
-) -> None:
-    """Judgements of events that have been deleted are left out."""
+def _find_judged_rows(
+    events: Sequence[TrainingEvent], judgements: Mapping[tuple[str, str], bool]
+) -> dict[int, dict[int, bool]]:
+    """By row and row of an older event: whether the older one helps.
+
+    Judgements of events that have been deleted are left out.
+    """
+    row_by_event = {event.event_id: row for row, event in enumerate(events)}
     helps_by_row: dict[int, dict[int, bool]] = {}
     for (event_id, past_id), helps in judgements.items():
-        if event_id in rows_by_event and past_id in rows_by_event:
-            row, past_row = rows_by_event[event_id], rows_by_event[past_id]
+        row, past_row = row_by_event.get(event_id), row_by_event.get(past_id)
+        if row is not None and past_row is not None and past_row < row:
             helps_by_row.setdefault(row, {})[past_row] = helps
-    for row in sorted(helps_by_row):
-        learner.learn_judgements(row, helps_by_row[row])
+    return helps_by_row

@@ -194,18 +194,19 @@ class Learner:
         for row, tag in tagged_rows:
             self._count(row, tag, None)
 
-    def learn_judgements(self, row: int, helps_by_row: Mapping[int, bool]) -> None:
-        """An operator has said which past events help with an event, and which do not.
+    def compare_judged(self, row: int, helps_by_row: Mapping[int, bool]) -> PairSample | None:
+        """An event that was just observed, with past ones of which an operator will say whether
+        they help.
 
-        Without an event of either kind, there is nothing to compare, and nothing is learned.
+        None: without an event of either kind, there is nothing to compare.
         """
         rows = np.array(sorted(helps_by_row), dtype=np.intp)
         relevant = np.array([helps_by_row[past_row] for past_row in rows.tolist()], dtype=bool)
         if relevant.all() or not relevant.any():
-            return
+            return None
         past = self.past_rows(int(rows[-1]) + 1).select(rows)
         features = self.model.pair_features(self.build_query(row), past)
-        self.model.pair_model.learn(PairSample(features, relevant, np.ones(len(rows))))
+        return PairSample(features, relevant, np.ones(len(rows)))
 
     def forget_events(self) -> None:
         """Forget which events have which tags. The weights and the calibration are kept."""

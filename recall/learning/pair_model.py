@@ -14,6 +14,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.weight_fit import fit_weights
 from recall.similarity import Floats
 
 
@@ -40,7 +41,6 @@ _MAX_QUERIES = 500
 # Weights are fitted again when this share of events has been added.
 _REFIT_GROWTH = 0.15
 _FIRST_FIT = 5  # events
-_MAX_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,6 @@ class PairModel:
 
     def fit(self) -> None:
         """Fit the weights to the samples."""
-        from scipy.optimize import minimize
-
         if not self._samples:
             return
         features = np.concatenate([sample.features for sample in self._samples])
@@ -104,5 +102,4 @@ class PairModel:
             slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
             return float(value), slope
 
-        options = {"maxiter": _MAX_ITERATIONS}
-        self.weights = minimize(loss, self.weights, jac=True, method="L-BFGS-B", options=options).x
+        self.weights = fit_weights(loss, self.weights)

@@ -41,7 +41,8 @@ def find_usable_times(
         usable_from = event.ts + max(gap, 1)
         if event.group is not None:
             group_by_event[event.event_id] = event.group
-            end_by_group[event.group] = max(end_by_group.get(event.group, 0), usable_from)
+            end = end_by_group.get(event.group, usable_from)
+            end_by_group[event.group] = max(end, usable_from)
         if event.event_id in known_times:
             usable_times[event.event_id] = max(usable_from, known_times[event.event_id])
     for event_id, usable_from in usable_times.items():

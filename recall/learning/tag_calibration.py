@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from recall.learning.weight_fit import fit_weights
 from recall.similarity import Floats
 
 _MAX_PREDICTIONS = 1000  # the newest are fitted to
@@ -25,7 +26,6 @@ _TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 19))
 _TEMPERATURE_DEVIATION = 0.3
 # The standard deviation of the weights of the regression.
 _WEIGHT_DEVIATION = 1.0
-_MAX_ITERATIONS = 50
 _MAX_LOGIT = 30.0
 # How much less each earlier event counts in the share of new tags: about the last 50.
 _NOVELTY_DECAY = 0.98
@@ -152,8 +152,6 @@ class TagCalibration:
 
 def _fit_logistic(features: Sequence[Floats], outcomes: Sequence[bool], prior: Floats) -> Floats:
     """The weights of a logistic regression; `prior`: their means before anything is known."""
-    from scipy.optimize import minimize
-
     rows, labels = np.array(features), np.array(outcomes, dtype=float)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
@@ -163,9 +161,7 @@ def _fit_logistic(features: Sequence[Floats], outcomes: Sequence[bool], prior: F
         slope = rows.T @ (_sigmoid(logits) - labels) + deviations / _WEIGHT_DEVIATION
         return float(value), slope
 
-    options = {"maxiter": _MAX_ITERATIONS}
-    fitted: Floats = minimize(loss, prior, jac=True, method="L-BFGS-B", options=options).x
-    return fitted
+    return fit_weights(loss, prior)
 
 
 def _sigmoid(logits: Any) -> Any:

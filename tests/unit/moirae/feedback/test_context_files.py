@@ -7,12 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
+from archiver.times import from_micros
 from moirae.errors import MoiraeError
 from moirae.feedback.context_files import (
     read_alerts,
     read_groups,
     read_judgements,
     read_labels,
+    read_resolutions,
 )
 
 ALERT: dict[str, Any] = {
@@ -100,3 +102,36 @@ def test_invalid_gain_is_reported_with_its_line(tmp_path: Path, item: str) -> No
     path.write_text(f"query,relevant_events\ne1,{item}\n")
     with pytest.raises(MoiraeError, match=rf"judgements\.csv:2: '{item}' must be event:gain"):
         read_judgements(path)
+
+
+def _write_resolutions(tmp_path: Path, *rows: str) -> Path:
+    path = tmp_path / "tags.csv"
+    path.write_text("\n".join(["event_id,tag,known_at", *rows, ""]), encoding="utf-8")
+    return path
+
+
+def test_last_known_tag_of_an_event_counts(tmp_path: Path) -> None:
+    corrected = "e1,net,2024-05-03T00:00:00Z"
+    path = _write_resolutions(
+        tmp_path,
+        "e1,disk,2024-05-01T00:00:00Z",
+        corrected,
+        "e1,cpu,2024-05-02T00:00:00Z",
+        "e2, ,2024-05-02T00:00:00Z",
+    )
+    [resolution] = read_resolutions(path)
+    assert (resolution.event_id, resolution.tag) == ("e1", "net")
+    assert from_micros(resolution.known_at).day == 3
+
+
+def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("event_id,label\ne1,disk\n", encoding="utf-8-sig")
+    assert read_labels(path) == {"e1": "disk"}
+
+
+def test_text_in_another_encoding_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("event_id,label\ne1,gestört\n", encoding="latin-1")
+    with pytest.raises(MoiraeError, match=r"labels\.csv:2: is not UTF-8"):
+        read_labels(path)

@@ -84,3 +84,41 @@ def test_judged_events_of_the_same_place_raise_its_weight() -> None:
     assert without is not None and judged is not None
     weight = without.model.model.pair_model.weights[Feature.PLACE]
     assert judged.model.model.pair_model.weights[Feature.PLACE] > weight + 1
+
+
+def test_judgements_of_events_younger_than_the_gap_wait() -> None:
+    """As their tags: the model may be used for a new event."""
+    events, tags = make_events(100)
+    newest = events[-1].event_id
+    judgements = {(newest, events[0].event_id): True, (newest, events[1].event_id): False}
+    without, judged = build_model(events, tags, HOUR), build_model(events, tags, HOUR, judgements)
+    assert without is not None and judged is not None
+    assert judged.model.to_bytes() == without.model.to_bytes()
+
+
+def test_model_has_learned_until_the_newest_event_that_was_judged() -> None:
+    """A recall about an event further back must not use it."""
+    events, tags = make_events(100)
+    old_tags = dict(list(tags.items())[:50])
+    event = events[80]
+    judgements = {(event.event_id, events[0].event_id): True}
+    judgements[event.event_id, events[1].event_id] = False
+    built = build_model(events, old_tags, HOUR, judgements)
+    assert built is not None
+    assert built.learned_until == event.ts
+
+
+def test_judged_event_is_compared_with_what_was_known_when_it_occurred() -> None:
+    """Its own tag, which became known later, makes no difference to what is learned from it."""
+    events, tags = make_events(60)
+    event = events[30]
+    judgements = {
+        (event.event_id, past.event_id): past.place == event.place for past in events[10:25]
+    }
+    old_tags = {past.event_id: tags[past.event_id] for past in events[:4]}
+    weights = []
+    for known_tags in (old_tags, {**old_tags, event.event_id: "flood"}):
+        built = build_model(events, known_tags, HOUR, judgements)
+        assert built is not None
+        weights.append(built.model.model.pair_model.weights.tolist())
+    assert weights[0] == weights[1]

@@ -19,3 +19,8 @@ def test_event_of_the_same_time_is_not_older() -> None:
 def test_group_is_usable_once_its_last_event_is_old_enough() -> None:
     events = [GroupedEvent("a", 100, "g"), GroupedEvent("b", 300, "g")]
     assert find_usable_times(events, {"a": 105}, gap=10) == {"a": 310}
+
+
+def test_group_of_events_before_1970_is_usable_once_its_last_event_is_old_enough() -> None:
+    events = [GroupedEvent("a", -300, "g"), GroupedEvent("b", -100, "g")]
+    assert find_usable_times(events, {"a": -290}, gap=10) == {"a": -90}
