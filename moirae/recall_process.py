@@ -17,12 +17,13 @@ from moirae.evaluation import ActiveRule
 from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
-from moirae.rules import Definition, build_questions
+from moirae.rules import Definition, build_event_plan, build_questions
 from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.engines import Template, explain_engine
 from recall.ledger import SchedulingPolicy
 from recall.query import Unsupported
 from recall.requests import SqlQuestion
+from recall.stages import explain_stage_engine, stage_queries
 from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -104,16 +105,35 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
 
 
 def needs_spark(settings: Settings, definitions: Iterable[Definition]) -> bool:
-    """Whether a rule has an SQL recall that nothing but Spark can run."""
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    """Whether a rule has an SQL recall or a stage that nothing but Spark can run."""
     for definition in definitions:
         if not definition.spec.enabled:
             continue
         with suppress(Unsupported):  # a rule over a stream that the workspace has no longer
             rule = ActiveRule.of_workspace(definition, settings)
-            for question in build_questions(definition, rule.tables).values():
-                if isinstance(question, SqlQuestion):
-                    decision = explain_engine(Template(question), columns, settings.recall.engine)
-                    if decision.engine == "spark":
-                        return True
+            if _has_recall_for_spark(settings, rule) or _has_stage_for_spark(settings, rule):
+                return True
+    return False
+
+
+def _has_recall_for_spark(settings: Settings, rule: ActiveRule) -> bool:
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    for question in build_questions(rule.definition, rule.tables).values():
+        if isinstance(question, SqlQuestion):
+            decision = explain_engine(Template(question), columns, settings.recall.engine)
+            if decision.engine == "spark":
+                return True
+    return False
+
+
+def _has_stage_for_spark(settings: Settings, rule: ActiveRule) -> bool:
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    relations = {name: relation.columns for name, relation in settings.relations.items()}
+    plan = build_event_plan(rule.definition, rule.tables, relations)
+    if plan.stages and settings.recall.engine == "spark":
+        return True
+    for query in stage_queries(plan, columns).values():
+        engine, _ = explain_stage_engine(query)
+        if engine == "spark":
+            return True
     return False

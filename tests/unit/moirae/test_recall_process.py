@@ -1,5 +1,6 @@
 """Whether the recall process starts Spark before a recall asks for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,26 @@ def test_spark_is_needed_for_recalls_that_duckdb_cannot_run(
     keys = settings.recall.model_copy(update={"engine": engine})
     settings = settings.model_copy(update={"recall": keys})
     assert needs_spark(settings, [rule("A", f"{WINDOW} 80", recall={"r": recall})]) is expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "engine", "expected"),
+    [
+        ("SELECT r.score FROM r WHERE r.score > 0.5", "auto", False),
+        ("SELECT r.score FROM r WHERE r.score > 0.5", "spark", True),
+        ("SELECT percentile(r.score, 0.5) AS score FROM r", "auto", True),
+    ],
+)
+def test_spark_is_needed_for_stages_that_duckdb_cannot_run(
+    settings: Settings, sql: str, engine: str, expected: bool
+) -> None:
+    keys = settings.recall.model_copy(update={"engine": engine})
+    settings = settings.model_copy(update={"recall": keys})
+    definition = rule(
+        "A", f"{WINDOW} 80", recall={"r": SIMILAR}, then=[{"stream": "stage", "sql": sql}]
+    )
+    definition = replace(definition, result_columns={"stage": {"score": "double"}})
+    assert needs_spark(settings, [definition]) is expected
 
 
 def test_disabled_rule_needs_no_spark(settings: Settings) -> None:
