@@ -134,7 +134,7 @@ class RemoteWorkspace:
             if response.status_code >= 300:
                 response.read()
             _check(response)
-            for line in response.iter_lines():
+            for line in _split_lines(response.iter_bytes()):
                 yield orjson.loads(line)
 
     def upload(self, stream: str, name: str, suffix: str, file: IO[bytes]) -> dict[str, Any]:
@@ -213,6 +213,24 @@ def _read_token(file: Path) -> str:
     if not token or not token.isascii() or len(token.split()) != 1:
         raise UsageError(f"--token-file {file}: not a token, as `moirae tokens create` prints it")
     return token.decode("ascii")
+
+
+def _split_lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines that end with a line feed.
+
+    Not httpx's `iter_lines`: it also splits at separators that JSON text may contain, such as
+    U+2028.
+    """
+    pending: list[bytes] = []
+    for part in parts:
+        *lines, rest = part.split(b"\n")
+        for line in lines:
+            pending.append(line)
+            yield b"".join(pending)
+            pending.clear()
+        pending.append(rest)
+    if any(pending):
+        yield b"".join(pending)
 
 
 def _query_parameters(query: BaseModel) -> list[tuple[str, Any]]:

@@ -24,8 +24,8 @@ _LOG = structlog.get_logger()
 
 MAX_CLIENTS = 150
 MAX_PENDING_BYTES = 1 << 20
-"""Of a client's events that are not sent yet. A client that falls further behind is disconnected,
-and resumes by the ID of its last event."""
+"""Of a client's events that are queued or being sent. A client that falls further behind is
+disconnected, and resumes by the ID of its last event."""
 _POLL_INTERVAL = 0.25  # seconds
 _RETRY_DELAY = 2.0  # seconds after the database could not be read
 _STATUS_INTERVAL = 2.0  # seconds
@@ -51,6 +51,7 @@ class LiveClient:
         self._eid = eid
         self._pending: deque[bytes] = deque()
         self._pending_bytes = 0
+        self._sending_bytes = 0
         self._wake = asyncio.Event()
         self.is_closed = False
         self.position = ChangePosition(0, 0)
@@ -72,7 +73,7 @@ class LiveClient:
             return
         self._pending.append(encoded)
         self._pending_bytes += len(encoded)
-        if self._pending_bytes > MAX_PENDING_BYTES:
+        if self._pending_bytes + self._sending_bytes > MAX_PENDING_BYTES:
             self.close()
         self._wake.set()
 
@@ -84,7 +85,11 @@ class LiveClient:
         self._wake.set()
 
     async def next_events(self, timeout: float) -> bytes:
-        """All events that are queued; empty if none came within a time, or the stream ended."""
+        """All events that are queued; empty if none came within a time, or the stream ended.
+
+        They count as being sent until the next call.
+        """
+        self._sending_bytes = 0
         if not self._pending and not self.is_closed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
@@ -92,7 +97,7 @@ class LiveClient:
         self._wake.clear()
         content = b"".join(self._pending)
         self._pending.clear()
-        self._pending_bytes = 0
+        self._sending_bytes, self._pending_bytes = self._pending_bytes, 0
         return content
 
 

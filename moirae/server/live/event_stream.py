@@ -23,6 +23,9 @@ LIVE_PATH = f"{API_PREFIX}/live"
 ROUTES = [RouteAccess("GET", LIVE_PATH, "viewer")]
 _KEEP_ALIVE = 15.0  # seconds without events after which a comment is sent
 _SEND_TIMEOUT = 30.0  # seconds in which a client must read what was sent
+# Of one message. The server writes a whole message into the buffer of the connection, and waits for
+# the client only before the next one.
+_MESSAGE_BYTES = 64 << 10
 _RECONNECT_DELAY = b"retry: 1000\n\n"  # milliseconds
 
 LiveKind = Literal["alert", "recall", "revision", "boundary", "status"]
@@ -80,7 +83,7 @@ class EventStreamResponse(Response):
     """Sends the events of a client until it disconnects, is too slow, or loses its rights.
 
     Memory of a client: at most `MAX_PENDING_BYTES`, or a page of what it has missed
-    (`MAX_PAGE_BYTES` and one event), and the buffer of its connection (64 KiB).
+    (`MAX_PAGE_BYTES` and one event), and the buffer of its connection (64 KiB and one message).
     """
 
     media_type = "text/event-stream"
@@ -145,4 +148,6 @@ def _encode_position(position: ChangePosition) -> bytes:
 async def _send_body(send: Send, content: bytes, has_more: bool = True) -> None:
     """Raises `TimeoutError` if the client does not read."""
     async with asyncio.timeout(_SEND_TIMEOUT):
-        await send({"type": "http.response.body", "body": content, "more_body": has_more})
+        for start in range(0, max(len(content), 1), _MESSAGE_BYTES):
+            part = content[start : start + _MESSAGE_BYTES]
+            await send({"type": "http.response.body", "body": part, "more_body": has_more})

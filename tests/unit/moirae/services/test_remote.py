@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
@@ -135,6 +136,17 @@ def test_refused_change_is_not_repeated(response: httpx.Response, waits: list[fl
     with pytest.raises(MoiraeError):
         acknowledge(remote(lambda _: response), "a", Comment(text=""))
     assert waits == []
+
+
+def test_exported_text_may_contain_any_line_separator() -> None:
+    rows = [{"text": "a\u2028b\u2029c\x85d\ne"}, {"text": ""}, {"text": "é" * 200_000}]
+    content = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+
+    def respond(_: httpx.Request) -> httpx.Response:
+        parts = [content[start : start + 1_001] for start in range(0, len(content), 1_001)]
+        return httpx.Response(200, content=iter(parts))
+
+    assert list(remote(respond).export("alerts", {})) == rows
 
 
 def test_page_of_another_program_is_no_result() -> None:

@@ -55,6 +55,24 @@ def test_client_that_does_not_read_is_closed_and_its_memory_freed() -> None:
     assert receive(client) == b""
 
 
+def test_events_that_are_being_sent_count_until_the_client_has_read_them() -> None:
+    client = LiveClient(lambda _: True)
+    large = LiveEvent("alert", b"x" * (broadcaster.MAX_PENDING_BYTES * 2 // 3), None, EID)
+
+    async def run() -> None:
+        for _ in range(2):
+            client.offer(large, large.encode())
+            assert await client.next_events(0.01) == large.encode()
+            assert await client.next_events(0.01) == b""  # now the first ones have been read
+        client.offer(large, large.encode())
+        await client.next_events(0.01)
+        assert not client.is_closed
+        client.offer(large, large.encode())
+
+    asyncio.run(run())
+    assert client.is_closed
+
+
 def test_closing_wakes_the_client() -> None:
     async def close_while_waiting() -> bytes:
         client = LiveClient(lambda _: True)

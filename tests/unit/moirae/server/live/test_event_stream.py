@@ -59,12 +59,14 @@ class Connection:
 
     def __init__(self, delay: float = 0.0) -> None:
         self.content = b""
+        self.sizes: list[int] = []  # bytes of each message
         self._delay = delay
         self.has_ended = False
 
     async def send(self, message: Any) -> None:
         await asyncio.sleep(self._delay)
         self.content += message.get("body", b"")
+        self.sizes.append(len(message.get("body", b"")))
         self.has_ended = message.get("more_body") is False
 
     async def receive(self) -> Any:
@@ -93,6 +95,25 @@ def test_client_that_wants_none_of_the_changes_gets_their_ids() -> None:
     content = asyncio.run(run())
     assert b"event: alert" not in content
     assert content.count(b"id: 1-3\n") == 1  # once for each position
+
+
+def test_large_events_are_sent_in_messages_of_bounded_size() -> None:
+    async def run() -> Connection:
+        broadcaster, connection = FakeBroadcaster(), Connection()
+        client = LiveClient(lambda _: True)
+        response = EventStreamResponse(broadcaster, client, None)
+        task = asyncio.create_task(response({}, connection.receive, connection.send))
+        await wait_until(lambda: b"keep-alive" in connection.content)
+        large = LiveEvent("revision", b"x" * 300_000, ChangePosition(2, 0))
+        client.offer(large, large.encode())
+        await wait_until(lambda: large.encode() in connection.content)
+        client.close()
+        await task
+        return connection
+
+    connection = asyncio.run(run())
+    assert max(connection.sizes) == 64 << 10
+    assert connection.has_ended
 
 
 def test_revoked_token_ends_the_stream_of_what_was_missed() -> None:
