@@ -59,6 +59,12 @@ _URL_PATTERN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,
 _BUCKET_PATTERN = re.compile(
     r"s3a?://(?P<path>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.{1,2}(/|$))[A-Za-z0-9._=-]+)*/?)"
 )
+_HOST_AND_PORT = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}"
+_MASTER_PATTERN = re.compile(
+    r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"
+    rf"|spark://{_HOST_AND_PORT}(,{_HOST_AND_PORT})*|yarn|k8s://\S+",
+    re.ASCII,
+)
 _DSN_PATTERN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
 
 
@@ -78,6 +84,15 @@ class Spark(ConfigModel):
         description="Rows from which engine auto has executors archive a micro-batch, estimated "
         "from its bytes.",
     )
+
+    @field_validator("master")
+    @classmethod
+    def _validate_master(cls, value: str) -> str:
+        if _MASTER_PATTERN.fullmatch(value) is None:
+            raise ValueError(
+                f"{value[:80]!r} is no Spark master, such as local[2], yarn or spark://host:7077"
+            )
+        return value
 
 
 class Tls(ConfigModel):

@@ -26,7 +26,12 @@ from moirae.evaluation.batches import (
     RuleBatch,
     RuleBatcher,
 )
-from moirae.evaluation.executor_rules import CHARGED_ERRORS, ExecutorRules, is_executable
+from moirae.evaluation.executor_rules import (
+    CHARGED_ERRORS,
+    BatchOutcome,
+    ExecutorRules,
+    is_executable,
+)
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -39,7 +44,10 @@ from recall.engines.isolation import run_isolated, split_in_halves, split_into_i
 from recall.errors import LimitExceeded, StatementTimeout
 from recall.statements import FileRows
 
-_STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
+_JOB_ERRORS = (PySparkException, Py4JJavaError)
+_STATEMENT_ERRORS = (*_JOB_ERRORS, StatementTimeout)
+# Spark's setting for the bytes that all tasks of a job may return to the driver (default: 1 GiB).
+_RESULT_LIMIT = "spark.driver.maxResultSize"
 
 MAX_PAST_EVENT_ROWS = 500_000
 """Event rows of a rule in a chunk that the driver holds to decide the past of its alerts: about 1 GB
@@ -269,7 +277,7 @@ class RuleEvaluator:
                 candidates.setdefault(stream, []).append(batch)
         for stream, batches in candidates.items():
             results = self._executor_rules.evaluate(batches, stream, file_rows[stream], rule_slice)
-            for batch, outcome in results:
+            for batch, outcome in _up_to_result_limit(results):
                 if isinstance(outcome, CHARGED_ERRORS):
                     (index,) = batch.rule_indexes
                     self._guard.record_failure(rules[index], outcome)
@@ -348,11 +356,20 @@ class RuleEvaluator:
         self._create_input_view(stream, rows)
         try:
             self._guard.run_statement([rule], len(rows), statement)
-        except (PySparkException, Py4JJavaError):
+        except _JOB_ERRORS:
             return True
         except StatementTimeout:
             return False
         return False
+
+
+def _up_to_result_limit(outcomes: Iterator[BatchOutcome]) -> Iterator[BatchOutcome]:
+    """The outcomes until a job returns more than the driver takes: the rest is left to Spark."""
+    try:
+        yield from outcomes
+    except _JOB_ERRORS as error:
+        if _RESULT_LIMIT not in str(error):
+            raise
 
 
 def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:

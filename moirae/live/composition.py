@@ -12,7 +12,6 @@ from archiver.delta import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
 from archiver.ingest import ArchiveWriter, EnginePolicy
 from archiver.periodic import Periodic, Schedule
-from archiver.spark import start_session
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
@@ -40,10 +39,10 @@ from moirae.live.sources import (
     SourceQueries,
     UnreadFiles,
 )
+from moirae.live.spark_start import start_spark
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
 from recall.engines import EngineChoice, EngineSetting
-from recall.statements import WORKER_DAEMON
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -112,12 +111,7 @@ def build_live_process(
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
-    spark = start_session(
-        "moirae live",
-        settings.spark.master,
-        home / "warehouse",
-        {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf},
-    )
+    spark = start_spark(settings)
     role.end_if_stopped()
     jobs: SparkJobs | None = None
     if settings.engine != "local":

@@ -15,6 +15,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
+from archiver.delta import StreamTable, Vacuum
 from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
 from archiver.executors.tasks import decode, write
@@ -235,6 +236,60 @@ def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
     run = ingest_with_kills(batches, jobs, (first, second), commits)
     actual = run_scenario(settings, tmp_path / "killed", "local", jobs, run)
     assert_equal(actual, expected)
+
+
+def sweep(table: StreamTable, seconds: float) -> None:
+    """Vacuum a table as another thread of its process does, now and so many seconds later."""
+    opened = StreamTable(table.storage.data_folder.parents[1], table.schema)
+    vacuum = Vacuum(file_retention=1.0)
+    for now in (0.0, seconds):
+        vacuum.run([opened], now)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_files_of_a_driver_killed_before_its_commit_are_removed_later(
+    settings: Settings, tmp_path: Path
+) -> None:
+    batches = write_batches(tmp_path / "landing", 23, Sizes(batches=3, files=4, rows=100))
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "once", "local", jobs, ingest_all(batches))
+    ingest_killed = ingest_with_kills(batches, jobs, ("spark", "spark"), commits_before_kill=0)
+
+    def run(writer: ArchiveWriter, connection: Connection[Any]) -> None:
+        ingest_killed(writer, connection)
+        for table in writer.tables.values():
+            committed = {file.path for file in table.data_files()}
+            stored = set(table.storage.list_files())
+            assert stored > committed
+            sweep(table, 0.9)
+            assert set(table.storage.list_files()) == stored
+            sweep(table, 1.0)
+            assert set(table.storage.list_files()) == committed
+
+    assert_equal(run_scenario(settings, tmp_path / "killed", "local", jobs, run), expected)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_files_of_a_slow_batch_are_not_removed(settings: Settings, tmp_path: Path) -> None:
+    """Its tasks write for five seconds, and files stay for one second."""
+    batches = write_batches(tmp_path / "landing", 23, Sizes(batches=3, files=4, rows=100))
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "once", "local", jobs, ingest_all(batches))
+    swept: list[str] = []
+
+    def sweep_before(table: StreamTable, commit: Callable[..., None], *values: Any) -> None:
+        sweep(table, 5.0)
+        swept.append(table.schema.name)
+        commit(*values)
+
+    def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+        for table in writer.tables.values():
+            commit = partial(sweep_before, table, table.commit_append)
+            setattr(table, "commit_append", commit)  # noqa: B010
+        ingest(writer, batches)
+
+    assert_equal(run_scenario(settings, tmp_path / "swept", "spark", jobs, run), expected)
+    assert len(swept) > 3
 
 
 @pytest.mark.slow

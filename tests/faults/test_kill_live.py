@@ -1,5 +1,7 @@
 """kill -9 of the live process, of its JVM and of workers of tasks at random moments under load: no
-row is lost or archived twice. `tests/e2e/test_up.py` has a shorter case.
+row is lost or archived twice, with any engine. `tests/e2e/test_up.py` has a shorter case.
+
+`MOIRAE_FAULT_SEED` chooses the moments, and `-k auto-20` an engine.
 """
 
 import os
@@ -11,11 +13,13 @@ import pytest
 from tests.faults.harness import Stage, kill, stage
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+# Rows from which auto uses executors: a file has 50, so that both engines archive batches.
+LARGE_BATCH = 75
 
 
 def _kill_often(system: Stage, times: int, rng: random.Random, engine: str) -> None:
     victims = [system.live, system.jvm]
-    if engine == "spark":
+    if engine != "local":
         victims.append(system.python_worker)
     for number in range(times):
         before = system.archived_units()
@@ -30,13 +34,15 @@ def _kill_often(system: Stage, times: int, rng: random.Random, engine: str) -> N
     ("engine", "kills"),
     [
         pytest.param("spark", 3, marks=pytest.mark.slow),
-        *(pytest.param(name, 20, marks=pytest.mark.faults) for name in ("auto", "spark")),
+        *(pytest.param(name, 20, marks=pytest.mark.faults) for name in ("local", "auto", "spark")),
     ],
 )
 @pytest.mark.timeout(2400)
 def test_accepted_rows_are_archived_and_evaluated_once(engine: str, kills: int) -> None:
     print(f"seed {SEED}")
     with stage(SEED, engine=engine) as system:
+        with (system.root / "moirae.yaml").open("a") as settings:
+            settings.write(f"spark: {{large_batch: {LARGE_BATCH}}}\n")
         system.up()
         system.producer.start()
         _kill_often(system, kills, random.Random(SEED), engine)

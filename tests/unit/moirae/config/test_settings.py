@@ -162,6 +162,17 @@ def test_secrets_are_not_shown_in_problems(tmp_path: Path, text: str) -> None:
             "recall: {engine: sparc}\n",
             "1:18: recall.engine: must be 'auto', 'spark' or 'local', not 'sparc'",
         ),
+        ("engine: sparc\n", "1:9: engine: must be 'auto', 'local' or 'spark', not 'sparc'"),
+        (
+            "spark: {master: 'lokal[2]'}\n",
+            "1:17: spark.master: 'lokal[2]' is no Spark master, such as local[2], yarn or ",
+        ),
+        ("spark: {master: 'local[0]'}\n", "1:17: spark.master: 'local[0]' is no Spark master"),
+        (
+            "spark: {master: 'spark://host'}\n",
+            "1:17: spark.master: 'spark://host' is no Spark master",
+        ),
+        ("spark: {large_batch: 0}\n", "1:22: spark.large_batch: must be at least 1, not 0"),
         ("database: ${NONE}\n", "1:11: database: the environment variable NONE is not set"),
         ("database: ${no\n", "1:11: database: a variable is written ${NAME}"),
         (
@@ -196,6 +207,25 @@ def test_invalid_setting_is_rejected_at_its_position(
 ) -> None:
     (problem,) = load_problems(tmp_path, text)
     assert problem.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[2]",
+        "local[*]",
+        "local[4, 3]",
+        "local-cluster[2, 1, 1024]",
+        "spark://host:7077",
+        "spark://[::1]:7077",
+        "spark://a-1.example:7077,b_2:7077",
+        "yarn",
+        "k8s://https://10.0.0.1:6443",
+    ],
+)
+def test_masters_of_spark_are_accepted(tmp_path: Path, master: str) -> None:
+    assert load(tmp_path, f"{STREAM}spark: {{master: '{master}'}}\n").spark.master == master
 
 
 def test_problems_are_reported_together_in_file_order(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -14,7 +14,7 @@ from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
-from moirae.evaluation.evaluator import RuleEvaluator
+from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
@@ -194,3 +194,44 @@ def test_rule_that_exceeds_a_limit_in_a_task_is_charged_and_not_run_again(
     assert result.failed == {"g/B"}
     assert list(guard.failures) == ["g/B"]
     assert guard.statements == [["g/C"]]
+
+
+class TooLargeResults:
+    """Tasks of which the second job would return more than the driver takes."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def evaluate(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: Any
+    ) -> Iterator[tuple[RuleBatch, Any]]:
+        """The event row of the first batch."""
+        yield batches[0], [(batches[0].rule_indexes[0], EventRow(START_MICROS, {}))]
+        raise PySparkException(self._message)
+
+
+def _evaluate_over_files(guard: FakeGuard, tasks: Any) -> EvaluationResult:
+    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
+    evaluator._executor_rules = tasks
+    rules = [make_filter("A", 1.5), make_rule("B", "SELECT host, ts FROM s WHERE v < 9.5")]
+    files: Any = FileRows(Mock(), [], TimeRange())
+    return evaluator.evaluate(rules, {"s": files}, 3)
+
+
+def test_rules_whose_event_rows_the_driver_does_not_take_are_left_to_spark(
+    guard: FakeGuard,
+) -> None:
+    """Spark isolates the rules with too many."""
+    message = (
+        "Job aborted: Total size of serialized results of 4 tasks (1100.0 MiB) is bigger than"
+        " spark.driver.maxResultSize (1024.0 MiB)"
+    )
+    result = _evaluate_over_files(guard, TooLargeResults(message))
+    assert [rule.name for rule, _ in result.event_rows] == ["g/A", "g/B"]
+    assert (guard.statements, result.failed) == ([["g/B"]], frozenset())
+
+
+def test_other_failures_of_a_job_are_not_those_of_rules(guard: FakeGuard) -> None:
+    with pytest.raises(PySparkException, match="no executors"):
+        _evaluate_over_files(guard, TooLargeResults("no executors"))
+    assert guard.failures == {}
