@@ -20,8 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The JVMs of processes under test live too briefly for optimized code to pay off.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    # The JVMs of processes under test live too briefly for optimized code and for threads that
+    # collect garbage beside the others to pay off.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         end_with_parent()
     if config.getoption("--fast"):

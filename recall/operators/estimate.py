@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import stdtrit
-
 from recall.requests import Piece
 
 # The share of intervals that should contain the true value.
@@ -131,6 +129,8 @@ def _with_interval(
     if requested_seconds:
         unread_share = max(1 - sample.seconds / requested_seconds, 0.0)
     variance = max(residual_squares, 0.0) * unread_share * n / (n - 1)
+    from scipy.special import stdtrit  # a tenth of a second of processor time
+
     deviation = scale / abs(moments.x) * math.sqrt(variance)
     half_width = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
     if not math.isfinite(half_width):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from archiver.times import Micros
 
@@ -134,6 +133,8 @@ class SparseRows:
         return self._sums(self.squares, weights)
 
     def _sums(self, values: Floats, weights: Floats) -> Floats:
+        from scipy.sparse import csr_array  # a fifth of a second of processor time
+
         shape = (len(self), len(weights))
         matrix = csr_array((values, self.terms, self.starts), shape=shape, copy=False)
         sums: Floats = matrix @ weights

@@ -187,6 +187,17 @@ def test_command_line_loads_no_heavy_library() -> None:
     assert process.stdout.split() == []
 
 
+def test_processes_start_without_libraries_that_few_of_them_call() -> None:
+    program = (
+        "import sys, moirae.demo, moirae.live, moirae.recall_process, moirae.server\n"
+        "print(*[name for name in ('numba', 'scipy', 'sklearn', 'pandas') if name in sys.modules])"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert process.stdout.split() == []
+
+
 def test_version_is_the_one_of_the_distribution() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"moirae {version('moirae')}\n")
