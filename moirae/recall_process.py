@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -44,15 +43,31 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
         start_spark_eagerly=needs_spark(settings, RuleRegistry(connection).desired_rules()),
         background=_build_history_builder(settings, config),
     )
-    heartbeat = Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(role.heartbeat, "running"))
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
     try:
         with record_failure(role):
-            run_worker(config, connection, stop, heartbeat.run_if_due)
+            run_worker(config, connection, stop, _Heartbeat(role).record)
     finally:
         calibration.stop()
     role.heartbeat("ended")
+
+
+class _Heartbeat:
+    """Stores the activity of the process at intervals."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._activity = "running"
+        self._periodic = Periodic("heartbeat", _HEARTBEAT_INTERVAL, self._store)
+
+    def record(self, activity: str) -> None:
+        """Store an activity if a heartbeat is due."""
+        self._activity = activity
+        self._periodic.run_if_due()
+
+    def _store(self) -> None:
+        self._role.heartbeat(self._activity)
 
 
 def run_query_task(

@@ -146,11 +146,11 @@ class RecallManager:
             update = partial(self._update_concurrency, monitor)
             self._load_tasks = Schedule([Periodic("load", _LOAD_INTERVAL, update)])
 
-    def run(self, stop: threading.Event, heartbeat: Callable[[], None]) -> None:
-        """Run until `stop` is set. `heartbeat` is called in every round."""
+    def run(self, stop: threading.Event, heartbeat: Callable[[str], None]) -> None:
+        """Run until `stop` is set. `heartbeat` is called in every round, with the activity."""
         while not stop.is_set():
             self.run_once()
-            heartbeat()
+            heartbeat(self._workers.activity)
             if (
                 not self.wait_for_query()
                 and not self._active_tasks.idle_task_ids()

@@ -92,6 +92,12 @@ class Workers:
         return max(self.concurrency - busy, 0)
 
     @property
+    def activity(self) -> str:
+        """How many queries run, of those that may run at once under the load of the machine."""
+        busy = self._engine_count - len(self._idle_engines)
+        return f"running, {busy} of {self.concurrency} history queries"
+
+    @property
     def background_slots(self) -> int:
         """How many of the free slots background tasks and conditions may use.
 

@@ -113,9 +113,9 @@ def run_worker(
     config: RecallConfig,
     connection: sql.Connection,
     stop: threading.Event,
-    heartbeat: Callable[[], None],
+    heartbeat: Callable[[str], None],
 ) -> None:
-    """Serve recalls until `stop` is set."""
+    """Serve recalls until `stop` is set. `heartbeat` is called often, with the activity."""
     prefer_for_oom_kill()
     sessions = _SparkSessions(config)
     reader = Reader(config.root, config.schemas, config.present_memory_bytes)
@@ -182,7 +182,7 @@ def run_task(
             only_task=task,
         ),
     )
-    manager.run(stop, lambda: None)
+    manager.run(stop, lambda _: None)
     _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
 

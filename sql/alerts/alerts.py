@@ -86,7 +86,7 @@ class AlertRow:
     then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
     withdrawn or no_history; None without one. `history_final`: it does not change any more.
     `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
-    whom the last assignment names.
+    whom the last assignment names. `resolution`, `tag`: of the last note on what fixed it.
     """
 
     id: UUID
@@ -110,6 +110,8 @@ class AlertRow:
     updated_at: datetime
     acknowledged_by: str | None
     assigned_to: str | None
+    resolution: str | None
+    tag: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,11 @@ SELECT id, eid, rule, version, key, labels, annotations, state, history, history
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
         AS acknowledged_by,
     (SELECT n.assignee FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'assign' ORDER BY n.at DESC, n.id DESC LIMIT 1)
-        AS assigned_to
+        AS assigned_to,
+    (SELECT n.text FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'resolution' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS resolution,
+    (SELECT n.tag FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'resolution' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS tag
 FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))

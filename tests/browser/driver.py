@@ -84,6 +84,15 @@ class Browser:
         actions.pointer_action.move_to_location(0, 0)  # type: ignore[no-untyped-call]
         actions.perform()
 
+    def drag(self, selector: str, start: float, end: float) -> None:
+        """Drag over an element, in its middle, from one share of its width to another."""
+        element = self.find(selector)
+        width = element.size["width"]
+        chain = ActionChains(self.driver, duration=50)
+        chain.move_to_element_with_offset(element, int((start - 0.5) * width), 0)
+        chain.click_and_hold().move_to_element_with_offset(element, int((end - 0.5) * width), 0)
+        chain.release().perform()
+
     def press_button(self, name: str, inside: str = "body") -> None:
         """Click the button with a name."""
         buttons = self.find_all(f"{inside} button")

@@ -178,6 +178,16 @@ def test_command_is_submitted_and_waits_for_a_recall_process(
     browser.wait_for_text("complete in about 20 s instead of 2 min", ".effect")
 
     browser.press_button("Accelerate", ".actions")
+    command = browser.wait_for(
+        lambda: served.connection.execute(statement + " WHERE done_at IS NULL").fetchone()
+    )
+    served.connection.execute(
+        "UPDATE commands SET effect = %s, done_at = now() WHERE id = %s",
+        [Jsonb({**effect, "seconds_before": 20.0}), command[0]],
+    )
+    browser.wait_for_text("complete in about 20 s, no sooner than before", ".effect")
+
+    browser.press_button("Accelerate", ".actions")
     browser.press_button("Finalize", ".actions")
     statement = "SELECT id FROM commands WHERE command = %s AND done_at IS NULL"
     finalize = partial(served.connection.execute, statement, ["finalize"])
@@ -360,6 +370,139 @@ def test_forecast_says_what_an_alert_probably_is(browser: Browser, served: Serve
     whole = Jsonb({"left": 0, "partial": False})
     served.connection.execute(change, [None, whole, task_id(SIMILAR)])
     served.connection.execute(statement, [None, task_id(SIMILAR)])
+
+
+@pytest.mark.slow
+def test_resolution_is_sure_only_if_nothing_contradicts_it(
+    browser: Browser, served: Served
+) -> None:
+    body = {"text": "restarted the service", "tag": "restart"}
+    answer = served.ask("POST", f"/api/v1/alerts/{alert_id(0)}/resolve", json=body)
+    assert answer.status_code == 200
+    browser.open(ALERT, ".verdict")
+    assert "Seen before. What fixed it: restarted the service" in browser.text(".verdict")
+    browser.open("/", ".alert-list .entry")
+    browser.wait_for_text("What fixed it: restarted the service", ".alert-list")
+    browser.open("/history", ".alert-list .entry")
+    assert "restart restarted the service" in browser.text(".alert-list")
+
+    change = "UPDATE revisions SET coverage = coverage || %s WHERE task = %s"
+    part = Jsonb({"left": 3, "partial": True, "hopeful": 2})
+    served.connection.execute(change, [part, task_id(SIMILAR)])
+    browser.open(ALERT, ".verdict")
+    assert "The most similar, and what fixed it: restarted" in browser.text(".verdict")
+
+    statement = "SELECT answer FROM revisions WHERE task = %s AND number = 2"
+    row = served.connection.execute(statement, [task_id(SIMILAR)]).fetchone()
+    assert row is not None
+    (hit,) = row[0]
+    other = {**hit, "past_eid": str(event_id(3)), "rank": 2, "score": 0.6}
+    another = {**hit, "past_eid": str(event_id(4)), "rank": 3, "score": 0.5}
+    whole = Jsonb({"left": 0, "partial": False, "hopeful": None})
+    for number in (3, 4):
+        body = {"text": "added memory", "tag": "add-memory"}
+        served.ask("POST", f"/api/v1/alerts/{alert_id(number)}/resolve", json=body)
+    served.connection.execute(change, [whole, task_id(SIMILAR)])
+    replace = "UPDATE revisions SET answer = %s WHERE task = %s AND number = 2"
+    served.connection.execute(replace, [Jsonb([hit, other, another]), task_id(SIMILAR)])
+    browser.open(ALERT, ".verdict")
+    verdict = browser.text(".verdict")
+    assert "The most similar, and what fixed it: restarted the service" in verdict
+    counts = "Different resolutions of the 3 similar alerts: restart 1, add-memory 2."
+    assert counts in verdict
+    browser.open("/", ".alert-list .entry")
+    browser.wait_for_text("What fixed the most similar: restarted the service", ".alert-list")
+    served.connection.execute(replace, [Jsonb([hit]), task_id(SIMILAR)])
+    served.connection.execute("DELETE FROM alert_notes WHERE kind = 'resolution'")
+
+
+def test_charts_are_zoomed_together_and_by_keyboard(browser: Browser) -> None:
+    """The server has no rows of the stream: its answer is replaced."""
+    browser.open(ALERT, ".chart-span")
+    browser.run(
+        "const real = window.fetch; window.asked = [];"
+        "window.fetch = async (url, options) => {"
+        "  if (!String(url).includes('/timeline')) return real(url, options);"
+        "  window.asked.push(String(url));"
+        "  const ts = '2026-01-01T12:00:00Z', start = Date.parse(ts);"
+        "  const times = Array.from({length: 121}, (_, i) =>"
+        "    new Date(start + (i - 60) * 60000).toISOString());"
+        "  const values = times.map((_, i) => i);"
+        "  const series = column => ({stream: 'cpu', column, times, lowest: values, mean: values,"
+        "    highest: values, rows: 121});"
+        "  const body = {ts, start: times[0], end: times[120], missing: [],"
+        "    series: [series('cpu'), series('other')]};"
+        "  return new Response(JSON.stringify(body),"
+        "    {headers: {'content-type': 'application/json'}}); }"
+    )
+    # By keyboard: another range is loaded.
+    browser.run("document.querySelectorAll('.chart-span button')[2].focus()")
+    browser.press(Keys.ENTER)
+    browser.wait_for(lambda: browser.find_all(".chart canvas"))
+    assert "before=21600" in browser.run("return window.asked[0]")
+    browser.press_button("Show 1 more chart", ".side")
+    browser.wait_for(lambda: len(browser.find_all(".chart canvas")) == 2)
+
+    # By the pointer: a part of both charts is enlarged; the values at the pointer are shown.
+    browser.drag(".chart .u-over", 0.25, 0.5)
+    browser.wait_for_text("Show the whole range", ".chart-zoom")
+    browser.wait_for_text(" UTC: ", ".chart-values")
+    texts = [entry.text for entry in browser.find_all(".chart-values")]
+    assert len(set(texts)) == 1, "both charts show the same time"
+    browser.press_button("Show the whole range", ".chart-zoom")
+    browser.wait_for(lambda: "Show the whole range" not in browser.text(".side"))
+
+
+def test_calendar_reaches_back_a_year(browser: Browser, served: Served) -> None:
+    """A month is chosen of those with alerts; its days and alerts are listed."""
+    alert = put_alert(served, 15, "months ago")
+    row = served.connection.execute(
+        "UPDATE alerts SET starts_at = now() - interval '100 days', fired_at = now() - interval"
+        " '100 days', last_at = now() - interval '100 days', ends_at = now() - interval '100 days',"
+        " state = 'resolved' WHERE id = %s RETURNING to_char(starts_at AT TIME ZONE 'UTC', 'YYYY-MM')",
+        [alert],
+    ).fetchone()
+    served.connection.execute(
+        "UPDATE events SET ts = now() - interval '100 days' WHERE eid = %s", [event_id(15)]
+    )
+    assert row is not None
+    (month,) = row
+    browser.open("/history", ".months button")
+    names = browser.run("return [...document.querySelectorAll('.months button')].map(b => b.title)")
+    (name,) = [text for text in names if text.startswith(month)]
+    assert name.startswith(f"{month}: 1 alert, ")
+    browser.run('document.querySelector(`.months [title="${arguments[0]}"]`).focus()', name)
+    browser.press(Keys.ENTER)
+    browser.wait_for_text(f"Occurrences in {month}")
+    browser.wait_for_text(f"in {month}", "#results-title")
+    assert f"month={month}" in browser.driver.current_url
+    assert "months ago" in browser.text(".alert-list")
+    days = browser.run(
+        "return [...document.querySelectorAll('.calendar button:enabled')].map(b => b.title)"
+    )
+    assert all(day.startswith(month) for day in days)
+    assert sum(": 1 alert" in day for day in days) == 1
+    browser.press_button("All days", "main")
+    browser.wait_for_text("Occurrences of the last 35 days")
+    browser.open("/history?month=2026-99")
+    assert "Occurrences of the last 35 days" in browser.text(), "no such month"
+    served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
+    served.connection.execute("DELETE FROM events WHERE eid = %s", [event_id(15)])
+
+
+@pytest.mark.slow
+def test_system_shows_engine_and_load(browser: Browser, served: Served) -> None:
+    ingest = {"batch": 7, "engine": "spark", "rows_per_second": 1234.5, "tasks": 4, "executors": 2}
+    served.connection.execute(
+        "INSERT INTO processes (role, epoch, pid, state, ingest) VALUES"
+        " ('live', 1, 1, 'running', %s), ('recall', 1, 2, 'running, 1 of 2 history queries', NULL)",
+        [Jsonb({**ingest, "batches": {"local": 5, "spark": 2}})],
+    )
+    browser.open("/system")
+    expected = "batch 7 by engine spark, 1,235 rows/s, 4 tasks on 2 executors"
+    browser.wait_for_text(f"Ingest: {expected} (batches: 5 local, 2 spark)")
+    assert "1 of 2 history queries" in browser.text()
+    served.connection.execute("DELETE FROM processes WHERE role IN ('live', 'recall')")
 
 
 @pytest.mark.slow

@@ -25,11 +25,14 @@ def get(served: Served, path: str, **query: Any) -> Any:
     return answer.json()
 
 
-def test_answers_of_several_events_have_the_first_hit_only(served: Served) -> None:
+def test_answers_of_several_events_have_hits_without_terms(served: Served) -> None:
     similar, missing = str(event_id(COUNT - 1)), "ffffffff-0000-0000-0000-000000000000"
     entries = get(served, "/overview/answers", event=[similar, str(event_id(0)), missing, similar])
     assert [entry["eid"] for entry in entries] == [similar, str(event_id(0)), missing]
-    assert [hit["rank"] for hit in entries[0]["answers"][0]["hits"]] == [1]
+    (hit,) = entries[0]["answers"][0]["hits"]
+    assert hit["rank"] == 1 and hit["score"] == 0.75
+    assert hit["past"]["annotations"]["summary"] == "host0 is <b>hot</b>"
+    assert hit["shared"] == [] and hit["past"]["contexts"] is None
     assert entries[0]["attributes"]["cpu"] == 91.5
     assert entries[1]["answers"][0]["rows"] == [{"mean": 2.5}]
     assert entries[2]["answers"] == [] and entries[2]["attributes"] == {}

@@ -93,7 +93,7 @@ def test_orderly_shutdown_charges_no_task(past: History, monkeypatch: pytest.Mon
         assert past.task(task)["asked_at"] is not None
         stop = threading.Event()
         stop.set()
-        manager.run(stop, lambda: None)
+        manager.run(stop, lambda _: None)
     end.set()
     released = past.task(task)
     assert (released["state"], released["tries"], released["asked_at"]) == ("waiting", 0, None)

@@ -132,6 +132,8 @@ class AlertDetails:
     updated_at: datetime
     acknowledged_by: str | None
     assigned_to: str | None
+    resolution: str | None
+    tag: str | None
     notes: Sequence[sql.AlertNoteRow]
     decisions: Sequence[sql.HistoryChangeRow]
 

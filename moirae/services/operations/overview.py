@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import RecallAnswer, Timeline
+from moirae.inspect import RecallAnswer, SimilarEvent, Timeline
 from moirae.runtime import open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
@@ -52,7 +52,7 @@ class OccurrencesQuery(Arguments):
 
 @dataclass(frozen=True)
 class EventAnswers:
-    """The answers of an event's recalls. Of the similar past events only the first is listed.
+    """The answers of an event's recalls. Similar past events are listed without terms and contexts.
 
     `attributes`: of the event; empty if it has been deleted.
     """
@@ -64,18 +64,26 @@ class EventAnswers:
 
 @operation("GET", "/overview/answers", role="viewer")
 def list_answers(workspace: "LocalWorkspace", query: AnswersQuery) -> list[EventAnswers]:
-    """Show what is normal and the most similar past event for several events."""
+    """Show what is normal and the similar past events of several events."""
     events = sql.EventGateway(workspace.connection)
     entries = []
     for eid in dict.fromkeys(query.event):
         answers = []
         event = events.get(eid)
         for answer in load_event_answers(workspace, eid):
-            hits = None if answer.hits is None else answer.hits[:1]
+            hits = None if answer.hits is None else list(map(_summarize, answer.hits))
             answers.append(replace(answer, hits=hits))
         attributes = {} if event is None else event.attributes
         entries.append(EventAnswers(eid, attributes, answers))
     return entries
+
+
+def _summarize(hit: SimilarEvent) -> SimilarEvent:
+    """A similar past event without what a list of alerts does not show."""
+    past = hit.past
+    if past is not None:
+        past = {**past, "attributes": {}, "contexts": None}
+    return replace(hit, past=past, shared=[], only_new=[], only_past=[], tag_terms=[])
 
 
 @operation("GET", "/overview/occurrences", role="viewer")

@@ -282,6 +282,8 @@ export interface Conclusion {
   detail: string;
   /** The past alert that the title is about. */
   hit?: Hit;
+  /** Of a known one: whether the similar alerts, by their scores, mostly had this resolution. */
+  isAgreed?: boolean;
 }
 
 /** Why an alert has no answer of a similarity recall. `unknown`: its rule is not loaded, or gone. */
@@ -341,19 +343,30 @@ export function conclude(answer: Answer | undefined, comparison: Comparison): Co
     return { kind: "similar", title: "Similar past alerts, but nobody noted what fixed them", detail: sureText, hit: hits[0] };
   }
   // The forecast weighs what similar alerts were; their bare number may say something else.
-  const tags = forecast ? "" : describeTags(solved, remedy.tag);
-  return { kind: "known", title: remedy.text, detail: [tags, sureText].filter(Boolean).join(" "), hit };
+  const isAgreed = forecast !== null || agreesOn(solved, remedy.tag);
+  const tags = forecast ? "" : describeTags(solved, remedy.tag, isAgreed);
+  const detail = [tags, sureText].filter(Boolean).join(" ");
+  return { kind: "known", title: remedy.text, detail, hit, isAgreed };
+}
+
+/** Whether a resolution has at least half of the scores of resolved alerts; without a tag, none contradicts another. */
+function agreesOn(solved: readonly Hit[], tag: string | null): boolean {
+  const tagged = solved.filter((hit) => findRemedy(hit)?.tag);
+  const sum = (hits: readonly Hit[]) => hits.reduce((total, { score }) => total + score, 0);
+  const same = tagged.filter((hit) => findRemedy(hit)?.tag === tag);
+  return tag === null || sum(same) >= sum(tagged) / 2;
 }
 
 /** `Resolutions of the 9 similar alerts: restart 1, add-memory 5.` The one of the shown remedy is first. */
-function describeTags(solved: readonly Hit[], first: string | null): string {
+function describeTags(solved: readonly Hit[], first: string | null, isAgreed: boolean): string {
   const counts = countTags(solved);
   if (solved.length < 2 || !counts.length) {
     return "";
   }
   const shown = counts.filter(([tag]) => tag === first).concat(counts.filter(([tag]) => tag !== first));
   const texts = shown.slice(0, MAX_TAGS).map(([tag, count]) => `${tag} ${count}`);
-  return `Resolutions of the ${solved.length} similar alerts: ${texts.join(", ")}${shown.length > MAX_TAGS ? ", and others" : ""}.`;
+  const start = isAgreed ? "Resolutions" : "Different resolutions";
+  return `${start} of the ${solved.length} similar alerts: ${texts.join(", ")}${shown.length > MAX_TAGS ? ", and others" : ""}.`;
 }
 
 /** The tags of the resolutions of similar alerts, and probable ones: those that a new resolution may have as well. */

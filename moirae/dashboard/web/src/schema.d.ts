@@ -416,8 +416,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show what is normal and the most similar past event for several events.
-         * @description Show what is normal and the most similar past event for several events.
+         * Show what is normal and the similar past events of several events.
+         * @description Show what is normal and the similar past events of several events.
          *
          *     Role: `viewer`.
          */
@@ -1426,6 +1426,10 @@ export interface components {
             acknowledged_by: string | null;
             /** Assigned To */
             assigned_to: string | null;
+            /** Resolution */
+            resolution: string | null;
+            /** Tag */
+            tag: string | null;
             /** Notes */
             notes: components["schemas"]["AlertNoteRow"][];
             /** Decisions */
@@ -1517,7 +1521,7 @@ export interface components {
          *     then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
          *     withdrawn or no_history; None without one. `history_final`: it does not change any more.
          *     `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
-         *     whom the last assignment names.
+         *     whom the last assignment names. `resolution`, `tag`: of the last note on what fixed it.
          */
         AlertRow: {
             /**
@@ -1586,6 +1590,10 @@ export interface components {
             acknowledged_by: string | null;
             /** Assigned To */
             assigned_to: string | null;
+            /** Resolution */
+            resolution: string | null;
+            /** Tag */
+            tag: string | null;
         };
         /**
          * AppliedRule
@@ -1923,7 +1931,7 @@ export interface components {
         };
         /**
          * EventAnswers
-         * @description The answers of an event's recalls. Of the similar past events only the first is listed.
+         * @description The answers of an event's recalls. Similar past events are listed without terms and contexts.
          *
          *     `attributes`: of the event; empty if it has been deleted.
          */

@@ -10,6 +10,11 @@ export function formatTime(value: string | number): string {
   return `${new Date(value).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+/** `2026-11-23 08:33 UTC` */
+export function formatMinute(value: string | number): string {
+  return `${formatDay(value)} ${formatClock(value)}`;
+}
+
 /** `08:33 UTC` */
 export function formatClock(value: string | number): string {
   return `${new Date(value).toISOString().slice(11, 16)} UTC`;

@@ -44,6 +44,8 @@ def test_decisions_of_the_condition_are_shown_with_their_reasons(
         updated_at=START,
         acknowledged_by=None,
         assigned_to=None,
+        resolution=None,
+        tag=None,
         notes=[],
         decisions=decisions,
     )

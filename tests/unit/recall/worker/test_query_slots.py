@@ -1,8 +1,12 @@
-"""Errors in one line."""
+"""Errors in one line, and the activity of workers."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from recall.worker.query_slots import summarise_error
+from recall.worker.query_slots import Workers, summarise_error
 
 
 @pytest.mark.parametrize(
@@ -20,3 +24,18 @@ from recall.worker.query_slots import summarise_error
 )
 def test_error_is_summarised_in_one_line(error: Exception, expected: str) -> None:
     assert summarise_error(error) == expected
+
+
+def test_activity_tells_running_queries_and_how_many_may_run() -> None:
+    engines: Any = [SimpleNamespace(choice=None, shared_scan_stream=None) for _ in range(3)]
+    workers = Workers(engines, query_timeout=60.0)
+    assert workers.activity == "running, 0 of 3 history queries"
+    may_end = threading.Event()
+    job = workers.start([], "query", lambda _: may_end.wait())
+    workers.concurrency = 2  # the machine is busy
+    assert workers.activity == "running, 1 of 2 history queries"
+    may_end.set()
+    job.future.result()
+    assert list(workers.pop_finished([job])) == [job]
+    assert workers.activity == "running, 0 of 2 history queries"
+    workers.close()

@@ -306,6 +306,15 @@ async function submitCommand(verb: Verb, eid: string): Promise<string> {
   return describeEffect(command);
 }
 
+/** ` instead of 2 min`, or that nothing is gained. */
+function describeGain(before: number | null, after: number): string {
+  if (before === null) {
+    return "";
+  }
+  const text = formatDuration(before * 1_000);
+  return text === formatDuration(after * 1_000) ? ", no sooner than before" : ` instead of ${text}`;
+}
+
 function describeEffect(command: Command): string {
   const { effect } = command;
   if (effect === null) {
@@ -316,8 +325,7 @@ function describeEffect(command: Command): string {
   }
   const parts = [formatCount(effect.recalls, "recall")];
   if (command.command === "accelerate" && effect.seconds_after !== null) {
-    const before = effect.seconds_before === null ? "" : ` instead of ${formatDuration(effect.seconds_before * 1_000)}`;
-    parts.push(`complete in ${formatAbout(effect.seconds_after * 1_000)}${before}`);
+    parts.push(`complete in ${formatAbout(effect.seconds_after * 1_000)}${describeGain(effect.seconds_before, effect.seconds_after)}`);
   }
   if (effect.chunks_left) {
     parts.push(`${formatCount(effect.chunks_left, "chunk")} unread`);

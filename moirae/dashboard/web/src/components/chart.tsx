@@ -1,26 +1,115 @@
 import "uplot/dist/uPlot.min.css";
-import { useEffect, useRef } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import uPlot from "uplot";
 import type { Series } from "../api";
-import { formatValue } from "./common";
+import { Button, ToggleGroup, ToggleGroupItem } from "./library";
+import { formatCount, formatValue } from "./common";
 import { formatClock, formatTime } from "../time";
 
 const HEIGHT = 130; // pixels
 const MINUTE = 60_000; // milliseconds
+const MIN_ZOOM = 10; // pixels that a selection has at least
 
-interface Line {
+export interface Line {
   label: string;
   series: Series;
   /** The time of the event, the zero of the axis. */
   ts: string;
 }
 
+export interface Chart {
+  title: string;
+  lines: Line[];
+}
+
+/** Minutes from the event. */
+type Range = [number, number];
+
+/** Seconds before and after an event that a timeline shows. */
+export interface Span {
+  name: string;
+  before: number;
+  after: number;
+}
+
+export const SPANS: readonly Span[] = [
+  { name: "15 min", before: 900, after: 900 },
+  { name: "1 h", before: 3_600, after: 3_600 },
+  { name: "6 h", before: 21_600, after: 21_600 },
+  { name: "1 d", before: 86_400, after: 86_400 },
+  { name: "7 d", before: 604_800, after: 604_800 },
+];
+export const DEFAULT_SPAN = SPANS[1];
+
+/** Buttons for the range of charts around the event. */
+export function SpanChoice({ span, choose }: { span: Span; choose: (span: Span) => void }) {
+  return (
+    <ToggleGroup isCompact className="chart-span" aria-label="Before and after the alert">
+      {SPANS.map((entry) => (
+        <ToggleGroupItem
+          key={entry.name}
+          text={`±\u00a0${entry.name}`}
+          isSelected={entry === span}
+          onChange={() => choose(entry)}
+        />
+      ))}
+    </ToggleGroup>
+  );
+}
+
+/**
+ * Charts with one time axis: they are zoomed together, and the pointer shows the values of all of
+ * them at its time. `first`: how many are shown at first.
+ */
+export function ChartGroup({ charts, first }: { charts: Chart[]; first: number }) {
+  const [areAllShown, setAllShown] = useState(false);
+  const [zoom, setZoom] = useState<Range | null>(null);
+  const group = useId();
+  const all = rangeOf(charts.flatMap(({ lines }) => lines));
+  useEffect(() => setZoom(null), [all[0], all[1]]);
+  return (
+    <>
+      {charts.length > 0 && (
+        <p className="note chart-zoom">
+          {zoom ? (
+            <Button variant="link" isInline onClick={() => setZoom(null)}>
+              Show the whole range
+            </Button>
+          ) : (
+            "Drag over a part of a chart to enlarge it."
+          )}
+        </p>
+      )}
+      {charts.slice(0, areAllShown ? undefined : first).map(({ title, lines }) => (
+        <SeriesChart key={title} title={title} lines={lines} range={zoom ?? all} zoom={setZoom} group={group} />
+      ))}
+      {charts.length > first && !areAllShown && (
+        <Button variant="link" isInline onClick={() => setAllShown(true)}>
+          Show {formatCount(charts.length - first, "more chart")}
+        </Button>
+      )}
+    </>
+  );
+}
+
+interface Props extends Chart {
+  range: Range;
+  zoom: (range: Range | null) => void;
+  /** Charts of a group show their values at the same time. */
+  group: string;
+}
+
 /**
  * Values around events: the mean of each interval as a line, lowest to highest as a band. Two lines
  * are aligned at their events.
  */
-export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) {
+function SeriesChart({ title, lines, range, zoom, group }: Props) {
   const frame = useRef<HTMLDivElement>(null);
+  const values = useRef<HTMLSpanElement>(null);
+  const plot = useRef<uPlot>(null);
+  const latestRange = useRef(range);
+  latestRange.current = range;
+  const identity = JSON.stringify(lines);
   useEffect(() => {
     const element = frame.current;
     if (!element) {
@@ -31,13 +120,19 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
     const bandColors = ["--chart-now-band", "--chart-past-band"].map((name) => style.getPropertyValue(name).trim());
     const axisColor = style.getPropertyValue("--chart-axis").trim();
     const gridColor = style.getPropertyValue("--chart-grid").trim();
-    const [first] = lines;
-    const isAlone = lines.length === 1;
-    const start = new Date(first.ts).getTime();
-    const range = rangeOf(lines);
 
-    function formatX(minutes: number): string {
-      return isAlone ? formatClock(start + minutes * MINUTE).slice(0, 5) : `${minutes > 0 ? "+" : ""}${minutes} min`;
+    function showValues(chart: uPlot): void {
+      if (values.current) {
+        values.current.textContent = describeCursor(chart, lines);
+      }
+    }
+
+    function zoomToSelection(chart: uPlot): void {
+      const { left, width } = chart.select;
+      if (width >= MIN_ZOOM) {
+        zoom([chart.posToVal(left, "x"), chart.posToVal(left + width, "x")]);
+      }
+      chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     }
 
     const chart = new uPlot(
@@ -45,14 +140,19 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
         width: element.clientWidth || 300,
         height: HEIGHT,
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false } },
+        cursor: {
+          y: false,
+          drag: { x: true, y: false, setScale: false },
+          sync: { key: group },
+          bind: { dblclick: () => () => (zoom(null), null) },
+        },
         padding: [8, 24, 0, 0],
-        scales: { x: { time: false, range: () => range } },
+        scales: { x: { time: false, range: () => latestRange.current } },
         axes: [
           {
             stroke: axisColor,
             grid: { stroke: gridColor, width: 1 },
-            values: (_, splits) => splits.map(formatX),
+            values: (_, splits) => formatSplits(splits, lines),
             space: 80,
             size: 28,
           },
@@ -70,18 +170,21 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
           series: [index * 3 + 2, index * 3 + 1] as [number, number],
           fill: bandColors[index],
         })),
-        hooks: { draw: [(plot) => drawEvent(plot, axisColor)] },
+        hooks: { draw: [(drawn) => drawEvent(drawn, axisColor)], setCursor: [showValues], setSelect: [zoomToSelection] },
       },
       uPlot.join(lines.map(toColumns)) as uPlot.AlignedData,
       element,
     );
+    plot.current = chart;
     const observer = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
     observer.observe(element);
     return () => {
       observer.disconnect();
+      plot.current = null;
       chart.destroy();
     };
-  }, [lines]);
+  }, [identity, group]);
+  useEffect(() => plot.current?.setScale("x", { min: range[0], max: range[1] }), [range[0], range[1]]);
   return (
     <figure className="chart">
       <figcaption>
@@ -92,6 +195,7 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
               {line.label}
             </span>
           ))}
+        <span ref={values} className="note chart-values" aria-hidden />
       </figcaption>
       <div ref={frame} role="img" aria-label={describeLines(title, lines)} />
     </figure>
@@ -99,17 +203,56 @@ export function SeriesChart({ title, lines }: { title: string; lines: Line[] }) 
 }
 
 /** Minutes from the first to the last value, and the event. */
-function rangeOf(lines: Line[]): [number, number] {
+function rangeOf(lines: readonly Line[]): Range {
   const minutes = lines.flatMap((line) => [0, ...toColumns(line)[0]]);
   const lowest = Math.min(...minutes);
   const highest = Math.max(...minutes);
-  return highest > lowest ? [lowest, highest] : [lowest - 1, highest + 1];
+  return highest > lowest ? [lowest, highest] : [-1, 1];
 }
 
 function toColumns({ series, ts }: Line): uPlot.AlignedData {
   const start = new Date(ts).getTime();
   const minutes = series.times.map((time) => (new Date(time).getTime() - start) / MINUTE);
   return [minutes, series.lowest, series.highest, series.mean] as uPlot.AlignedData;
+}
+
+/** Times of the axis: of the clock for one line, with the day if there are several; else from the event. */
+function formatSplits(splits: number[], lines: Line[]): string[] {
+  if (lines.length > 1) {
+    return splits.map(formatOffset);
+  }
+  const start = new Date(lines[0].ts).getTime();
+  const isLong = splits.length > 1 && splits[splits.length - 1] - splits[0] > 1_440;
+  return splits.map((minutes) => {
+    const time = start + minutes * MINUTE;
+    return isLong ? formatTime(time).slice(5, 16) : formatClock(time).slice(0, 5);
+  });
+}
+
+/** `+20 min`, `-2.5 h`, `+3 d` */
+function formatOffset(minutes: number): string {
+  const sign = minutes > 0 ? "+" : "";
+  const size = Math.abs(minutes);
+  const [unit, name] = size >= 2_880 ? [1_440, "d"] : size >= 120 ? [60, "h"] : [1, "min"];
+  return `${sign}${formatValue(minutes / unit)} ${name}`;
+}
+
+/** `19:22 UTC: 34.1`, or `+3 min: now 97.4, then 95.2`; without a pointer over a chart, nothing. */
+function describeCursor(chart: uPlot, lines: Line[]): string {
+  const index = chart.cursor.idx;
+  if (index === null || index === undefined) {
+    return "";
+  }
+  const isAlone = lines.length === 1;
+  const minutes = chart.data[0][index];
+  const texts = lines.flatMap(({ label }, line) => {
+    const value = chart.data[line * 3 + 3][index];
+    return typeof value === "number" ? [`${isAlone ? "" : `${label} `}${formatValue(value)}`] : [];
+  });
+  const time = isAlone
+    ? formatTime(new Date(lines[0].ts).getTime() + minutes * MINUTE).slice(11)
+    : formatOffset(Math.round(minutes * 10) / 10);
+  return texts.length ? `${time}: ${texts.join(", ")}` : "";
 }
 
 function drawEvent(plot: uPlot, color: string): void {

@@ -6,6 +6,7 @@ import { Link } from "react-router";
 import type { Alert } from "../api";
 import { formatAge, formatTime } from "../time";
 
+const RESOLUTION_LENGTH = 80; // characters that are shown in a list or below a title
 const CLOCK_INTERVAL = 2_000; // milliseconds
 
 function watchClock(notify: () => void): () => void {
@@ -113,6 +114,11 @@ export function describeKey(key: Record<string, unknown>): string {
 /** The name of a rule without its group. */
 export function shortName(rule: string): string {
   return rule.slice(rule.indexOf("/") + 1);
+}
+
+/** The beginning of a resolution. */
+export function shorten(text: string): string {
+  return text.length > RESOLUTION_LENGTH ? `${text.slice(0, RESOLUTION_LENGTH).trimEnd()} …` : text;
 }
 
 /** A value of a row: numbers with four significant digits. */

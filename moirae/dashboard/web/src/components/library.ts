@@ -27,4 +27,5 @@ export { SkipToContent } from "@patternfly/react-core/dist/esm/components/SkipTo
 export { Switch } from "@patternfly/react-core/dist/esm/components/Switch";
 export { TextArea } from "@patternfly/react-core/dist/esm/components/TextArea";
 export { TextInput } from "@patternfly/react-core/dist/esm/components/TextInput";
+export { ToggleGroup, ToggleGroupItem } from "@patternfly/react-core/dist/esm/components/ToggleGroup";
 export { Title } from "@patternfly/react-core/dist/esm/components/Title";

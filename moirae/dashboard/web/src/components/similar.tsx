@@ -55,7 +55,7 @@ export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
               </Label>
             )}{" "}
             <span className="note">
-              {remedy.author}, <Time value={remedy.at} brief />
+              noted by {remedy.author} <Time value={remedy.at} brief />
             </span>
           </p>
         ) : (

@@ -43,8 +43,8 @@ import {
 import { useIsOperator } from "../app";
 import { findComparison, isBuiltIn, useRule } from "../rule";
 import { AlertActions } from "../components/actions";
-import { SeriesChart } from "../components/chart";
-import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, useTitle } from "../components/common";
+import { ChartGroup, DEFAULT_SPAN, SpanChoice } from "../components/chart";
+import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -55,7 +55,6 @@ import { useLoaded } from "../load";
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
 const FIRST_HITS = 5; // similar alerts that are shown at first
 const STAGE_ROWS = 10; // of a stage that are shown at first
-const RESOLUTION_LENGTH = 80; // characters of a resolution without a tag that are shown below the title
 
 export function AlertPage() {
   const id = useParams().alert ?? "";
@@ -153,6 +152,7 @@ function Report({ report, error, reload, update }: ReportProps) {
         </section>
         <div className="side">
           <NormCard answers={recalls} event={event} alert={alert} />
+          {event && <TimelineCard alert={alert} attributes={event.attributes} />}
           <Card isCompact>
             <CardTitle component="h2">History read</CardTitle>
             <CardBody>
@@ -175,7 +175,6 @@ function Report({ report, error, reload, update }: ReportProps) {
           ))}
           <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
           <NotesCard alert={alert} />
-          {event && <TimelineCard alert={alert} attributes={event.attributes} />}
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
           <ContextCard event={event} hits={hits} />
         </div>
@@ -227,19 +226,17 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
   );
 }
 
-function shorten(text: string): string {
-  return text.length > RESOLUTION_LENGTH ? `${text.slice(0, RESOLUTION_LENGTH).trimEnd()} …` : text;
-}
-
 function Verdict({ alert, similar }: { alert: Alert; similar: Answer | undefined }) {
   const conclusion = conclude(similar, findComparison(alert, useRule(alert.rule, alert.version)));
   const variants = { known: "success", similar: "info", none: "warning", wait: "info" } as const;
   const coverage = similar ? coverageOf(similar) : null;
   const isKnown = conclusion.kind === "known";
   const isFinal = coverage === null || coverage.final;
-  const known = isFinal ? "Seen before. What fixed it" : "So far the most similar, and what fixed it";
+  // Said without reserve only if nothing unread or resolved otherwise can contradict it.
+  const isSure = isFinal && conclusion.isAgreed === true && !(coverage?.left && coverage.hopeful);
+  const known = isSure ? "Seen before. What fixed it" : `${isFinal ? "The" : "So far the"} most similar, and what fixed it`;
   const title = isKnown ? `${known}: ${conclusion.title}` : conclusion.title;
-  const variant = isKnown && !isFinal ? "info" : variants[conclusion.kind];
+  const variant = isKnown && !isSure ? "info" : variants[conclusion.kind];
   return (
     <div role="status">
       <Message variant={variant} isInline title={title} component="h3" className="verdict">
@@ -437,14 +434,17 @@ function RevisionList({ answer }: { answer: Answer }) {
 }
 
 function TimelineCard({ alert, attributes }: { alert: AlertDetails; attributes: Row }) {
+  const [span, setSpan] = useState(DEFAULT_SPAN);
+  const { before, after } = span;
   const timeline = useLoaded(
-    (signal) => get<Timeline>(`/events/${alert.eid}/timeline`, {}, signal),
-    [alert.eid],
+    (signal) => get<Timeline>(`/events/${alert.eid}/timeline`, { before, after }, signal),
+    [alert.eid, before, after],
   );
   return (
     <Card isCompact>
       <CardTitle component="h2">Around the alert (UTC)</CardTitle>
       <CardBody>
+        <SpanChoice span={span} choose={setSpan} />
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
         {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} />}
       </CardBody>
@@ -457,15 +457,14 @@ function TimelineCharts({ timeline, attributes }: { timeline: Timeline; attribut
   if (!timeline.series.length && !timeline.missing.length) {
     return <p className="note">No stream has the key of this alert.</p>;
   }
+  const ownCount = timeline.series.filter(({ column }) => column in attributes).length;
+  const charts = sortSeries(timeline.series, attributes).map((series) => ({
+    title: `${series.stream}: ${series.column}`,
+    lines: [{ label: "now", series, ts: timeline.ts }],
+  }));
   return (
     <>
-      {sortSeries(timeline.series, attributes).map((series) => (
-        <SeriesChart
-          key={`${series.stream}.${series.column}`}
-          title={`${series.stream}: ${series.column}`}
-          lines={[{ label: "now", series, ts: timeline.ts }]}
-        />
-      ))}
+      <ChartGroup charts={charts} first={Math.max(1, ownCount)} />
       {timeline.missing.map(({ stream, reason }) => (
         <p key={stream} className="note">
           {stream}: {reason}

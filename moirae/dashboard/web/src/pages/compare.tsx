@@ -1,15 +1,20 @@
 import { Card, CardBody, CardTitle, PageSection, Title } from "../components/library";
+import { useState } from "react";
 import { Link, useParams } from "react-router";
-import { type Answer, type EventDetails, type Hit, type Row, type Timeline, get } from "../api";
-import { describeHit, describeLength, describeReturn, findRemedy, findSimilar, listTerms, sortSeries } from "../answers";
-import { SeriesChart } from "../components/chart";
-import { Missing, Pending, Time, describeKey, shortName, useTitle } from "../components/common";
+import { type Alert, type Answer, type EventDetails, type Hit, type Row, type Timeline, get } from "../api";
+import { describeLength, describeReturn, findRemedy, findSimilar, listTerms, sortSeries } from "../answers";
+import { ChartGroup, DEFAULT_SPAN, SpanChoice } from "../components/chart";
+import { Missing, Pending, Time, alertTitle, describeKey, shortName, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
+
+const COMPARED_CHARTS = 4; // that are shown at first
 
 interface Sides {
   now: EventDetails;
   past: EventDetails;
+  /** The summaries of their alerts, else their keys. */
+  titles: { now: string; past: string };
   /** The past event as an answer of the present one; none if it is not among its most similar ones. */
   hit: Hit | undefined;
 }
@@ -34,15 +39,15 @@ export function ComparePage() {
       </PageSection>
     );
   }
-  const { now, past: then, hit } = sides.data;
+  const { now, past: then, hit, titles } = sides.data;
   const shares = new Map(hit?.shared ?? []);
   return (
     <PageSection>
       <Title headingLevel="h1">{shortName(now.rule)}: now and then</Title>
       <p>
-        Now: <Link to={`/alerts/${now.eid}`}>{describeKey(now.key)}</Link>, <Time value={now.ts} />
+        Now: <Link to={`/alerts/${now.eid}`}>{titles.now}</Link>, <Time value={now.ts} />
         <br />
-        Then: <Link to={`/alerts/${then.eid}`}>{hit ? describeHit(hit) : describeKey(then.key)}</Link>, <Time value={then.ts} />
+        Then: <Link to={`/alerts/${then.eid}`}>{titles.past}</Link>, <Time value={then.ts} />
       </p>
       {hit ? <Past hit={hit} /> : <p className="note">Not among the most similar past alerts.</p>}
       <div className="compare-grid">
@@ -62,7 +67,7 @@ export function ComparePage() {
         <Card isCompact>
           <CardTitle component="h2">Context term by term</CardTitle>
           <CardBody>
-            <Terms now={now} past={then} shares={shares} />
+            <Terms now={now} past={then} shares={shares} isCompared={hit !== undefined} />
           </CardBody>
         </Card>
         </div>
@@ -72,13 +77,21 @@ export function ComparePage() {
 }
 
 async function loadSides(event: string, past: string, signal: AbortSignal): Promise<Sides> {
-  const [now, then, answers] = await Promise.all([
+  const [now, then, answers, nowTitle, pastTitle] = await Promise.all([
     get<EventDetails>(`/events/${encodeURIComponent(event)}`, {}, signal),
     get<EventDetails>(`/events/${encodeURIComponent(past)}`, {}, signal),
     get<Answer[]>(`/events/${encodeURIComponent(event)}/recalls`, {}, signal),
+    loadTitle(event, signal),
+    loadTitle(past, signal),
   ]);
   const hit = findSimilar(answers)?.hits?.find(({ eid }) => eid === then.eid);
-  return { now, past: then, hit };
+  const titles = { now: nowTitle ?? describeKey(now.key), past: pastTitle ?? describeKey(then.key) };
+  return { now, past: then, hit, titles };
+}
+
+/** The title of the alert of an event; null without an alert. */
+async function loadTitle(event: string, signal: AbortSignal): Promise<string | null> {
+  return get<Alert>(`/alerts/${encodeURIComponent(event)}`, {}, signal).then(alertTitle, () => null);
 }
 
 /** What was done then, and how similar the two are. */
@@ -99,27 +112,37 @@ function Past({ hit }: { hit: Hit }) {
 }
 
 function AlignedCharts({ event, past, attributes }: { event: string; past: string; attributes: Row }) {
-  const query = { before: 3_600, after: 3_600 };
-  const now = useLoaded((signal) => get<Timeline>(`/events/${event}/timeline`, query, signal), [event]);
-  const then = useLoaded((signal) => get<Timeline>(`/events/${past}/timeline`, query, signal), [past]);
-  if (now.data === null || then.data === null) {
-    return <Pending error={now.error ?? then.error} lines={4} />;
-  }
-  const timelines = { now: now.data, then: then.data };
-  const names = new Set(sortSeries([...now.data.series, ...then.data.series], attributes).map(seriesName));
+  const [span, setSpan] = useState(DEFAULT_SPAN);
+  const { before, after } = span;
+  const now = useLoaded((signal) => get<Timeline>(`/events/${event}/timeline`, { before, after }, signal), [event, before]);
+  const then = useLoaded((signal) => get<Timeline>(`/events/${past}/timeline`, { before, after }, signal), [past, before]);
   return (
     <>
-      {[...names].map((name) => (
-        <SeriesChart
-          key={name}
-          title={name}
-          lines={Object.entries(timelines).flatMap(([label, timeline]) => {
-            const series = timeline.series.find((entry) => seriesName(entry) === name);
-            return series ? [{ label, series, ts: timeline.ts }] : [];
-          })}
-        />
-      ))}
-      {Object.entries(timelines).flatMap(([label, timeline]) =>
+      <SpanChoice span={span} choose={setSpan} />
+      {now.data === null || then.data === null ? (
+        <Pending error={now.error ?? then.error} lines={4} />
+      ) : (
+        <Streams timelines={{ now: now.data, then: then.data }} attributes={attributes} />
+      )}
+    </>
+  );
+}
+
+function Streams({ timelines, attributes }: { timelines: { now: Timeline; then: Timeline }; attributes: Row }) {
+  const entries = Object.entries(timelines);
+  const all = entries.flatMap(([, { series }]) => series);
+  const names = new Set(sortSeries(all, attributes).map(seriesName));
+  const charts = [...names].map((title) => ({
+    title,
+    lines: entries.flatMap(([label, timeline]) => {
+      const series = timeline.series.find((entry) => seriesName(entry) === title);
+      return series ? [{ label, series, ts: timeline.ts }] : [];
+    }),
+  }));
+  return (
+    <>
+      <ChartGroup charts={charts} first={COMPARED_CHARTS} />
+      {entries.flatMap(([label, timeline]) =>
         timeline.missing.map(({ stream, reason }) => (
           <p key={label + stream} className="note">
             {stream}, {label}: {reason}
@@ -134,7 +157,15 @@ function seriesName({ stream, column }: { stream: string; column: string }): str
   return `${stream}: ${column}`;
 }
 
-function Terms({ now, past, shares }: { now: EventDetails; past: EventDetails; shares: Map<string, number> }) {
+interface TermsProps {
+  now: EventDetails;
+  past: EventDetails;
+  shares: Map<string, number>;
+  /** Whether the two have a score: a shared term without a share adds nothing to it. */
+  isCompared: boolean;
+}
+
+function Terms({ now, past, shares, isCompared }: TermsProps) {
   const nowTerms = listTerms(now.contexts);
   const pastTerms = listTerms(past.contexts);
   const names = new Set([...nowTerms.keys(), ...pastTerms.keys()]);
@@ -162,7 +193,7 @@ function Terms({ now, past, shares }: { now: EventDetails; past: EventDetails; s
                 </span>,
                 present.has(term) ? "yes" : "–",
                 earlier.has(term) ? "yes" : "–",
-                shares.has(term) ? `${((shares.get(term) ?? 0) * 100).toFixed(1)} %` : "–",
+                isCompared && present.has(term) && earlier.has(term) ? `${((shares.get(term) ?? 0) * 100).toFixed(1)} %` : "–",
               ])}
             />
           </div>

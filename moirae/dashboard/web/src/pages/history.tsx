@@ -1,14 +1,16 @@
-import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, PageSection, SearchInput, Title } from "../components/library";
+import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, Label, PageSection, SearchInput, Title } from "../components/library";
 import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { useSearchParams } from "react-router";
 import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
-import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, useTitle } from "../components/common";
+import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, shorten, useTitle } from "../components/common";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
-import { formatDay, formatDuration, formatTime } from "../time";
+import { formatDay, formatDuration, formatMinute } from "../time";
 
 const PAGE_SIZE = 50;
-const DAYS = 35;
+const DAYS = 35; // that the calendar shows without a month
+const MONTHS = 13; // to choose from, up to the present one
+const MAX_DAYS = 397; // in that many months
 const DAY = 86_400_000; // milliseconds
 const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
@@ -18,10 +20,11 @@ export function HistoryPage() {
   const text = parameters.get("text") ?? "";
   const rule = parameters.get("rule") ?? "";
   const label = parameters.get("label") ?? "";
-  const day = parameters.get("day") ?? "";
+  const day = readParameter(parameters, "day", /^\d{4}-\d\d-\d\d$/);
+  const month = readParameter(parameters, "month", /^\d{4}-\d\d$/);
   const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", {}, signal), []);
   const occurrences = useLoaded(
-    (signal) => get<Occurrence[]>("/overview/occurrences", { rule, days: DAYS }, signal),
+    (signal) => get<Occurrence[]>("/overview/occurrences", { rule, days: MAX_DAYS }, signal),
     [rule],
   );
   useKeys({
@@ -59,20 +62,26 @@ export function HistoryPage() {
         </FormSelect>
       </SearchForm>
       <div className="history-grid">
-        <Results text={text} rule={rule} label={label} day={day} clearDay={() => select({ day: "" })} />
+        <Results text={text} rule={rule} label={label} day={day} month={month} clearDate={() => select({ day: "", month: "" })} />
         <Card isCompact>
-          <CardTitle component="h2">Occurrences of the last {DAYS} days</CardTitle>
+          <CardTitle component="h2">{month ? `Occurrences in ${month}` : `Occurrences of the last ${DAYS} days`}</CardTitle>
           <CardBody>
             {occurrences.data === null ? (
               <Pending error={occurrences.error} />
             ) : (
-              <Calendar occurrences={occurrences.data} day={day} selectDay={(value) => select({ day: value })} />
+              <Calendar occurrences={occurrences.data} day={day} month={month} select={select} />
             )}
           </CardBody>
         </Card>
       </div>
     </PageSection>
   );
+}
+
+/** A parameter of the address that is a date, else an empty text. */
+function readParameter(parameters: URLSearchParams, name: string, form: RegExp): string {
+  const value = parameters.get(name) ?? "";
+  return form.test(value) && !Number.isNaN(Date.parse(value)) ? value : "";
 }
 
 interface SearchProps {
@@ -132,24 +141,26 @@ interface ResultsProps {
   rule: string;
   label: string;
   day: string;
-  clearDay: () => void;
+  month: string;
+  clearDate: () => void;
 }
 
-function Results({ text, rule, label, day, clearDay }: ResultsProps) {
+function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
   const [size, setSize] = useState(PAGE_SIZE);
-  const until = day ? new Date(Date.parse(day) + DAY).toISOString() : undefined;
+  const date = day || month;
+  const until = day ? new Date(Date.parse(day) + DAY).toISOString() : month ? `${nextMonth(month)}-01` : undefined;
   const query = {
     text,
     rule,
     label: label ? [label] : undefined,
-    since: day || undefined,
+    since: day || (month ? `${month}-01` : undefined),
     until,
     // Alerts that were found in history are past alerts as well.
     state: ["firing", "provisional", "resolved"],
     limit: size,
     count: true,
   };
-  const page = useLoaded((signal) => get<AlertPage>("/alerts", query, signal), [text, rule, label, day, size]);
+  const page = useLoaded((signal) => get<AlertPage>("/alerts", query, signal), [text, rule, label, date, size]);
   if (page.data === null) {
     return <Pending error={page.error} lines={6} />;
   }
@@ -158,16 +169,16 @@ function Results({ text, rule, label, day, clearDay }: ResultsProps) {
     <section aria-labelledby="results-title">
       <Title headingLevel="h2" id="results-title" size="lg">
         {formatCount(total ?? alerts.length, "alert")}
-        {day && ` on ${day}`}
+        {date && ` ${day ? "on" : "in"} ${date}`}
       </Title>
-      {day && (
-        <Button variant="link" isInline onClick={clearDay}>
+      {date && (
+        <Button variant="link" isInline onClick={clearDate}>
           All days
         </Button>
       )}
       {!alerts.length && (
         <p className="note">
-          {text || rule || label || day ? "No past alert matches all of these filters." : "No alert has fired yet."}
+          {text || rule || label || date ? "No past alert matches all of these filters." : "No alert has fired yet."}
         </p>
       )}
       <ul className="alert-list" aria-label="Alerts, newest first">
@@ -194,9 +205,19 @@ function Result({ alert }: { alert: Alert }) {
           <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>
         </span>
         <span className="note">{shortName(alert.rule)}</span>
+        {alert.resolution && (
+          <span className="row-resolution">
+            {alert.tag && (
+              <Label isCompact color="teal">
+                {alert.tag}
+              </Label>
+            )}{" "}
+            {shorten(alert.resolution)}
+          </span>
+        )}
       </span>
       <span className="row-norm">
-        <span>{formatTime(alert.starts_at)}</span>
+        <span>{formatMinute(alert.starts_at)}</span>
         <span className="note">
           <Time value={alert.starts_at} brief />
         </span>
@@ -216,22 +237,21 @@ function Result({ alert }: { alert: Alert }) {
 interface CalendarProps {
   occurrences: Occurrence[];
   day: string;
-  selectDay: (day: string) => void;
+  month: string;
+  select: (change: Record<string, string>) => void;
 }
 
-/** Alerts that fired on each day, and how many events had none. */
-function Calendar({ occurrences, day, selectDay }: CalendarProps) {
-  const days = new Map<string, { fired: number; withoutAlert: number }>();
-  for (const entry of occurrences) {
-    const sum = days.get(entry.day) ?? { fired: 0, withoutAlert: 0 };
-    days.set(entry.day, { fired: sum.fired + entry.fired, withoutAlert: sum.withoutAlert + entry.without_alert });
-  }
-  const most = Math.max(1, ...[...days.values()].map(({ fired }) => fired));
-  const events = occurrences.reduce((sum, entry) => sum + entry.events, 0);
-  const withoutAlert = occurrences.reduce((sum, entry) => sum + entry.without_alert, 0);
-  const fired = occurrences.reduce((sum, entry) => sum + entry.fired, 0);
+/** Alerts that fired in each month and on each day of one, and how many events had none. */
+function Calendar({ occurrences, day, month, select }: CalendarProps) {
+  const days = sumBy(occurrences, (entry) => entry.day);
+  const shown = listWeeks(month);
+  const first = month || shown.firstDay;
+  const inRange = occurrences.filter((entry) => (month ? entry.day.startsWith(month) : entry.day >= first));
+  const { fired, events, withoutAlert } = sum(inRange);
+  const most = highest(shown.weeks.flat().flatMap((date) => days.get(date) ?? []));
   return (
     <>
+      <Months occurrences={occurrences} month={month} select={(value) => select({ month: value, day: "" })} />
       <p>
         {formatCount(fired, "alert")} from {formatCount(events, "event")}; {formatCount(withoutAlert, "event")} (
         {events ? Math.round((withoutAlert / events) * 100) : 0} %) occurred without an alert that fired.
@@ -248,29 +268,21 @@ function Calendar({ occurrences, day, selectDay }: CalendarProps) {
           </tr>
         </thead>
         <tbody>
-          {listWeeks().map((week) => (
+          {shown.weeks.map((week) => (
             <tr key={week[0]}>
-              {week.map((date) => {
-                const count = days.get(date);
-                const level = count ? Math.ceil((count.fired / most) * 4) : 0;
-                const text = `${date}: ${formatCount(count?.fired ?? 0, "alert")}, ${formatCount(count?.withoutAlert ?? 0, "event")} without an alert`;
-                return (
-                  <td key={date}>
-                    <button
-                      type="button"
-                      className={`day level-${level}`}
-                      aria-label={text}
-                      title={text}
-                      aria-pressed={date === day}
-                      disabled={date > formatDay(Date.now())}
-                      onClick={() => selectDay(date === day ? "" : date)}
-                    >
-                      {date.endsWith("-01") ? date.slice(5) : date.slice(8)}
-                      <span className="day-count">{count?.fired || ""}</span>
-                    </button>
-                  </td>
-                );
-              })}
+              {week.map((date) => (
+                <td key={date}>
+                  <CalendarButton
+                    name={date}
+                    short={date.endsWith("-01") ? date.slice(5) : date.slice(8)}
+                    counts={days.get(date)}
+                    most={most}
+                    isPressed={date === day}
+                    isDisabled={date > formatDay(Date.now()) || (month !== "" && !date.startsWith(month))}
+                    press={() => select({ day: date === day ? "" : date })}
+                  />
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
@@ -279,14 +291,124 @@ function Calendar({ occurrences, day, selectDay }: CalendarProps) {
   );
 }
 
-/** The weeks of the last days, each from Monday. */
-function listWeeks(): string[][] {
+interface MonthsProps {
+  occurrences: Occurrence[];
+  month: string;
+  select: (month: string) => void;
+}
+
+/** The months of the last year, oldest first. Months before the first event are left out. */
+function Months({ occurrences, month, select }: MonthsProps) {
+  const counts = sumBy(occurrences, (entry) => entry.day.slice(0, 7));
+  const first = [...counts.keys(), month || formatDay(Date.now())].reduce((one, other) => (one < other ? one : other)).slice(0, 7);
+  const months = listMonths().filter((name) => name >= first);
+  const most = highest([...counts.values()]);
+  if (months.length < 2) {
+    return null;
+  }
+  return (
+    <div className="months" role="group" aria-label="Months">
+      {months.map((name) => (
+        <CalendarButton
+          key={name}
+          name={name}
+          short={name}
+          counts={counts.get(name)}
+          most={most}
+          isPressed={name === month}
+          isDisabled={false}
+          press={() => select(name === month ? "" : name)}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface ButtonProps {
+  name: string;
+  short: string;
+  counts: Counts | undefined;
+  /** The most alerts that one of the buttons has. */
+  most: number;
+  isPressed: boolean;
+  isDisabled: boolean;
+  press: () => void;
+}
+
+/** A day or a month with the number of its alerts. */
+function CalendarButton({ name, short, counts, most, isPressed, isDisabled, press }: ButtonProps) {
+  const { fired, withoutAlert } = counts ?? NO_COUNTS;
+  const text = `${name}: ${formatCount(fired, "alert")}, ${formatCount(withoutAlert, "event")} without an alert`;
+  return (
+    <button
+      type="button"
+      className={`day level-${Math.ceil((fired / most) * 4)}`}
+      title={text}
+      aria-pressed={isPressed}
+      disabled={isDisabled}
+      onClick={press}
+    >
+      {short} <span className="day-count">{fired || ""}</span>
+      <span className="pf-v6-screen-reader">{text}</span>
+    </button>
+  );
+}
+
+interface Counts {
+  fired: number;
+  events: number;
+  withoutAlert: number;
+}
+
+const NO_COUNTS: Counts = { fired: 0, events: 0, withoutAlert: 0 };
+
+function sum(occurrences: readonly Occurrence[]): Counts {
+  return occurrences.reduce(
+    (total, entry) => ({
+      fired: total.fired + entry.fired,
+      events: total.events + entry.events,
+      withoutAlert: total.withoutAlert + entry.without_alert,
+    }),
+    NO_COUNTS,
+  );
+}
+
+function sumBy(occurrences: readonly Occurrence[], key: (entry: Occurrence) => string): Map<string, Counts> {
+  const groups = new Map<string, Occurrence[]>();
+  for (const entry of occurrences) {
+    const group = groups.get(key(entry)) ?? [];
+    group.push(entry);
+    groups.set(key(entry), group);
+  }
+  return new Map([...groups].map(([name, entries]) => [name, sum(entries)]));
+}
+
+function highest(counts: readonly Counts[]): number {
+  return Math.max(1, ...counts.map(({ fired }) => fired));
+}
+
+/** The weeks of a month, or of the last days without one, each from Monday. */
+function listWeeks(month: string): { firstDay: string; weeks: string[][] } {
   const today = Date.parse(formatDay(Date.now()));
-  const first = today - (DAYS - 1) * DAY;
+  const first = month ? Date.parse(`${month}-01`) : today - (DAYS - 1) * DAY;
+  const last = month ? Date.parse(`${nextMonth(month)}-01`) - DAY : today;
   const monday = first - ((new Date(first).getUTCDay() + 6) % 7) * DAY;
   const weeks: string[][] = [];
-  for (let start = monday; start <= today; start += 7 * DAY) {
+  for (let start = monday; start <= last; start += 7 * DAY) {
     weeks.push(WEEKDAYS.map((_, index) => formatDay(start + index * DAY)));
   }
-  return weeks;
+  return { firstDay: formatDay(first), weeks };
+}
+
+/** The present month and those before it, such as `2026-11`, oldest first. */
+function listMonths(): string[] {
+  const now = new Date();
+  return Array.from({ length: MONTHS }, (_, index) =>
+    formatDay(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - (MONTHS - 1 - index), 1)).slice(0, 7),
+  );
+}
+
+function nextMonth(month: string): string {
+  const [year, number] = month.split("-").map(Number);
+  return formatDay(Date.UTC(year, number, 1)).slice(0, 7);
 }

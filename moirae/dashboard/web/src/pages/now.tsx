@@ -114,7 +114,7 @@ function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefi
           {alert.state !== "firing" && <StateLabel state={alert.state} />} <HistoryLabel history={alert.history} />
         </span>
         <span className="note">
-          {shortName(alert.rule)}, since <Time value={alert.starts_at} brief />
+          {shortName(alert.rule)}, started <Time value={alert.starts_at} brief />
           {alert.acknowledged_by && `, acknowledged by ${alert.acknowledged_by}`}
           {alert.assigned_to && `, assigned to ${alert.assigned_to}`}
         </span>
@@ -161,7 +161,9 @@ function Past({ alert, answers }: { alert: Alert; answers: readonly Answer[] }) 
   return (
     <>
       <span className={conclusion.kind === "known" ? "past-known" : "past-open"}>
-        {conclusion.kind === "known" ? `What fixed it: ${conclusion.title}` : conclusion.title}
+        {conclusion.kind === "known"
+          ? `${conclusion.isAgreed ? "What fixed it" : "What fixed the most similar"}: ${conclusion.title}`
+          : conclusion.title}
       </span>
       <span className="note">
         {probable && `probably ${probable}, `}
@@ -291,8 +293,7 @@ function applyAnswers(present: Answers, events: readonly LiveEvent[]): Answers {
     const { answers } = entry;
     if (kind === "revision") {
       const revision = data as unknown as Revision;
-      const first = { ...revision, hits: revision.hits?.slice(0, 1) ?? null };
-      next.set(eid, { ...entry, answers: withRevision(answers, first) });
+      next.set(eid, { ...entry, answers: withRevision(answers, revision) });
     } else if (kind === "recall") {
       if (answers.some(({ id }) => id === data.id)) {
         const changed = answers.map((answer) => (answer.id === data.id ? { ...answer, state: String(data.state) } : answer));

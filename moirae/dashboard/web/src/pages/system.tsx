@@ -35,6 +35,7 @@ function StatusCards() {
     return <Pending error={status.error} />;
   }
   const { live, problems, warnings, processes, disks, recall_queue: queue } = status.data;
+  const ingest = status.data.ingest as unknown as Ingest | null;
   return (
     <Card isCompact>
       <CardTitle component="h2">Processes</CardTitle>
@@ -58,9 +59,11 @@ function StatusCards() {
             process.error ?? "",
           ])}
         />
+        {ingest && <p>{describeIngest(ingest)}</p>}
         <p>
-          {formatCount(queue.queued, "recall")} queued
-          {queue.queued > 0 && `, the oldest for ${formatDuration(queue.oldest_seconds * 1_000)}`}
+          {queue.queued
+            ? `${formatCount(queue.queued, "recall")} of firing alerts queued, the oldest for ${formatDuration(queue.oldest_seconds * 1_000)}`
+            : "No recall of a firing alert is queued"}
         </p>
         {disks.map((disk) => (
           <p key={String(disk.path)} className="note">
@@ -70,6 +73,24 @@ function StatusCards() {
       </CardBody>
     </Card>
   );
+}
+
+/** What the live process has done in its last batch. */
+interface Ingest {
+  batch: number;
+  engine: string;
+  rows_per_second: number;
+  tasks: number;
+  executors: number;
+  batches: Record<string, number>;
+}
+
+/** `Ingest: batch 248 by engine local, 3,526 rows/s (batches: 246 local, 2 spark)` */
+function describeIngest({ batch, engine, rows_per_second, tasks, executors, batches }: Ingest): string {
+  const rate = Math.round(rows_per_second).toLocaleString("en");
+  const spread = tasks ? `, ${formatCount(tasks, "task")} on ${formatCount(executors, "executor")}` : "";
+  const counts = Object.entries(batches).map(([name, count]) => `${count.toLocaleString("en")} ${name}`);
+  return `Ingest: batch ${batch.toLocaleString("en")} by engine ${engine}, ${rate} rows/s${spread} (batches: ${counts.join(", ")})`;
 }
 
 /** Open recalls with their tickets; the share of the worker is that of the tickets. */
@@ -88,6 +109,9 @@ function RecallCard() {
       <CardBody>
         {page.data === null && <Pending error={page.error} />}
         {page.data && !recalls.length && <p className="note">No recall is open.</p>}
+        {recalls.some(({ level }) => level > 0) && (
+          <p className="note">Those that run when idle are for past alerts, or read history in advance.</p>
+        )}
         {recalls.length > 0 && (
           <DataTable
             label="Open recalls"
