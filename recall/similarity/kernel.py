@@ -22,11 +22,9 @@ caller in another file would keep the old machine code of a changed function.
 # What numba compiles has no types for mypy.
 # mypy: allow-untyped-defs
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
+
+from recall.similarity.compilation import compiled
 
 # How much log10(C_k) may grow before bounds are updated, and how far log10(E) may lie back.
 MAX_LOG_LAG = 0.005
@@ -43,18 +41,6 @@ _BOUNDS_STOP_SHARE = 0.08
 _BLOCK_ROWS = 64  # rows tested together
 # As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function when it is first called.
-
-    The machine code is cached beside the source, or in the user's numba cache.
-    """
-    try:
-        dispatcher: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no writable cache directory: compile at each start
-        dispatcher = numba.njit(nogil=True)(function)
-    return dispatcher
 
 
 @compiled

@@ -155,7 +155,7 @@ def test_records_of_a_topic_are_archived_alike(
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Raised where the process is killed."""
 
 
 def ingest_with_kills(

@@ -25,7 +25,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """As by kill -9."""
+    """Raised where the process is killed."""
 
 
 @pytest.fixture(scope="module")
