@@ -319,7 +319,7 @@ def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
 
 
 @pytest.mark.spark
-def test_batch_goes_on_when_a_worker_is_killed(
+def test_batch_continues_after_a_worker_is_killed(
     settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:
     batches = write_batches(tmp_path / "landing", 29, Sizes(batches=3, files=4, rows=200))

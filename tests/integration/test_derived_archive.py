@@ -274,7 +274,7 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
 def _forgotten(
     world: World, settings: Settings, connection: Connection[Any], works: list[DerivedStreamTask]
 ) -> None:
-    """Without the rule nobody reads the streams any more; their files go after a while."""
+    """Without the rule no reader needs the streams; their files are deleted later."""
     RuleRegistry(connection).apply([])
     assert _views(world, settings, connection).next_task() is None
     assert connection.execute("SELECT count(*) FROM derived_chunks").fetchone() == (0,)

@@ -318,7 +318,7 @@ def test_rows_about_deleted_chunks_are_deleted(workspace: RetentionWorkspace) ->
     assert len(young) < 190 - 20
     workspace.retain(least=timedelta(days=1))
     assert numbers_in(workspace, "events") == numbers_in(workspace, "tasks") == set(range(190)), (
-        "nothing goes on its first day"
+        "nothing is deleted on its first day"
     )
     workspace.retain()
     assert (
