@@ -14,7 +14,7 @@ from archiver.periodic import Periodic
 class BackgroundRunner:
     """Runs periodic and submitted actions in one thread, until it is stopped.
 
-    APScheduler logs errors that actions raise; a periodic action goes on after one.
+    APScheduler logs errors that actions raise; a periodic action continues after one.
     """
 
     def __init__(self, periodics: Sequence[Periodic] = ()) -> None:

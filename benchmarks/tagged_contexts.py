@@ -10,7 +10,7 @@ from benchmarks.contexts import VOCABULARY_SIZE, TermIds, draw_contexts
 TAGS = 500
 _ATTRIBUTES = 8
 _TERMS_BY_TAG = 20
-# Of these terms of its tag, a context has some; the others are those of `draw_contexts`.
+# A context has some of these terms of its tag; further terms are those of `draw_contexts`.
 _TELLING_TERMS = 2
 _WRONG_SHARE = 0.2  # of contexts whose terms are those of another tag
 

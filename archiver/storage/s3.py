@@ -171,7 +171,7 @@ class S3Storage(Storage):
                     raise self._storage_error(NO_SUCH_BUCKET) from None
                 time.sleep(_CONFLICT_PAUSE)  # a put of another process is in progress
             raise self._storage_error(
-                f"cannot create {name}: the storage reports that it exists, but does not return it"
+                f"cannot create {name}: the storage reports that it exists, but cannot read it"
             )
 
         yield commit
@@ -238,7 +238,7 @@ class S3Storage(Storage):
             if self._cache.lease(paths):
                 return list(map(str, paths))
         raise self._storage_error(
-            f"files disappear from the cache {self._cache.folder} as fast as they are downloaded: "
+            f"files were removed from the cache {self._cache.folder} while in use: "
             "check whether another program deletes them"
         )
 

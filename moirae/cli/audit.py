@@ -33,7 +33,7 @@ def audit(
     limit: LimitOption = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List changes by operators, newest first: who did what, by command line or API."""
+    """List changes made by operators with the command line or API, newest first."""
     from moirae.services import MAX_PAGE_ROWS
     from moirae.services.operations.system import AuditQuery, list_audit
 

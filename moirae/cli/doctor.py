@@ -30,8 +30,8 @@ def doctor(
         bool,
         typer.Option(
             "--spark",
-            help="Start Spark, and also verify with it: rows, earlier versions, and commits of "
-            "other programs.",
+            help="Also verify row counts, earlier versions and commits of other programs, with "
+            "Spark.",
         ),
     ] = False,
 ) -> None:

@@ -73,7 +73,7 @@ def similar(
 def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Export each recall with its last answer and coverage, then the stages of `then`."""
+    """Export recalls with their last answer and coverage, followed by their stages (`then`)."""
     _export(workspace, "recalls", form)
 
 

@@ -43,12 +43,14 @@ _HELP_EVENTS = (
 )
 _HELP_LABELS = "CSV with event_id and label: events with the same label are relevant to each other."
 _HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, separated by spaces)."
-_HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's measure, or tfidf."
+_HELP_MEASURE = (
+    "Measure whose match probabilities are evaluated. Default: the rule's measure, or tfidf."
+)
 _HELP_KNOWN_AFTER = (
     "Treat each tag as known this long after its event. Default: when the tag was recorded, or one "
     "--gap after the event for --labels."
 )
-_HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Needs matplotlib."
+_HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Requires matplotlib."
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 JudgedEventArgument = Annotated[
@@ -131,10 +133,10 @@ def ask(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the unresolved past alerts from whose resolution most would be learned.
+    """List the unresolved past alerts whose resolution would improve `learned` most.
 
-    These are the alerts whose resolution is most uncertain and that are recalled most often.
-    Resolve them with `moirae alerts resolve ALERT --tag TAG`.
+    Their predicted resolution is uncertain, and they are often recalled. Resolve them with
+    `moirae alerts resolve ALERT --tag TAG`.
     """
     from moirae.services.operations.similarity import UnresolvedQuery, list_unresolved
 
@@ -158,7 +160,7 @@ def agree(
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Judge a past event as relevant to an event."""
+    """Mark a past event as relevant to an event."""
     _record_judgement(workspace, eid, past, relevant=True, author=author)
 
 
@@ -168,7 +170,7 @@ def disagree(
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Judge a past event as not relevant to an event."""
+    """Mark a past event as not relevant to an event."""
     _record_judgement(workspace, eid, past, relevant=False, author=author)
 
 
@@ -297,7 +299,7 @@ def _draw_reports(reports: "list[EvaluationReport]", picture: Path) -> None:
     if picture.suffix not in _PICTURE_SUFFIXES:
         raise UsageError(f"--picture {picture}: the name must end in .png, .svg or .pdf")
     if not reports:
-        raise MoiraeError("nothing to draw: there are no judged events")
+        raise MoiraeError("no chart: there are no judged events")
     try:
         draw_reports(reports, picture)
     except OSError as error:

@@ -51,8 +51,8 @@ def init(
         typer.Option(
             "--data",
             metavar="PATH",
-            help="Folder that holds the example's data folder, such as planetlab. "
-            f"Default: {_DATA_FOLDERS[0]} or {_DATA_FOLDERS[1]} of the current folder.",
+            help="Directory that contains the data directory of the example, such as planetlab. "
+            f"Default: {_DATA_FOLDERS[0]} or {_DATA_FOLDERS[1]}.",
         ),
     ] = None,
     days: Annotated[
@@ -99,7 +99,7 @@ def _find_example_data(example: ExampleWorkspace, data: Path | None) -> list[Pat
     if not data_files:
         raise MoiraeError(
             f"{folder / example}: no file {pattern}; "
-            f"name the folder that holds {example}/ with --data PATH"
+            f"set --data to the directory that contains {example}/"
         )
     return data_files
 

@@ -154,9 +154,9 @@ def demo(
 ) -> None:
     """Run a simulated testbed: two weeks of history, then ten minutes of live failures.
 
-    At a terminal, the dashboard stays up after that, until Ctrl-C; elsewhere the live failures last
-    five minutes, and the demo ends with them. Log lines of its processes are written to up.log in
-    the workspace. The workspace of an earlier demo is moved to DIR.old.
+    On a terminal, the dashboard then remains available until Ctrl-C. Otherwise, the live failures
+    last five minutes, and the demo exits after them. Its processes log to up.log in the workspace.
+    The workspace of an earlier demo is moved to DIR.old.
     """
     from moirae.demo import run_demo
 

@@ -44,12 +44,20 @@ class _Limits:
     """What a query reads, and for how long."""
 
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Maximum number of plain rows.")
+        int,
+        typer.Option(
+            "--limit",
+            min=1,
+            max=_MAX_LIMIT,
+            help="Maximum number of rows of a query without aggregates.",
+        ),
     ] = 100
     timeout: Annotated[
         str,
         typer.Option(
-            "--timeout", metavar="DURATION", help="Time limit; then the answer so far is printed."
+            "--timeout",
+            metavar="DURATION",
+            help="Time limit, after which the answer so far is printed.",
         ),
     ] = _DEFAULT_TIMEOUT
     since: Annotated[
@@ -57,7 +65,7 @@ class _Limits:
         typer.Option(
             "--since",
             metavar="DURATION",
-            help="Read only rows up to this long before the newest. Default: all.",
+            help="Read only rows at most this much older than the newest. Default: all.",
         ),
     ] = None
     follow: Annotated[
@@ -196,7 +204,7 @@ def _print_answers(
     if state.state == "cancelled":
         raise MoiraeError("the query was cancelled")
     if number == 0:
-        raise MoiraeError("no answer within the time limit: set a greater --timeout")
+        raise MoiraeError("no answer within the time limit: set a longer --timeout")
     return printer.is_complete
 
 

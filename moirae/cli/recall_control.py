@@ -47,7 +47,7 @@ OlderThanOption = Annotated[
 CommandKeyOption = Annotated[
     str | None,
     typer.Option(
-        "--key", help="Idempotency key: a command with a key that was used has no further effect."
+        "--key", help="Idempotency key: a command repeated with the same key has no further effect."
     ),
 ]
 

@@ -68,7 +68,8 @@ def _declare_server_options(
         typer.Option("--token-file", metavar="FILE", help="File of the API token for --server."),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow http:// to other hosts than this machine.")
+        bool,
+        typer.Option("--insecure", help="Allow unencrypted http:// connections to other machines."),
     ] = False,
 ) -> None:
     """The options that `accept_server` adds, as parameters of a function."""

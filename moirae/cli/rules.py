@@ -188,7 +188,7 @@ def resume(
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """End the quarantine of rules. They are evaluated from where they stopped."""
+    """End the quarantine of rules. Evaluation continues where it stopped."""
     from moirae.services.operations.rules import RuleNames
     from moirae.services.operations.rules import resume as resume_rules
 

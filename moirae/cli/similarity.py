@@ -33,7 +33,7 @@ _HELP_RESOLUTIONS = (
     "CSV with event_id, tag and known_at, .csv or .csv.gz: tags of events, used from known_at on. "
     "Requires --measure learned."
 )
-_HELP_LEAVE_ONE_OUT = "Compare with all other events, newer ones too; --gap is ignored."
+_HELP_LEAVE_ONE_OUT = "Compare with all other events, including newer ones; --gap is ignored."
 
 GapOption = Annotated[
     str,

@@ -38,7 +38,7 @@ def status(
         typer.Option(
             "--process",
             metavar="NAME",
-            help="Only this process: up, live, recall or server. Exit code 0 if it runs.",
+            help="Show only this process: up, live, recall or server. Exit code 0 if it runs.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,

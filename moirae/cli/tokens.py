@@ -39,7 +39,8 @@ def create(
     role: Annotated[
         TokenRoleName,
         typer.Option(
-            "--role", help="viewer reads, operator also acts on alerts and posts rows, admin all."
+            "--role",
+            help="viewer: read. operator: also act on alerts and post rows. admin: everything.",
         ),
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
@@ -89,7 +90,7 @@ def login_url(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Print a URL that opens one browser session of a token, within ten minutes."""
+    """Print a single-use login URL for the dashboard, valid for ten minutes."""
     from moirae.services.operations.system import create_login_code
 
     with open_services(workspace) as services:

@@ -40,7 +40,7 @@ def interpolate(text: str, environ: Mapping[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
         name = match[1]
         if not match[0].endswith("}") or _VARIABLE_NAME.fullmatch(name) is None:
-            raise ValueError("a variable is written ${NAME}")
+            raise ValueError("invalid variable: write ${NAME}")
         if name not in environ:
             raise ValueError(f"the environment variable {name} is not set")
         return environ[name]
@@ -77,7 +77,7 @@ def _interpolate_secret(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 def _resolve_text(text: str, info: ValidationInfo) -> str:
     if "${" in text:
-        raise ValueError("${…} is replaced only in database, archive, receivers and kafka servers")
+        raise ValueError("${…} is supported only in database, archive, receivers and kafka servers")
     environment = _environment(info)
     if environment is None:
         return text

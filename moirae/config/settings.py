@@ -289,7 +289,7 @@ class Receiver(ConfigModel):
         if value is not None and not value.get_secret_value().startswith(
             ("http://", "https://", "${")
         ):
-            raise ValueError("a webhook is an http:// or https:// URL")
+            raise ValueError("must be an http:// or https:// URL")
         return value
 
     @field_validator("apprise")
@@ -301,7 +301,7 @@ class Receiver(ConfigModel):
             return value  # one of them is invalid and reported
         targets = [info.data["webhook"], info.data["pagerduty"], value]
         if targets.count(None) != len(targets) - 1:
-            raise ValueError("a receiver has exactly one of webhook, pagerduty and apprise")
+            raise ValueError("set exactly one of webhook, pagerduty and apprise")
         return value
 
 
@@ -332,7 +332,7 @@ def _validate_archive(location: str) -> str:
             )
         return f"s3://{match['path'].rstrip('/')}"
     if is_url(location):
-        raise ValueError("must be a folder of a local file system, or s3://bucket/prefix")
+        raise ValueError("must be a directory of a local file system, or s3://bucket/prefix")
     return location
 
 

@@ -39,7 +39,7 @@ _RESERVED_COLUMNS = frozenset({"chunk"})
 
 def _validate_column_type(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"a column type is one of {', '.join(_COLUMN_TYPES)}")
+        raise ValueError(f"must be one of {', '.join(_COLUMN_TYPES)}")
     name = _TYPE_ALIASES.get(value.lower(), value.lower())
     if name in _COLUMN_TYPES:
         return name

@@ -284,7 +284,7 @@ class _HostBaselines:
 
 def _check_arguments(history: timedelta, live: timedelta, nodes: int) -> None:
     if history < _MIN_HISTORY:
-        raise ValueError("the testbed needs at least a day of history")
+        raise ValueError("the testbed needs at least one day of history")
     if live < _MIN_LIVE:
         raise ValueError("the live phase needs at least 30 seconds")
     if nodes < _MIN_NODES:

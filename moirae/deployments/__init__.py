@@ -3,7 +3,7 @@
 from moirae.deployments.check import check_rule_files, select_rule_files
 from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
-from moirae.deployments.plan import DeploymentStep, changing_steps
+from moirae.deployments.plan import DeploymentStep
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader, RuleReloader, compute_digest
 
@@ -14,7 +14,6 @@ __all__ = [
     "RuleFileLoader",
     "RuleRegistry",
     "RuleReloader",
-    "changing_steps",
     "check_rule_files",
     "compute_digest",
     "select_rule_files",

@@ -151,7 +151,7 @@ class Guard:
         except Exception as error:  # without the database the process must exit all the same
             _LOG.error("crash not recorded", action="crash_not_recorded", error=str(error))
         _LOG.error(
-            "process exits because of its rules",
+            "process exits: evaluation of rules exhausted its memory or time",
             action="rules_crashed",
             rules=rule_names,
             error=message,

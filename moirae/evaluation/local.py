@@ -167,7 +167,7 @@ class LocalEvaluator:
         except StatementTimeout as error:
             if retry_timer is None:
                 _LOG.warning(
-                    "slow join left to Spark",
+                    "slow join is evaluated by Spark from now on",
                     action="join_left_to_spark",
                     rules=rule_names,
                     error=str(error),

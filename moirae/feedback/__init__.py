@@ -11,7 +11,7 @@ from moirae.feedback.context_files import (
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
 from moirae.feedback.training import build_training_cases
-from moirae.feedback.unresolved import UnresolvedAlert, list_unresolved
+from moirae.feedback.unresolved import list_unresolved
 from moirae.feedback.workspace import load_judged_corpora, record_judgement
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "Judgement",
     "METRIC_TITLES",
     "draw_reports",
-    "UnresolvedAlert",
     "list_unresolved",
     "load_judged_corpora",
     "read_alerts",

@@ -136,7 +136,7 @@ def draw_reports(reports: Sequence[EvaluationReport], path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MoiraeError(
-            "a chart needs matplotlib, which is not installed: pip install matplotlib"
+            "a chart requires matplotlib, which is not installed: pip install matplotlib"
         ) from error
 
     figure = Figure(figsize=(18, _REPORT_HEIGHT * len(reports)), layout="constrained")

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
         make_hits,
     )
     from moirae.inspect.repeat import repeat_last_answers
-    from moirae.inspect.report import LiveCondition, ProcessStatus, StatusReport
+    from moirae.inspect.report import ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
-    "LiveCondition",
     "ProcessStatus",
     "RecallAnswer",
     "SimilarEvent",
@@ -81,7 +80,7 @@ _MODULES = {
         "list_problems",
     ),
     "repeat": ("repeat_last_answers",),
-    "report": ("LiveCondition", "ProcessStatus", "StatusReport"),
+    "report": ("ProcessStatus", "StatusReport"),
     "timeline": ("Timeline", "load_timeline"),
     "status": ("collect_status", "print_summary"),
 }

@@ -92,7 +92,6 @@ def build_live_process(
     archived_tables = ArchivedTables(outboxes, archive)
     # Files outlive every query that may still read them.
     grace = settings.recall.query_timeout.total_seconds() + _READER_GRACE
-    keep = settings.chunks.keep
     maintenance = ChunkMaintenance(
         root,
         schemas,
@@ -103,9 +102,7 @@ def build_live_process(
     chunk_states = ChunkStates(
         archive,
         maintenance,
-        policy=LifecyclePolicy(
-            settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
-        ),
+        policy=_make_lifecycle_policy(settings, grace),
         tasks=sql.TaskGateway(connection),
     )
     home = Path(settings.home)
@@ -113,14 +110,7 @@ def build_live_process(
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     spark = start_spark(settings)
     role.end_if_stopped()
-    jobs: SparkJobs | None = None
-    if settings.engine != "local":
-        jobs = SparkJobs(spark.sparkContext)
-        archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
-    if jobs is not None and settings.engine == "spark":
-        # With auto, a thread of low priority does it, which leaves the cores to live work.
-        maintenance.rewrite = TaskClustering(jobs)
-        jobs.warm_up()
+    jobs = _add_executors(settings, spark, archive, maintenance)
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
     guard = Guard(spark, settings, connection)
@@ -173,26 +163,7 @@ def build_live_process(
         unread_files=unread_files,
     )
 
-    def reload_rules() -> None:
-        detector.reload(current_event_time(archive))
-
-    def detect_revisions() -> None:
-        # Boundaries hold once the recalls of all alerts are requested.
-        if detector.reads_revisions and not follow_up.run() and detector.detect_revisions():
-            follow_up.run()
-
-    def settle() -> None:
-        if detector.settle():
-            follow_up.run()
-
-    periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
-    if not drain:
-        periodics += [
-            Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
-            Periodic("settle", _EACH_ROUND, settle),
-            Periodic("follow revisions", _REVISIONS_INTERVAL, detect_revisions),
-            _make_follow_up_task(follow_up),
-        ]
+    periodics = _make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
     periodics += [
@@ -229,6 +200,32 @@ def build_live_process(
             can_wait=lambda: not role.is_stopped and is_recall_running(connection),
         ),
     )
+
+
+def _make_lifecycle_policy(settings: Settings, grace: float) -> LifecyclePolicy:
+    """`grace`: how long files of expired chunks stay, in seconds."""
+    keep = settings.chunks.keep
+    return LifecyclePolicy(
+        settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
+    )
+
+
+def _add_executors(
+    settings: Settings,
+    spark: SparkSession,
+    archive: ArchiveWriter,
+    maintenance: ChunkMaintenance,
+) -> SparkJobs | None:
+    """Let executors archive and cluster rows, as the key `engine` says; None: they do not."""
+    if settings.engine == "local":
+        return None
+    jobs = SparkJobs(spark.sparkContext)
+    archive.engines.executors = ExecutorIngest(jobs, archive.engines.sizes)
+    if settings.engine == "spark":
+        # With auto, a thread of low priority clusters, which leaves the cores to live work.
+        maintenance.rewrite = TaskClustering(jobs)
+        jobs.warm_up()
+    return jobs
 
 
 def _choose_engines(settings: Settings, jobs: SparkJobs | None) -> RuleEngines:
@@ -285,6 +282,39 @@ def build_detection(
         relations=relations.columns,
     )
     return detector, follow_up
+
+
+def _make_rule_tasks(
+    archive: ArchiveWriter,
+    detector: Detector,
+    follow_up: AlertFollowUp,
+    idle_sources: IdleSources,
+    *,
+    drain: bool,
+) -> list[Periodic]:
+    """What rules and alerts need without new rows, in the order of a round of the loop."""
+
+    def reload_rules() -> None:
+        detector.reload(current_event_time(archive))
+
+    def detect_revisions() -> None:
+        # Boundaries hold once the recalls of all alerts are requested.
+        if detector.reads_revisions and not follow_up.run() and detector.detect_revisions():
+            follow_up.run()
+
+    def settle() -> None:
+        if detector.settle():
+            follow_up.run()
+
+    periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
+    if not drain:
+        periodics += [
+            Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
+            Periodic("settle", _EACH_ROUND, settle),
+            Periodic("follow revisions", _REVISIONS_INTERVAL, detect_revisions),
+            _make_follow_up_task(follow_up),
+        ]
+    return periodics
 
 
 def _make_follow_up_task(follow_up: AlertFollowUp) -> Periodic:

@@ -84,8 +84,7 @@ def prepare_query(
     if reads_derived and options.follow:
         names = ", ".join(sorted(used & tables.derived.keys()))
         raise Unsupported(
-            f"--follow reads declared streams, whose rows are numbered as they arrive; {names} is "
-            "a derived stream"
+            f"--follow is supported for declared streams only; {names} is a derived stream"
         )
     if not reads_derived:
         tables = Tables(
@@ -143,9 +142,7 @@ def _expand_star(query: exp.Select, settings: Settings) -> exp.Select:
     if isinstance(source, exp.Table) and not query.args.get("joins"):
         stream = settings.streams.get(source.name.lower())
     if stream is None or len(query.expressions) > 1:
-        raise Unsupported(
-            "* stands for the columns of one declared stream; name the columns", query
-        )
+        raise Unsupported("* is supported for one declared stream only; name the columns", query)
     columns = [exp.column(name, quoted=True) for name in stream.columns]
     return query.select(*columns, append=False)
 
@@ -158,7 +155,7 @@ def _limit_rows(query: exp.Select, limit: int) -> exp.Select:
     count = present.expression
     if isinstance(count, exp.Literal) and count.is_int and int(count.name) > limit:
         raise Unsupported(
-            f"LIMIT {count.name} is more than {limit} rows; set a greater --limit", present
+            f"LIMIT {count.name} is more than {limit} rows; set a larger --limit", present
         )
     return query
 

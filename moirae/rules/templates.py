@@ -148,7 +148,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
-            raise TypeError(f"{operator} takes numbers only")
+            raise TypeError(f"{operator} requires numbers")
         return super().call_binop(context, operator, left, right)
 
 

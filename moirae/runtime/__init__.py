@@ -9,7 +9,7 @@ from moirae.runtime.disk_space import (
 )
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.metrics import merge_metrics, snapshot_metrics
+from moirae.runtime.metrics import merge_metrics
 from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
@@ -37,6 +37,5 @@ __all__ = [
     "release_database",
     "release_embedded_database",
     "run_supervisor",
-    "snapshot_metrics",
     "watch_parent",
 ]

@@ -70,7 +70,7 @@ def start_embedded_database(home: Path) -> str:
     if " " in str(home):
         raise MoiraeError(
             f"{home}: the path of the embedded database must not contain a space: "
-            "move the workspace, set `home` to another folder, or set `database` to the DSN of "
+            "move the workspace, set `home` to another directory, or set `database` to the DSN of "
             "an external PostgreSQL"
         )
     deadline = time.monotonic() + _START_TIMEOUT

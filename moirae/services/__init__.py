@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from moirae.services.child import run_in_child
     from moirae.services.load import load_operations
     from moirae.services.models import MAX_PAGE_ROWS, shaped_text
-    from moirae.services.operation import Operation, Role, path_parameters
+    from moirae.services.operation import Operation, Role
     from moirae.services.operations.archive import check_declared
     from moirae.services.operations.exports import ExportKind, export_rows
     from moirae.services.operations.recalls import (
@@ -39,7 +39,6 @@ __all__ = [
     "export_rows",
     "load_operations",
     "open_server",
-    "path_parameters",
     "problems",
     "run_in_child",
     "shaped_text",
@@ -51,7 +50,7 @@ _MODULES = {
     "child": ("run_in_child",),
     "load": ("load_operations",),
     "models": ("MAX_PAGE_ROWS", "shaped_text"),
-    "operation": ("Operation", "Role", "path_parameters"),
+    "operation": ("Operation", "Role"),
     "operations.archive": ("check_declared",),
     "operations.exports": ("ExportKind", "export_rows"),
     "operations.recalls": ("RecallRevision", "describe_revision", "describe_stage"),

@@ -4,8 +4,6 @@ from recall.learning.build import BuiltModel, TrainingEvent, build_model
 from recall.learning.event_scorer import LearnedScorer
 from recall.learning.learned_model import (
     LearnedModel,
-    LearnedQuery,
-    PastRows,
     ResolutionForecast,
 )
 from recall.learning.learner import Learner
@@ -18,10 +16,8 @@ __all__ = [
     "TrainingEvent",
     "build_model",
     "LearnedModel",
-    "LearnedQuery",
     "LearnedScorer",
     "Learner",
-    "PastRows",
     "Resolution",
     "ResolutionForecast",
     "StoredModel",

@@ -5,7 +5,6 @@ from recall.ledger.commands import (
     CommandExecutor,
     Effect,
     Target,
-    Verb,
     fetch_effect,
     forecast_tasks,
     submit_command,
@@ -21,9 +20,7 @@ from recall.ledger.records import (
 from recall.ledger.revision_archive import RevisionArchive
 from recall.ledger.row_revisions import (
     EventOutput,
-    RevisionBatch,
     RevisionStreams,
-    find_stream,
     read_revisions,
 )
 from recall.ledger.tasks import LEASE_DURATION, Ledger, retry_on_deadlock
@@ -37,7 +34,6 @@ __all__ = [
     "Ledger",
     "Revision",
     "RevisionArchive",
-    "RevisionBatch",
     "RevisionStreams",
     "SchedulingPolicy",
     "Target",
@@ -45,10 +41,8 @@ __all__ = [
     "TaskProgress",
     "TaskSpec",
     "TurnResult",
-    "Verb",
     "fetch_effect",
     "forecast_tasks",
-    "find_stream",
     "read_revisions",
     "retry_on_deadlock",
     "submit_command",

@@ -123,7 +123,7 @@ def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
         if column.table.lower() != EVENT:
             continue
         if column.db or not isinstance(column.this, exp.Identifier):
-            raise Unsupported("event.<attribute> takes one name", column)
+            raise Unsupported("event.<attribute> must be one name", column)
         yield column.name, column
 
 
@@ -181,9 +181,9 @@ def check_plain_groups(group: exp.Expr) -> None:
     """Raises `Unsupported` for ROLLUP, CUBE, GROUPING SETS and GROUP BY ALL."""
     for key in group.expressions:
         if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-            raise Unsupported("GROUP BY takes plain expressions here", group)
+            raise Unsupported("GROUP BY supports plain expressions only", group)
     if any(map(group.args.get, _GROUPING_SETS)):
-        raise Unsupported("GROUP BY takes plain expressions here", group)
+        raise Unsupported("GROUP BY supports plain expressions only", group)
 
 
 # Aggregates

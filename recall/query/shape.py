@@ -162,7 +162,7 @@ def _infer_select(
     sources = _infer_sources(select, tables, local_tables)
     relation_aliases = {alias for alias, s in sources.items() if s.time_column is None}
     if len(relation_aliases) == len(sources):
-        raise Unsupported("an event query must read a stream; this reads none", select)
+        raise Unsupported("an event query must read a stream", select)
     windows = grouping_windows(select)
     source = _join_streams(select, sources, windows)
     relations = frozenset().union(*(s.shape.relations for s in sources.values()))
@@ -170,12 +170,14 @@ def _infer_select(
     group = select.args.get("group")
     if group is None and not own_nodes(select, exp.AggFunc):
         if windows:
-            raise Unsupported("window() needs a GROUP BY", windows[0])
+            raise Unsupported("window() requires GROUP BY", windows[0])
         return _infer_rows(select, source, relation_aliases)
     for window in windows:
         if group is not None and window.find_ancestor(exp.Group) is group:
             return _infer_windows(select, source, window)
-    raise Unsupported("an aggregate over a stream needs GROUP BY window(ts, '…')", group or select)
+    raise Unsupported(
+        "an aggregate over a stream requires GROUP BY window(ts, '…')", group or select
+    )
 
 
 def _check_supported(select: exp.Select) -> None:
@@ -209,7 +211,10 @@ def _infer_windows(select: exp.Select, source: _SourceShape, window: exp.Expr) -
     arguments = window_arguments(window)
     time = arguments[0] if arguments else None
     if not isinstance(time, exp.Column) or time.name.lower() != time_column.lower():
-        raise Unsupported(f"window() takes the time of the stream, {source.time_column}", window)
+        raise Unsupported(
+            f"the first argument of window() must be the time of the stream, {source.time_column}",
+            window,
+        )
     size, slide, start = parse_window(window, arguments[1:])
     shape = source.shape
     lag = _window_lag(_find_output(select, "ts"), time_column, size)
@@ -263,7 +268,7 @@ def _infer_sources(
     """The shapes of the tables in FROM and JOIN, by alias in lower case."""
     from_ = select.args.get("from_")
     if from_ is None:
-        raise Unsupported("an event query must read a stream; this reads none", select)
+        raise Unsupported("an event query must read a stream", select)
     sources = {from_.this.alias_or_name.lower(): _infer_source(from_.this, tables, local_tables)}
     for join in joins_of(select):
         source = _infer_source(join.this, tables, local_tables)
@@ -283,7 +288,7 @@ def _infer_source(
     if isinstance(node, exp.Subquery):
         return _infer_query(node.this, tables, local_tables)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or node.db:
-        raise Unsupported("FROM takes streams, relations and derived streams only", node)
+        raise Unsupported("FROM supports only streams, relations and derived streams", node)
     name = node.name.lower()
     if name in local_tables:
         return local_tables[name]

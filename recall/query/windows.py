@@ -54,7 +54,9 @@ def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> Window:
         except ValueError as error:
             raise Unsupported(f"window(): {error}", window) from error
     if not lengths or len(lengths) != len(intervals) or lengths[0] <= 0:
-        raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
+        raise Unsupported(
+            "the intervals of window() must be constant text, e.g. window(ts, '5 minutes')", window
+        )
     size = slide = lengths[0]
     offset = 0
     if len(lengths) > 1:

@@ -2,15 +2,12 @@
 
 from recall.revisions.changes import (
     KeyedRows,
-    Operation,
     RowChange,
     apply_change,
     diff,
-    replay,
 )
 from recall.revisions.row_keys import (
     HIT_COLUMNS,
-    RowKey,
     context_column,
     describe_rows,
     key_rows,
@@ -20,14 +17,11 @@ from recall.revisions.row_keys import (
 __all__ = [
     "HIT_COLUMNS",
     "KeyedRows",
-    "Operation",
     "RowChange",
-    "RowKey",
     "apply_change",
     "context_column",
     "describe_rows",
     "diff",
     "key_rows",
     "question_row_key",
-    "replay",
 ]

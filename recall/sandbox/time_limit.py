@@ -59,7 +59,7 @@ def run_with_limit(work: Callable[[], _Result], session: SparkSession, cpu_limit
             used_seconds = max(cpu_seconds, elapsed / _WALL_CLOCK_FACTOR)
         if used_seconds >= cpu_limit:
             _lower_priority(name)
-            raise QueryRejected(f"analysing the query takes more than {cpu_limit:.0f} s")
+            raise QueryRejected(f"analysis of the query takes more than {cpu_limit:.0f} s")
         thread.join(_POLL_INTERVAL)
     return future.result()
 

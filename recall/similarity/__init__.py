@@ -5,6 +5,7 @@ from recall.similarity.answer import (
     compare,
 )
 from recall.similarity.comparison import EventScorer, ScoredRows
+from recall.similarity.compilation import compiled
 from recall.similarity.corpus import (
     ContextVector,
     Corpus,
@@ -16,7 +17,6 @@ from recall.similarity.corpus import (
 )
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.kernel import compiled
 from recall.similarity.measure import (
     LEARNED_MEASURE,
     MEASURE_NAMES,

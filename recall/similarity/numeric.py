@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from recall.similarity.compilation import compiled
 from recall.similarity.corpus import Floats
-from recall.similarity.kernel import compiled
 
 # Maximum number of non-empty bins of a histogram.
 MAX_BINS = 4096

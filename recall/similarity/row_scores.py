@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from recall.similarity.kernel import compiled
+from recall.similarity.compilation import compiled
 
 _LN10 = np.log(10.0)
 _MAX_FREQUENCY = 4096  # terms above this are few

@@ -8,12 +8,11 @@ many events. `event_rows` loads what is known of open events, `event_evaluation`
 
 from recall.stages.evaluation import StageEvaluator
 from recall.stages.runner import StageConfig, StageRunner
-from recall.stages.statements import StageQuery, explain_stage_engine, stage_queries
+from recall.stages.statements import explain_stage_engine, stage_queries
 
 __all__ = [
     "StageConfig",
     "StageEvaluator",
-    "StageQuery",
     "StageRunner",
     "explain_stage_engine",
     "stage_queries",

@@ -12,20 +12,18 @@ from recall.statements.file_rows import (
     divide_files,
 )
 from recall.statements.part_task import (
-    FailureReason,
     PartJob,
     PartOutcome,
     PartStatement,
     run_on_part,
 )
-from recall.statements.statement import Statement, StatementEngine
+from recall.statements.statement import Statement
 
 WORKER_DAEMON = "recall.statements.worker_daemon"
 """The module of the process from which Spark forks the workers of tasks."""
 
 __all__ = [
     "DuckDBStatements",
-    "FailureReason",
     "FilePart",
     "FileRows",
     "MAX_PART_ROWS",
@@ -35,7 +33,6 @@ __all__ = [
     "PartOutcome",
     "PartStatement",
     "Statement",
-    "StatementEngine",
     "WORKER_DAEMON",
     "divide_files",
     "run_on_part",

@@ -65,7 +65,7 @@ class ManagerConfig:
     """Work on history apart from recalls."""
     metrics: RecallMetrics = field(default_factory=RecallMetrics)
     event_timeout: timedelta = timedelta(hours=1)
-    """By the clock: events without progress for this long end."""
+    """Wall-clock time after which an event without progress ends."""
     on_answers: Callable[[], None] = lambda: None
     """Called after answers were stored."""
     live_engines: LiveEngines | None = None

@@ -102,9 +102,9 @@ class RecallConfig:
     """Work on history apart from recalls; None: there is none."""
     metrics: RecallMetrics
     archive_history: timedelta
-    """By the clock: how long superseded versions of archived tables stay readable."""
+    """Wall-clock time for which superseded versions of archived tables stay readable."""
     event_timeout: timedelta
-    """By the clock: events without progress for this long end."""
+    """Wall-clock time after which an event without progress ends."""
     stage_rows: int
     """Rows of the inputs of a stage for one event beyond which it fails."""
 

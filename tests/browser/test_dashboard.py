@@ -200,7 +200,7 @@ def test_command_is_submitted_and_waits_for_a_recall_process(
             [Jsonb(effect), command[0]],
         )
         browser.wait_for_text("Finalize: 1 recall, 3 chunks unread.", ".effect")
-    time.sleep(1)  # more than the time between two looks at a command
+    time.sleep(1)  # longer than the interval at which a command is polled
     assert "Finalize: 1 recall" in browser.text(".effect"), "the effect of the last command stays"
     served.connection.execute("UPDATE tasks SET state = 'done' WHERE id = %s", [task_id(number)])
 

@@ -369,7 +369,7 @@ class Maker:
         moirae(self.root, "up", "--drain")
 
     def fourth_round(self) -> None:
-        """A batch that is handed over."""
+        """Copy a batch into the landing folder."""
         rows = self.rows.cpu(*ROUNDS[3])
         self.written += rows
         batch = self.root / "batch.jsonl"
@@ -398,7 +398,7 @@ class Maker:
         self.write(f"{MORE}/process/more.csv.gz", _csv_gz(self.rows.process(*AFTER)))
 
     def resolve(self) -> None:
-        """Say of each alert that nobody has spoken of what fixed it."""
+        """Resolve each alert that has no resolution yet."""
         commands = []
         for alert in printed(
             self.root, "alerts", "list", "--all", "--rule", "nodes/NodeOverloaded"

@@ -29,7 +29,7 @@ from tests.compatibility.workspace import (
 _HERE = Path(__file__).parent
 _PACKAGES = sorted(folder.parent.name for folder in _HERE.glob("v*/workspace.tar.xz"))
 
-# Of recalls: how often an answer was revised goes by the clock, and late rows count as changes in
+# Of recalls: how often an answer was revised depends on wall-clock time, and late rows count as changes in
 # what was read.
 _BY_THE_CLOCK = ("revision", "coverage", "estimates")
 
@@ -217,5 +217,5 @@ def test_more_rows_are_archived(opened: Opened, later: Results) -> None:
 
 
 @pytest.mark.slow
-def test_after_more_rows_all_is_well(later: Results) -> None:
+def test_doctor_finds_no_problem_after_more_rows(later: Results) -> None:
     assert {name: code for name, (code, _) in later.commands.items() if code} == {}

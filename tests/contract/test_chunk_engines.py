@@ -72,28 +72,28 @@ EVENTS = [
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 rows over 100 minutes in several files of several chunks."""
     root = tmp_path_factory.mktemp("archive")
-    fill(root)
+    append_rows(root)
     return root
 
 
-def fill(root: StorageRoot) -> None:
-    """The rows of `archive`."""
+def append_rows(root: StorageRoot) -> None:
+    """Append the rows of `archive` to a table."""
     table = StreamTable(root, SCHEMA)
     rng = random.Random(7)
-    values = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, -3.25]
+    numbers = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, -3.25]
     for chunk in range(4):
         rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         for number in range(150):
             rows["ts"].append(START + timedelta(seconds=chunk * 1500 + number * 10))
             rows["host"].append(rng.choice(["a", "b", "c", None, "d'"]))
-            rows["v"].append(rng.choice(values) if rng.random() < 0.2 else rng.gauss(5, 3))
+            rows["v"].append(rng.choice(numbers) if rng.random() < 0.2 else rng.gauss(5, 3))
             rows["n"].append(
                 rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.3 else rng.randrange(10)
             )
             rows["ok"].append(rng.choice([True, False, None]))
             rows["f"].append([None, math.nan, -0.0, 0.1, 0.5, 3.0, 16777216.0][number % 7])
         arrow = SCHEMA.arrow_schema()
-        columns = {name: pa.array(found, arrow.field(name).type) for name, found in rows.items()}
+        columns = {name: pa.array(values, arrow.field(name).type) for name, values in rows.items()}
         blank = {f.name: pa.nulls(150, f.type) for f in arrow if f.name not in columns}
         full = {**blank, **columns, "_late": pa.array([number % 10 == 0 for number in range(150)])}
         table.append(
@@ -121,7 +121,7 @@ def tasks(archive: Path) -> WideScanEngine:
 
 
 def executors(reader: Reader, jobs: Jobs) -> WideScanEngine:
-    """DuckDB in tasks."""
+    """An engine that runs DuckDB in tasks."""
     return WideScanEngine(lambda: jobs, reader, 60.0)
 
 
@@ -139,25 +139,25 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine(spark: SparkSession, archive: StorageRoot, memory: int) -> SparkEngine:
-    """Spark over the archive."""
+    """An engine that runs Spark over the archive."""
     return SparkEngine(spark.newSession, reader(archive, memory), lambda _: pa.table({}))
 
 
 def reader(archive: StorageRoot, memory: int) -> Reader:
-    """A reader with the newest two chunks in memory, where it may."""
-    made = Reader(archive, [SCHEMA], memory)
-    made.refresh_present({2, 3})
-    return made
+    """A reader that caches the newest two chunks in up to `memory` bytes."""
+    new_reader = Reader(archive, [SCHEMA], memory)
+    new_reader.refresh_present({2, 3})
+    return new_reader
 
 
-def question(sql: str) -> Template:
-    """A question to the stream `s`."""
+def make_template(sql: str) -> Template:
+    """The template of a query over the stream `s`."""
     attributes = {"host": "string", "limit": "double"}
     return Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, attributes, {}, {}))
 
 
 def answer(
-    engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
+    engine: Any, spark: SparkEngine, template: Template, borders: list[int]
 ) -> dict[str, list[dict[str, Any]]]:
     """The merged answer over the pieces between some borders (minutes), newest first."""
     edges = [
@@ -165,34 +165,40 @@ def answer(
         *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))),
         1 << 60,
     ]
-    held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
+    partials_by_event: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, Piece(0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
-        partials = engine.compute_partial(asking, shares, {}) if shares else {}
+        partials = engine.compute_partial(template, shares, {}) if shares else {}
         for event, _ in shares:
-            held[event.eid] = merge_partials(asking, held[event.eid], partials.get(str(event.eid)))
+            partials_by_event[event.eid] = merge_partials(
+                template, partials_by_event[event.eid], partials.get(str(event.eid))
+            )
     return EngineRouter(spark, None, PartialCache()).compute_answers(
-        asking, [(event, held[event.eid]) for event in EVENTS], {}
+        template, [(event, partials_by_event[event.eid]) for event in EVENTS], {}
     )
 
 
-def alike(one: Any, other: Any) -> bool:
+def are_equal(actual: Any, expected: Any) -> bool:
     """Equal, fractions to nine digits."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or math.isclose(
-            one, other, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, abs(one))
+    if isinstance(actual, float) and isinstance(expected, float):
+        return actual == expected or math.isclose(
+            actual, expected, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, abs(actual))
         )
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
-    return bool(one == other)
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        return actual.keys() == expected.keys() and all(
+            are_equal(actual[name], expected[name]) for name in actual
+        )
+    if isinstance(actual, list) and isinstance(expected, list):
+        return len(actual) == len(expected) and all(
+            are_equal(a, b) for a, b in zip(actual, expected, strict=True)
+        )
+    return bool(actual == expected)
 
 
-def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
-    """Partial answers with their groups, and the distinct values that they hold, in an order."""
-    found = {}
+def sort_rows(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of partial answers by event, sorted; lists in them are sorted, too."""
+    sorted_rows = {}
     for eid, table in partial.items():
         groups = [name for name in table.column_names if name.startswith("_g")]
         rows = [
@@ -202,8 +208,8 @@ def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
             }
             for row in table.to_pylist()
         ]
-        found[eid] = sorted(rows, key=lambda row: repr([row[name] for name in groups]))
-    return found
+        sorted_rows[eid] = sorted(rows, key=lambda row: repr([row[name] for name in groups]))
+    return sorted_rows
 
 
 NUMBERS = st.sampled_from(
@@ -272,11 +278,11 @@ AGGREGATES = st.one_of(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> str:
-    """A recall in the part of SQL that both engines serve."""
+def recall_queries(draw: st.DrawFn) -> str:
+    """The query of a recall in the SQL that both engines support."""
     outputs = [
-        f"{one} AS c{number}"
-        for number, one in enumerate(draw(st.lists(AGGREGATES, min_size=1, max_size=4)))
+        f"{aggregate} AS c{number}"
+        for number, aggregate in enumerate(draw(st.lists(AGGREGATES, min_size=1, max_size=4)))
     ]
     where = " AND ".join(
         draw(st.lists(CONDITIONS, max_size=2))
@@ -314,7 +320,7 @@ def _any_pieces(examples: int) -> settings:
     "ORDER BY r LIMIT 2",
     [50],
 )
-@given(questions(), st.lists(st.integers(0, 100), max_size=4))
+@given(recall_queries(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_agree_for_any_pieces(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
@@ -327,7 +333,7 @@ def test_engines_agree_for_any_pieces(
 
 @pytest.mark.slow
 @_any_pieces(40)
-@given(questions(), st.lists(st.integers(0, 100), max_size=4))
+@given(recall_queries(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_agree_for_many_pieces(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
@@ -349,17 +355,17 @@ def _engines_agree(
     and DuckDB in tasks over one piece and over pieces.
     """
     spark, local = engines
-    asking = question(sql)
-    whole = answer(spark, spark, asking, [])
-    assert alike(answer(spark, spark, asking, borders), whole), sql
+    template = make_template(sql)
+    expected = answer(spark, spark, template, [])
+    assert are_equal(answer(spark, spark, template, borders), expected), sql
     try:
-        here = answer(local, spark, asking, borders)
+        local_answer = answer(local, spark, template, borders)
     except SparkRequired:
         return
-    assert alike(here, whole), sql
-    assert alike(answer(files, spark, asking, [25, 50, 75]), whole), sql
-    assert alike(answer(tasks, spark, asking, []), whole), sql
-    assert alike(answer(tasks, spark, asking, borders), whole), sql
+    assert are_equal(local_answer, expected), sql
+    assert are_equal(answer(files, spark, template, [25, 50, 75]), expected), sql
+    assert are_equal(answer(tasks, spark, template, []), expected), sql
+    assert are_equal(answer(tasks, spark, template, borders), expected), sql
 
 
 @pytest.mark.parametrize(
@@ -376,21 +382,23 @@ def test_engines_agree_about_plain_rows(
 ) -> None:
     """In their order, with nulls and NaN; also if DuckDB sorts the merged rows."""
     spark, local = engines
-    asking = question(sql)
-    whole = answer(spark, spark, asking, [])
+    template = make_template(sql)
+    expected = answer(spark, spark, template, [])
     for engine in (local, files):
-        assert engine.supports(asking)
-        assert answer(engine, spark, asking, [25, 50, 75]) == whole
-    assert answer(tasks, spark, asking, []) == whole
-    partials = local.compute_partial(asking, [(e, Piece(0, None, e.ts)) for e in EVENTS], {})
+        assert engine.supports(template)
+        assert answer(engine, spark, template, [25, 50, 75]) == expected
+    assert answer(tasks, spark, template, []) == expected
+    partials = local.compute_partial(template, [(e, Piece(0, None, e.ts)) for e in EVENTS], {})
     router = EngineRouter(spark, local, PartialCache(), setting="local")
     merged = [(event, partials.get(str(event.eid))) for event in EVENTS]
-    assert router.compute_answers(asking, merged, {}) == whole
+    assert router.compute_answers(template, merged, {}) == expected
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans()
+    st.lists(recall_queries(), min_size=2, max_size=5, unique=True),
+    st.integers(1, 99),
+    st.booleans(),
 )
 def test_queries_of_one_scan_have_the_answers_of_single_queries(
     engines: tuple[SparkEngine, LocalEngine],
@@ -401,19 +409,23 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
 ) -> None:
     """With different columns, groups and events; over old rows, new rows, and whole files."""
     local = engines[1] if in_memory else files
-    asked = [question(sql) for sql in texts]
-    served = [asking for asking in asked if local.supports(asking)]
+    templates = [make_template(sql) for sql in texts]
+    supported = [template for template in templates if local.supports(template)]
     at = to_micros(START + timedelta(minutes=border))
     whole_file = to_micros(START + timedelta(minutes=25)), to_micros(START + timedelta(minutes=50))
     for low, high in ((None, at), (at, 1 << 60), whole_file):
         pieces = [Piece(0, low, min(high, event.ts)) for event in EVENTS]
-        asks = [
-            PartialQuery(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {})
-            for place, asking in enumerate(served)
+        queries = [
+            PartialQuery(template, list(zip(EVENTS, pieces, strict=True))[index % 3 :], {})
+            for index, template in enumerate(supported)
         ]
-        found = local.compute_partials(asks) if asks else []
-        apart = [local.compute_partial(ask.template, ask.event_pieces, {}) for ask in asks]
-        assert alike(list(map(in_order, found)), list(map(in_order, apart))), texts
+        partials = local.compute_partials(queries) if queries else []
+        single_partials = [
+            local.compute_partial(ask.template, ask.event_pieces, {}) for ask in queries
+        ]
+        assert are_equal(list(map(sort_rows, partials)), list(map(sort_rows, single_partials))), (
+            texts
+        )
 
 
 @pytest.mark.parametrize(
@@ -437,32 +449,34 @@ def test_unsupported_query_is_run_by_spark(
 ) -> None:
     """The local engine reports that it does not support the query."""
     with pytest.raises(SparkRequired):
-        engines[1].compute_partial(question(sql), [(EVENTS[0], Piece(0, None, EVENTS[0].ts))], {})
+        engines[1].compute_partial(
+            make_template(sql), [(EVENTS[0], Piece(0, None, EVENTS[0].ts))], {}
+        )
 
 
 def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """The mean of a host, the most common recall."""
-    asking = question(
+    template = make_template(
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
     )
-    found = engines[1].compute_partial(
-        asking, [(event, Piece(0, None, event.ts)) for event in EVENTS], {}
+    partials = engines[1].compute_partial(
+        template, [(event, Piece(0, None, event.ts)) for event in EVENTS], {}
     )
-    assert set(found) == {str(event.eid) for event in EVENTS[:3]}
+    assert set(partials) == {str(event.eid) for event in EVENTS[:3]}
 
 
 def test_spark_reads_memory_and_files_alike(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
 ) -> None:
-    half = engine(spark, archive, 1 << 20)
+    cached_engine = engine(spark, archive, 1 << 20)
     for sql in (
         "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = "
         "event.host",
         "SELECT s.ts AS at, s.n AS n, s.ok AS ok FROM s ORDER BY s.ts DESC LIMIT 5",
     ):
-        asking = question(sql)
-        assert answer(half, half, asking, [40, 60]) == answer(
-            engines[0], engines[0], asking, [40, 60]
+        template = make_template(sql)
+        assert answer(cached_engine, cached_engine, template, [40, 60]) == answer(
+            engines[0], engines[0], template, [40, 60]
         )
 
 
@@ -472,8 +486,12 @@ def test_tasks_of_spark_read_pinned_files(
     """In worker processes; only partial answers return to this process."""
     history, _ = engines
     on_executors = executors(reader(archive, 0), SparkJobs(spark.sparkContext))
-    asking = question("SELECT s.host AS h, count(*) AS n, avg(s.v) AS m FROM s GROUP BY s.host")
-    assert alike(answer(on_executors, history, asking, []), answer(history, history, asking, []))
+    template = make_template(
+        "SELECT s.host AS h, count(*) AS n, avg(s.v) AS m FROM s GROUP BY s.host"
+    )
+    assert are_equal(
+        answer(on_executors, history, template, []), answer(history, history, template, [])
+    )
 
 
 def test_router_leaves_wide_scans_to_tasks(
@@ -482,17 +500,17 @@ def test_router_leaves_wide_scans_to_tasks(
     """With engine `spark`, from some rows of pinned files on, with the answer of one statement."""
     history, _ = engines
     jobs = InlineJobs()
-    asking = question("SELECT count(*) AS n FROM s WHERE s.host = event.host")
+    template = make_template("SELECT count(*) AS n FROM s WHERE s.host = event.host")
     pieces = [(event, Piece(0, None, event.ts)) for event in EVENTS]
-    expected = EngineRouter(history, None, PartialCache()).compute_partial(asking, pieces, {})
+    expected = EngineRouter(history, None, PartialCache()).compute_partial(template, pieces, {})
     for least, tasks_expected in ((601, 0), (600, 4)):
         monkeypatch.setattr(choice, "WIDE_SCAN_ROWS", least)
         jobs.task_count = 0
         router = EngineRouter(
             history, None, PartialCache(), wide_scans=executors(reader(archive, 0), jobs)
         )
-        found = router.compute_partial(asking, pieces, {})
-        assert in_order(found) == in_order(expected)
+        partials = router.compute_partial(template, pieces, {})
+        assert sort_rows(partials) == sort_rows(expected)
         assert jobs.task_count == tasks_expected
 
 
@@ -503,9 +521,9 @@ def test_tasks_leave_queries_beyond_a_limit_to_spark(
     """Rows that the driver would hold, rows of an answer, rows of a task."""
     monkeypatch.setattr(wide_scan, limit, 100)
     on_executors = executors(reader(archive, 0), InlineJobs())
-    asking = question("SELECT s.ts, s.host FROM s ORDER BY s.ts LIMIT 40")
+    template = make_template("SELECT s.ts, s.host FROM s ORDER BY s.ts LIMIT 40")
     with pytest.raises(SparkRequired, match="more than"):
-        on_executors.compute_partial(asking, [(EVENTS[0], Piece(0, None, 1 << 60))], {})
+        on_executors.compute_partial(template, [(EVENTS[0], Piece(0, None, 1 << 60))], {})
 
 
 @pytest.mark.usefixtures("keys_in_tasks")
@@ -513,20 +531,20 @@ def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
     """By both engines, through a cache that holds leased files only."""
-    fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
-    place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
+    append_rows(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
+    storage = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
     history, sql = (
         engines[0],
         "SELECT count(*) AS n, sum(s.v) AS total, max(s.host) AS host FROM s WHERE s.n > 2",
     )
-    wanted = answer(history, history, question(sql), [20, 60])
-    for other in (
-        engine(spark, place, 0),
-        engine(spark, place, 1 << 20),
-        LocalEngine(reader(place, 0)),
-        executors(reader(place, 0), SparkJobs(spark.sparkContext)),
+    expected = answer(history, history, make_template(sql), [20, 60])
+    for compared in (
+        engine(spark, storage, 0),
+        engine(spark, storage, 1 << 20),
+        LocalEngine(reader(storage, 0)),
+        executors(reader(storage, 0), SparkJobs(spark.sparkContext)),
     ):
-        assert alike(answer(other, history, question(sql), [20, 60]), wanted)
+        assert are_equal(answer(compared, history, make_template(sql), [20, 60]), expected)
 
 
 def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
@@ -537,10 +555,10 @@ def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, Local
         "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host ORDER BY s.n DESC, s.ts "
         "LIMIT 4",
     ):
-        asking = question(sql)
-        whole = answer(spark, spark, asking, [])
-        assert answer(spark, spark, asking, [10, 30, 55]) == whole
-        assert len(whole[str(EVENTS[0].eid)]) in (3, 4)
+        template = make_template(sql)
+        expected = answer(spark, spark, template, [])
+        assert answer(spark, spark, template, [10, 30, 55]) == expected
+        assert len(expected[str(EVENTS[0].eid)]) in (3, 4)
 
 
 @pytest.mark.usefixtures("keys_in_tasks")
@@ -552,12 +570,14 @@ def test_tasks_open_files_of_object_storage_for_wide_statements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The driver reads none of them, also for a query that only Spark can run."""
-    fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
-    place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
+    append_rows(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
+    storage = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
     history, _ = engines
-    asking = question("SELECT percentile(s.v, 0.5) AS p, count(s.f) AS n FROM s WHERE s.n > 2")
-    wanted = answer(history, history, asking, [])
-    on_storage = engine(spark, place, 0)
+    template = make_template(
+        "SELECT percentile(s.v, 0.5) AS p, count(s.f) AS n FROM s WHERE s.n > 2"
+    )
+    expected = answer(history, history, template, [])
+    on_storage = engine(spark, storage, 0)
     monkeypatch.setattr(archiver.read.reader, "WIDE_SCAN_ROWS", 600)
     with patch.object(StreamTable, "lease_paths", side_effect=AssertionError):
-        assert alike(answer(on_storage, history, asking, []), wanted)
+        assert are_equal(answer(on_storage, history, template, []), expected)

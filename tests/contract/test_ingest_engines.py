@@ -156,7 +156,7 @@ def test_records_of_a_topic_are_archived_alike(
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Raised where the process is killed."""
 
 
 def ingest_with_kills(
@@ -374,7 +374,7 @@ def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
 
 
 @pytest.mark.spark
-def test_batch_goes_on_when_a_worker_is_killed(
+def test_batch_continues_after_a_worker_is_killed(
     settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:
     batches = write_batches(tmp_path / "landing", 29, Sizes(batches=3, files=4, rows=200))

@@ -119,22 +119,22 @@ RELATION = _relation()
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     """Spark with the rows, and a relation."""
-    made = spark.newSession()
-    # Each rule runs once: compiling it would take longer than judging by it.
-    made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    new_session = spark.newSession()
+    # Each rule runs once: compiling it would take longer than evaluating it.
+    new_session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     for name in ("s", input_view("s")):
-        made.createDataFrame(ROWS).createOrReplaceTempView(name)
-    made.createDataFrame(
+        new_session.createDataFrame(ROWS).createOrReplaceTempView(name)
+    new_session.createDataFrame(
         RELATION.drop_columns(["_valid_from", "_valid_to"])
     ).createOrReplaceTempView("r")
-    made.createDataFrame(RELATION).createOrReplaceTempView(relation_view("r"))
+    new_session.createDataFrame(RELATION).createOrReplaceTempView(relation_view("r"))
     for name, text in DERIVED.items():
-        made.sql(text).createOrReplaceTempView(name)
-    return made
+        new_session.sql(text).createOrReplaceTempView(name)
+    return new_session
 
 
-def running(session: SparkSession, name: str, expr: str) -> ActiveRule:
-    """A rule that runs."""
+def make_active_rule(session: SparkSession, name: str, expr: str) -> ActiveRule:
+    """A rule of the expression, with the derived streams of this module."""
     derived = tuple(DerivedQuery("g", stream, text) for stream, text in DERIVED.items())
     rule = Rule("g", AlertSpec(alert=name, expr=expr), derived)
     types = {
@@ -143,53 +143,53 @@ def running(session: SparkSession, name: str, expr: str) -> ActiveRule:
     return ActiveRule(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})))
 
 
-Finds = dict[int, list[tuple[int, dict[str, Any]]]]
+EventsByRule = dict[int, list[tuple[int, dict[str, Any]]]]
 
 
-def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
-    """Spark on each rule as it stands."""
-    sharing = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+def evaluate_as_written(session: SparkSession, rules: list[ActiveRule]) -> EventsByRule:
+    """Evaluate each rule as written, by Spark."""
+    batcher = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
     parts = [
         part
         for i, rule in enumerate(rules)
-        for part in build_branches([NumberedQuery(i, rule, sharing._event_query(rule))])
+        for part in build_branches([NumberedQuery(i, rule, batcher._event_query(rule))])
     ]
     return _read(session.sql(" UNION ALL ".join(parts)).toArrow())
 
 
-def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
-    """Spark on shared queries."""
-    sharing = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
-    return _read(SparkStatements(lambda: session).run(sharing.build_statement(rules)))
+def evaluate_with_spark(session: SparkSession, rules: list[ActiveRule]) -> EventsByRule:
+    """Evaluate the rules by shared queries, by Spark."""
+    batcher = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+    return _read(SparkStatements(lambda: session).run(batcher.build_statement(rules)))
 
 
-def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
-    """This process; and which rules it served."""
-    shares, found, served = (
+def evaluate_locally(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]]:
+    """Evaluate rules by DuckDB; also returns which rules it supports."""
+    rule_batches, events_by_rule, rule_indexes = (
         RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
         {},
         set(),
     )
-    for group, finds in _local().evaluate(shares.batches, {"s": ROWS}):
-        served |= set(group.rule_indexes)
-        for place, one in finds:
-            found.setdefault(place, []).append((one.ts, dict(one.attributes)))
-    return found, served
+    for batch, events in _local().evaluate(rule_batches.batches, {"s": ROWS}):
+        rule_indexes |= set(batch.rule_indexes)
+        for rule_index, event in events:
+            events_by_rule.setdefault(rule_index, []).append((event.ts, dict(event.attributes)))
+    return events_by_rule, rule_indexes
 
 
-def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
-    """This process, windows that slide merged of panes; and which rules it served so."""
-    shares, found, served = (
+def evaluate_with_panes(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]]:
+    """Evaluate sliding windows by merging panes; also returns for which rules this is done."""
+    rule_batches, events_by_rule, rule_indexes = (
         RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
         {},
         set(),
     )
-    whole = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
-    for group, finds in PaneCache(_local(), Halves()).evaluate(whole, shares):
-        served |= set(group.rule_indexes)
-        for place, one in finds:
-            found.setdefault(place, []).append((one.ts, dict(one.attributes)))
-    return found, served
+    rule_slice = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
+    for batch, events in PaneCache(_local(), SplitRows()).evaluate(rule_slice, rule_batches):
+        rule_indexes |= set(batch.rule_indexes)
+        for rule_index, event in events:
+            events_by_rule.setdefault(rule_index, []).append((event.ts, dict(event.attributes)))
+    return events_by_rule, rule_indexes
 
 
 def _local() -> LocalEvaluator:
@@ -198,8 +198,8 @@ def _local() -> LocalEvaluator:
     return local
 
 
-class Halves:
-    """The rows, in two pieces."""
+class SplitRows:
+    """The rows, in two tables."""
 
     def count_in_memory(self, stream: str, time_range: TimeRange) -> None:
         """See `moirae.evaluation.panes.PaneInput`."""
@@ -209,24 +209,25 @@ class Halves:
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 
-def _read(table: pa.Table) -> Finds:
-    found: Finds = {}
+def _read(table: pa.Table) -> EventsByRule:
+    events_by_rule: EventsByRule = {}
     rows = zip(
         table["rule"].to_pylist(),
         micros_column(table, "ts").tolist(),
         table["attributes"].to_pylist(),
         strict=True,
     )
-    for place, ts, text in rows:
-        found.setdefault(place, []).append((ts, orjson.loads(text)))
-    return found
+    for rule_index, ts, text in rows:
+        events_by_rule.setdefault(rule_index, []).append((ts, orjson.loads(text)))
+    return events_by_rule
 
 
-def alike(one: Finds, other: Finds) -> bool:
+def are_equal(actual: EventsByRule, expected: EventsByRule) -> bool:
     """Equal rows for each rule, fractions to nine digits."""
-    return one.keys() == other.keys() and all(
-        len(rows) == len(other[place]) and all(map(_alike, _sorted(rows), _sorted(other[place])))
-        for place, rows in one.items()
+    return actual.keys() == expected.keys() and all(
+        len(rows) == len(expected[rule_index])
+        and all(map(_are_rows_equal, _sorted(rows), _sorted(expected[rule_index])))
+        for rule_index, rows in actual.items()
     )
 
 
@@ -239,16 +240,21 @@ def _sorted(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str,
     )
 
 
-def _alike(one: tuple[int, Mapping[str, Any]], other: tuple[int, Mapping[str, Any]]) -> bool:
+def _are_rows_equal(
+    actual: tuple[int, Mapping[str, Any]], expected: tuple[int, Mapping[str, Any]]
+) -> bool:
     return (
-        one[0] == other[0]
-        and list(one[1]) == list(other[1])
+        actual[0] == expected[0]
+        and list(actual[1]) == list(expected[1])
         and all(
             a == b
             or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
-            for a, b in zip(one[1].values(), other[1].values(), strict=True)
+            for a, b in zip(actual[1].values(), expected[1].values(), strict=True)
         )
-        and all(type(a) is type(b) for a, b in zip(one[1].values(), other[1].values(), strict=True))
+        and all(
+            type(a) is type(b)
+            for a, b in zip(actual[1].values(), expected[1].values(), strict=True)
+        )
     )
 
 
@@ -263,12 +269,12 @@ NUMBERS = st.one_of(
     st.builds("i * {}".format, st.sampled_from(["2", "-1"])),
     st.builds("CASE WHEN ok THEN v WHEN n > {} THEN {} END".format, SMALL, FRACTION),
 )
-WORDS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+OPERATORS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 PLAIN = st.one_of(
-    st.builds("{} {} {}".format, st.sampled_from(["v", "v * 2", "(v + n)"]), WORDS, FRACTION),
-    st.builds("{} {} {}".format, st.sampled_from(["n", "i", "n + 1", "n * i"]), WORDS, SMALL),
-    st.builds("host {} {}".format, WORDS, TEXT),
-    st.builds("{} {} {}".format, NUMBERS, WORDS, st.sampled_from(["v", "n", "i"])),
+    st.builds("{} {} {}".format, st.sampled_from(["v", "v * 2", "(v + n)"]), OPERATORS, FRACTION),
+    st.builds("{} {} {}".format, st.sampled_from(["n", "i", "n + 1", "n * i"]), OPERATORS, SMALL),
+    st.builds("host {} {}".format, OPERATORS, TEXT),
+    st.builds("{} {} {}".format, NUMBERS, OPERATORS, st.sampled_from(["v", "n", "i"])),
     st.builds("n BETWEEN {} AND {}".format, SMALL, SMALL),
     st.builds("host IN ({}, {})".format, TEXT, TEXT),
     st.sampled_from(
@@ -297,8 +303,8 @@ AGGREGATES = st.one_of(
     st.builds("max({0}) - min({0})".format, ARGUMENTS),
 )
 HAVINGS = st.one_of(
-    st.builds("count(*) {} {}".format, WORDS, SMALL),
-    st.builds("avg(n) {} {}".format, WORDS, FRACTION),
+    st.builds("count(*) {} {}".format, OPERATORS, SMALL),
+    st.builds("avg(n) {} {}".format, OPERATORS, FRACTION),
     st.builds("max(i) > {} AND host <> {}".format, SMALL, TEXT),
 )
 WINDOWS = st.sampled_from(
@@ -313,9 +319,10 @@ WINDOWS = st.sampled_from(
 
 @st.composite
 def filters(draw: st.DrawFn) -> str:
-    """A rule that judges row by row."""
+    """A rule that filters rows."""
     outputs = [
-        f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(OUTPUTS, max_size=3)))
+        f"{output} AS o{number}"
+        for number, output in enumerate(draw(st.lists(OUTPUTS, max_size=3)))
     ]
     where = draw(st.lists(CONDITIONS, max_size=2))
     source = draw(
@@ -331,7 +338,8 @@ def windows(draw: st.DrawFn) -> str:
     """A rule over windows."""
     keys = draw(st.sampled_from([[], ["host"], ["host", "ok"], ["n"]]))
     outputs = [
-        f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, max_size=3)))
+        f"{output} AS o{number}"
+        for number, output in enumerate(draw(st.lists(AGGREGATES, max_size=3)))
     ]
     ts = draw(st.sampled_from(["window.end", "window.start", "max(ts)"]))
     where = draw(st.lists(CONDITIONS, max_size=1))
@@ -405,7 +413,7 @@ def joins(draw: st.DrawFn) -> str:
     if kind not in ("LEFT SEMI JOIN", "LEFT ANTI JOIN"):
         outputs += draw(st.lists(RELATION_OUTPUTS, max_size=2))
         where += draw(st.lists(st.builds("y.level > {}".format, SMALL), max_size=1))
-    listed = [f"{one} AS o{number}" for number, one in enumerate(outputs)]
+    listed = [f"{output} AS o{number}" for number, output in enumerate(outputs)]
     tail = f" WHERE {' AND '.join(where)}" if where else ""
     if not draw(st.booleans()):
         return f"SELECT {', '.join(['x.ts', *listed])} FROM {source}{tail}"
@@ -443,29 +451,33 @@ EXAMPLES = [
 
 
 def _agree(session: SparkSession, texts: list[str]) -> set[int]:
-    """As written by Spark = shared by Spark = shared in this process, for all it serves; returns
-    what it serves.
-    """
-    rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
-    wanted = as_written(session, rules)
-    assert alike(by_spark(session, rules), wanted)
-    found, served = here(rules)
-    assert alike(found, {place: rows for place, rows in wanted.items() if place in served})
-    merged, slide = by_panes(rules)
-    assert alike(merged, {place: rows for place, rows in wanted.items() if place in slide})
-    return served
+    """Compare all evaluations of rules; returns the indexes of those that DuckDB supports."""
+    rules = [make_active_rule(session, f"R{number}", text) for number, text in enumerate(texts)]
+    expected = evaluate_as_written(session, rules)
+    assert are_equal(evaluate_with_spark(session, rules), expected)
+    events_by_rule, rule_indexes = evaluate_locally(rules)
+    assert are_equal(
+        events_by_rule,
+        {rule_index: rows for rule_index, rows in expected.items() if rule_index in rule_indexes},
+    )
+    paned_events, paned_indexes = evaluate_with_panes(rules)
+    assert are_equal(
+        paned_events,
+        {rule_index: rows for rule_index, rows in expected.items() if rule_index in paned_indexes},
+    )
+    return rule_indexes
 
 
 def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSession) -> None:
     """Filters, windows, derived streams, constants anywhere."""
     texts = [text for texts in EXAMPLES for text in texts]
-    rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
-    assert all(as_written(session, rules).get(place) for place in (0, 4, 7, 9, 12)), (
-        "they find something"
-    )
+    rules = [make_active_rule(session, f"R{number}", text) for number, text in enumerate(texts)]
+    assert all(
+        evaluate_as_written(session, rules).get(rule_index) for rule_index in (0, 4, 7, 9, 12)
+    ), "each has events"
     assert _agree(session, texts) == set(range(len(texts)))
-    assert by_panes(
-        [running(session, f"R{number}", text) for number, text in enumerate(EXAMPLES[3])]
+    assert evaluate_with_panes(
+        [make_active_rule(session, f"R{number}", text) for number, text in enumerate(EXAMPLES[3])]
     )[1] == {0, 1, 2}
 
 
@@ -490,8 +502,10 @@ JOIN_EXAMPLES = [
 
 
 def test_rows_are_joined_with_relations_as_of_their_time(session: SparkSession) -> None:
-    rules = [running(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)]
-    expected = as_written(session, rules)
+    rules = [
+        make_active_rule(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)
+    ]
+    expected = evaluate_as_written(session, rules)
     assert set(expected) == set(range(len(rules))), "each rule has events"
     assert _agree(session, JOIN_EXAMPLES) == set(range(len(rules)))
     batches = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules).batches
@@ -502,8 +516,10 @@ def test_panes_do_not_outlive_the_relation_that_they_were_joined_with(
     session: SparkSession,
 ) -> None:
     """Windows over a join are computed from rows; windows that are joined may come from panes."""
-    rules = [running(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)]
-    assert by_panes(rules)[1] == {8}
+    rules = [
+        make_active_rule(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)
+    ]
+    assert evaluate_with_panes(rules)[1] == {8}
 
 
 @settings(
@@ -544,11 +560,15 @@ def test_all_engines_agree_on_many_rules(session: SparkSession, texts: list[str]
 def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -> None:
     """Rules with other differences do not."""
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
-    rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
-    rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
-    shares = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules)
-    assert [len(group.rule_indexes) for group in shares.batches] == [50, 1]
-    assert shares.unbatched == ()
+    rules = [
+        make_active_rule(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)
+    ]
+    rules.append(
+        make_active_rule(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3")
+    )
+    rule_batches = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules)
+    assert [len(batch.rule_indexes) for batch in rule_batches.batches] == [50, 1]
+    assert rule_batches.unbatched == ()
 
 
 @pytest.mark.parametrize(
@@ -574,7 +594,7 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
 def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
     assert (
         RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
-        .batch([running(session, "R", text)])
+        .batch([make_active_rule(session, "R", text)])
         .batches
         == ()
     )
@@ -583,7 +603,7 @@ def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str
 def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:
     """An overflow is an error in both engines; other rules are evaluated."""
     rules = [
-        running(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),
-        running(session, "Good", "SELECT ts, n FROM s WHERE n > 3"),
+        make_active_rule(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),
+        make_active_rule(session, "Good", "SELECT ts, n FROM s WHERE n > 3"),
     ]
-    assert here(rules)[1] == {1}
+    assert evaluate_locally(rules)[1] == {1}

@@ -139,7 +139,7 @@ CASES = {
 }
 
 
-class Place:
+class HistoryWorkspace:
     """A workspace, and the rows that are to land in it."""
 
     def __init__(self, root: Path, case: Case) -> None:
@@ -235,7 +235,7 @@ class Place:
         query = f"SELECT * FROM ({self._events()}) WHERE ts < '{self.case.late}'"
         return sorted(self.rows.execute(query).fetchall())
 
-    def firsts(self) -> list[datetime]:
+    def first_event_times(self) -> list[datetime]:
         """The first events of alerts that fire, by gaps and islands: their times."""
         case, keys = self.case, ", ".join(self.case.keys)
         query = f"""
@@ -283,12 +283,12 @@ class Place:
         recent = past.get("chunks", {}).get("recent")
         return past if recent and recent["found"] == recent["chunks"] else None
 
-    def asked(self) -> bool:
+    def have_recalls_ended(self) -> bool:
         """All recalls have ended, and with them all chunks have a view."""
         recalls = json.loads(self.moirae("recalls", "list", "--limit", "1000", "-o", "json"))
         chunks = self.past()["chunks"].values()
-        ended = all(one["state"] in ("done", "failed") for one in recalls)
-        return bool(recalls) and ended and all(one["found"] == one["chunks"] for one in chunks)
+        ended = all(row["state"] in ("done", "failed") for row in recalls)
+        return bool(recalls) and ended and all(row["found"] == row["chunks"] for row in chunks)
 
     def until(self, what: str, holds: Callable[[], Any]) -> Any:
         began = time.monotonic()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.late_rule import CASES, DATA, Place
+from tests.e2e.late_rule import CASES, DATA, HistoryWorkspace
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,64 +29,71 @@ pytestmark = [
 
 
 @pytest.fixture(params=CASES)
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def workspace(request: pytest.FixtureRequest) -> Iterator[HistoryWorkspace]:
     if CASES[request.param].files is not None and not DATA.is_dir():
         pytest.skip(f"no data at {DATA}; MOIRAE_DATA names its folder")
     root = Path(tempfile.mkdtemp(prefix="moirae-past-"))
     root.chmod(0o755)
-    yield Place(root, CASES[request.param])
+    yield HistoryWorkspace(root, CASES[request.param])
     shutil.rmtree(root, ignore_errors=True)
 
 
-def test_rule_added_later_has_events_in_history(place: Place) -> None:
-    case, began = place.case, time.monotonic()
-    place.land("", case.split)
-    place.moirae("up", "--drain")
-    rows = json.loads(place.moirae("status", "-o", "json"))["accounting"]["archived"]
+def test_rule_added_later_has_events_in_history(workspace: HistoryWorkspace) -> None:
+    case, began = workspace.case, time.monotonic()
+    workspace.land("", case.split)
+    workspace.moirae("up", "--drain")
+    rows = json.loads(workspace.moirae("status", "-o", "json"))["accounting"]["archived"]
     print(f"{rows:,} rows archived in {time.monotonic() - began:.0f} s", flush=True)
-    place.add()
-    command = [sys.executable, "-m", "moirae", "up", "--workspace", str(place.root / "moirae.yaml")]
-    with (place.root / "log").open("w") as log:
+    workspace.add()
+    command = [
+        sys.executable,
+        "-m",
+        "moirae",
+        "up",
+        "--workspace",
+        str(workspace.root / "moirae.yaml"),
+    ]
+    with (workspace.root / "log").open("w") as log:
         up = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        recent = place.until("recent chunks have views", place.materialised)
+        recent = workspace.until("recent chunks have views", workspace.materialised)
         assert recent["chunks"]["recent"]["chunks"] == 3
         assert recent["chunks"]["old"]["found"] == 0 < recent["chunks"]["old"]["chunks"], (
-            "nobody has asked yet"
+            "no recall has been requested"
         )
         # What lies close behind the end of a drained input is late.
-        place.land(case.later, case.end)
-        place.until("old chunks have views, as recalls came by", place.asked)
+        workspace.land(case.later, case.end)
+        workspace.until("old chunks have views, as recalls came by", workspace.have_recalls_ended)
     finally:
         up.send_signal(signal.SIGTERM)
         up.wait(60)
-    past = place.past()
+    past = workspace.past()
     print(past, flush=True)
     assert not any(chunks["failed"] for chunks in past["chunks"].values()), past
     late = datetime.fromisoformat(case.late)
-    added = [event for event in place.exported("events") if event["rule"] == "g/Added"]
+    added = [event for event in workspace.exported("events") if event["rule"] == "g/Added"]
     event_keys = sorted(
         (*(event["key"][name] for name in case.keys), _time(event["ts"])) for event in added
     )
-    assert [event for event in event_keys if event[-1] < late] == place.events()
-    corpus = sorted(_time(one["ts"]) for one in place.exported("contexts"))
-    assert [ts for ts in corpus if ts < late] == place.firsts()
-    hits = {hit["event"] for hit in place.exported("similar")}
+    assert [event for event in event_keys if event[-1] < late] == workspace.events()
+    corpus = sorted(_time(context["ts"]) for context in workspace.exported("contexts"))
+    assert [ts for ts in corpus if ts < late] == workspace.first_event_times()
+    hits = {hit["event"] for hit in workspace.exported("similar")}
     past_events = [
         e
-        for e in json.loads(place.moirae("events", "list", "--limit", "100000", "-o", "json"))
+        for e in json.loads(workspace.moirae("events", "list", "--limit", "100000", "-o", "json"))
         if e["past"]
     ]
     hit_events = [event["eid"] for event in past_events if event["eid"] in hits]
     assert hit_events
     shown = [
-        json.loads(place.moirae("events", "show", eid, "-o", "json")) for eid in hit_events[:20]
+        json.loads(workspace.moirae("events", "show", eid, "-o", "json")) for eid in hit_events[:20]
     ]
-    assert all(one["past"] for one in shown)
-    assert any(one["contexts"]["beside"] for one in shown)
-    listed = json.loads(place.moirae("alerts", "list", "--limit", "10000", "-o", "json"))
+    assert all(event["past"] for event in shown)
+    assert any(event["contexts"]["beside"] for event in shown)
+    listed = json.loads(workspace.moirae("alerts", "list", "--limit", "10000", "-o", "json"))
     assert not any(alert["past"] for alert in listed)
-    place.moirae("doctor")
+    workspace.moirae("doctor")
     print(
         f"{len(event_keys):,} events, {len(hit_events)} past ones among hits; "
         f"all in {time.monotonic() - began:.0f} s"

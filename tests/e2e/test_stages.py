@@ -72,7 +72,7 @@ groups:
       delay: 30s
       analysis: present
 """
-# Their processes use this much in the past: those of n3 only long ago, those of n4 only lately.
+# Their processes use this much in the past: those of n3 only long ago, those of n4 only recently.
 PAST_USAGE = {"n2": (2.0, 2.0), "n3": (40.0, 2.0), "n4": (1.0, 15.0)}
 MINUTES = 120
 

@@ -185,7 +185,7 @@ class Stage:
                 time.sleep(0.2)
 
     def alive(self) -> set[str]:
-        """The roles that have sent a heartbeat of late."""
+        """The roles that have sent a heartbeat recently."""
         rows = self.connection.execute(
             "SELECT role FROM processes WHERE beat_at > clock_timestamp() - interval '6 s'"
         )

@@ -30,7 +30,7 @@ def main(workspace: Path, log: Path) -> None:
 
 
 class Recaller:
-    """One of them; when it falls by itself it is started again, as `moirae up` does."""
+    """A recall process; it is started again if it crashes, as `moirae up` does."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
@@ -40,7 +40,7 @@ class Recaller:
         return start_copy(main, self._workspace, self._workspace.with_name("recall.log"))
 
     def look(self) -> None:
-        """Start it where it has fallen."""
+        """Start the process again if it has ended."""
         if not self._process.is_alive():
             log_text = self._workspace.with_name("recall.log").read_text()
             print(f"it fell with {self._process.exitcode}: {log_text[-1000:]}", flush=True)

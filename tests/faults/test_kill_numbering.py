@@ -50,7 +50,7 @@ def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
         try:
             goal = table.last_number() + rng.randrange(20, 800)
             while table.last_number() < goal or (number == kills and not _few(table)):
-                assert process.is_alive(), "who archives has ended by itself"
+                assert process.is_alive(), "the archiving process has crashed"
                 seen += read(table)
             if number < kills:
                 time.sleep(rng.random())

@@ -44,7 +44,7 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
             try:
                 began, goal = time.monotonic(), _units(connection) + rng.randrange(20, 80)
                 while _units(connection) < goal or (number == kills and not _forgets(connection)):
-                    assert process.is_alive(), "who forgets has ended by itself"
+                    assert process.is_alive(), "the retaining process has crashed"
                     assert time.monotonic() - began < 200, "as much is there as ever was"
                     time.sleep(rng.random() / 10)
             finally:

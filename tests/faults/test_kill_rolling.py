@@ -89,7 +89,7 @@ def test_reader_sees_each_row_once(kills: int) -> None:
                 while len(look.units.finished_names("s")) < goal or (
                     number == kills and not _expired(look)
                 ):
-                    assert process.is_alive(), "who rolls has ended by itself"
+                    assert process.is_alive(), "the process that changes chunks has crashed"
                     seen += look.read()
             finally:
                 process.kill()

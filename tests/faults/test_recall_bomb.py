@@ -95,7 +95,7 @@ class _Producer(threading.Thread):
             (self.landing / f".{number:06}.jsonl").rename(self.landing / f"{number:06}.jsonl")
 
 
-def _told(connection: Connection, since: datetime) -> list[float]:
+def _alert_delays(connection: Connection, since: datetime) -> list[float]:
     """Seconds from the event to each alert since a time."""
     rows = connection.execute(
         "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts WHERE rule = "
@@ -134,12 +134,16 @@ def test_recall_that_exhausts_memory_or_time_fails_alone(workspace: Path, bomb: 
         try:
             since = datetime.now(UTC)
             producer.start()
-            _until("alerts are told", lambda: len(_told(connection, since)) > 100, 300)
-            quiet = _told(connection, since)[50:]
+            _until("alerts are stored", lambda: len(_alert_delays(connection, since)) > 100, 300)
+            quiet = _alert_delays(connection, since)[50:]
             producer.bomb.set()
             since = datetime.now(UTC)
             _until("recalls begin", lambda: len(_states(connection)) == 2, 120)
-            _until("alerts are told under it", lambda: len(_told(connection, since)) > 50, 120)
+            _until(
+                "alerts are stored during the recall",
+                lambda: len(_alert_delays(connection, since)) > 50,
+                120,
+            )
             assert set(_states(connection).values()) & {"waiting", "running"}, (
                 "the bomb has not ended yet"
             )
@@ -148,7 +152,7 @@ def test_recall_that_exhausts_memory_or_time_fails_alone(workspace: Path, bomb: 
                 lambda: not {"waiting", "running"} & set(_states(connection).values()),
                 900,
             )
-            loud = _told(connection, since)
+            loud = _alert_delays(connection, since)
             error, tries = connection.execute(
                 "SELECT error, tries FROM tasks WHERE recall = 'bomb'"
             ).fetchone()

@@ -134,7 +134,8 @@ def _find_log_events(node: ast.AST) -> Iterator[str]:
         return
     actions = [keyword.value for keyword in node.keywords if keyword.arg == "action"]
     if node.func.attr in LOG_METHODS and actions and node.args:
-        yield f"{node.func.attr}: {_template(actions[0])}: {_template(node.args[0])}"
+        action = _template(actions[0]) or f"{{{ast.unparse(actions[0])}}}"
+        yield f"{node.func.attr}: {action}: {_template(node.args[0])}"
 
 
 def _collect(find: Callable[[ast.AST], Iterator[str]]) -> str:

@@ -74,7 +74,7 @@ def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> 
 
 
 def _batch(number: int, rows: int = 40, host: str | None = None) -> SourceUnit:
-    """Half of the rows are what Good is after; in the second batch one host is no number.
+    """Half of the rows match the rule Good; in the second batch one host is not a number.
 
     `host`: of all rows.
     """
@@ -106,7 +106,7 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_see_every_event(
+def test_other_rules_find_every_event(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:
     alone = World(spark, connection, settings, _rules(spark, settings, GOOD), tmp_path / "alone")
@@ -134,7 +134,7 @@ def test_the_others_see_every_event(
     assert health.assess_health(workspace_status)[0] is False
     assert "g/Bad" in health.assess_health(workspace_status)[1]
     assert {error["rule"] for error in workspace_status["rule_errors"]} == {"g/Bad"}
-    _says_what_was_wrong(connection, bad)
+    _check_reported_error(connection, bad)
     # The rule is still quarantined after a restart.
     world.reopen()
     assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
@@ -180,7 +180,7 @@ def test_rule_that_is_slow_in_tasks_is_quarantined(
     assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
 
 
-def _says_what_was_wrong(connection: Connection[Any], bad: str) -> None:
+def _check_reported_error(connection: Connection[Any], bad: str) -> None:
     errors = sql.RuleErrorGateway(connection).list_newest("g/Bad")
     if bad == "throws":
         (located,) = [error for error in errors if error.event is not None]
@@ -227,7 +227,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     assert len(_good(connection)) == 100
 
 
-def test_stored_rules_pass_the_gate_again(
+def test_stored_rules_are_checked_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
     """What was put into the database by another way than `rules apply` does not run, and harms no

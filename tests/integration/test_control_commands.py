@@ -17,7 +17,7 @@ from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from tests.integration.history import COUNT, History, history, without_tasks
 
-# Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
+# Seconds that a query takes: recalls are open while commands are executed.
 _SLOW = 0.05
 
 
@@ -41,7 +41,7 @@ def past(_history: History, monkeypatch: pytest.MonkeyPatch) -> History:
 
 @pytest.fixture
 def recalling(past: History) -> Iterator[None]:
-    """A recall process, as a thread, which logs nothing between what people are told."""
+    """A recall process, as a thread, whose log does not mix with the output of commands."""
     stop = threading.Event()
     with capture_logs(), past.manager() as manager:
         thread = threading.Thread(target=manager.run, args=(stop, lambda: None))

@@ -58,7 +58,7 @@ groups:
 
 
 class Killed(BaseException):
-    """The process falls."""
+    """Raised where the process is killed."""
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ def world_and_settings(
         yield world, settings
 
 
-def _fall_after(step: Any) -> Any:
-    def fall(*values: Any) -> None:
+def _kill_after(step: Any) -> Any:
+    def kill(*values: Any) -> None:
         step(*values)
         raise Killed
 
-    return fall
+    return kill
 
 
 def _views(world: World, settings: Settings, connection: Connection[Any]) -> HistoryBuilder:
@@ -107,7 +107,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     work = _views(world, settings, connection).next_task()
     assert isinstance(work, DerivedStreamTask)
     with (
-        patch.object(StreamTable, "replace_chunk", _fall_after(StreamTable.replace_chunk)),
+        patch.object(StreamTable, "replace_chunk", _kill_after(StreamTable.replace_chunk)),
         pytest.raises(Killed),
     ):
         _views(world, settings, connection).execute(work, lambda: session)
@@ -274,7 +274,7 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
 def _forgotten(
     world: World, settings: Settings, connection: Connection[Any], works: list[DerivedStreamTask]
 ) -> None:
-    """Without the rule nobody reads the streams any more; their files go after a while."""
+    """Without the rule no reader needs the streams; their files are deleted later."""
     RuleRegistry(connection).apply([])
     assert _views(world, settings, connection).next_task() is None
     assert connection.execute("SELECT count(*) FROM derived_chunks").fetchone() == (0,)

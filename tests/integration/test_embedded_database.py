@@ -33,7 +33,7 @@ if how == "release":
     print(embedded_database.release_embedded_database(Path(sys.argv[1])))
 """
 ENDS = ["return", "exit at once", "release", "kill"]
-# Seconds that the server goes on after its last user.
+# Seconds for which the server runs after its last user.
 LINGER = 0.5
 # Seconds for the server to stop after its last user, on a busy machine.
 STOPS = 30.0

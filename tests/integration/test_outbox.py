@@ -25,7 +25,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """As by kill -9."""
+    """Raised where the process is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_settled_rows_are_archived_once_in_few_commits(
         one.flush_if_due(closed, 1.0)
     assert archived() == []
     Outbox(connection, root, EVENTS).flush_if_due(closed, 1.0)
-    assert archived() == list(range(1, 90)), "the next goes on"
+    assert archived() == list(range(1, 90)), "the next process continues"
     settle(connection, range(90, 120))
     other.flush(closed)
     one.flush(closed)

@@ -19,7 +19,7 @@ from moirae.runtime import database
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=8)
-# The event of which is told; one whose alert nobody has touched; one that is forgotten; the one
+# The event of which is told; one whose alert has no notes; one that is forgotten; the one
 # that asks.
 KNOWN, QUIET, GONE, NEW = (UUID(int=number) for number in (1, 2, 3, 4))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

@@ -53,7 +53,7 @@ QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure=
 
 
 @dataclass
-class Place:
+class RetentionWorkspace:
     """A workspace with a history of chunks that have expired, but for the last ones: row n happens
     at n·10 ms.
     """
@@ -80,9 +80,9 @@ class Place:
         ]
         self.archive.ingest(source_units, 1 << 60)
 
-    def roll(self) -> None:
-        """Until nothing is left to do for any chunk."""
-        roller = ChunkMaintenance(
+    def maintain_chunks(self) -> None:
+        """Run the maintenance of chunks until no task is due."""
+        maintenance = ChunkMaintenance(
             Path(self.settings.archive), [self.archive.tables["s"].schema], 0.1
         )
         policy = LifecyclePolicy(
@@ -90,19 +90,19 @@ class Place:
         )
         try:
             while work := self.archive.update_chunk_states(
-                policy, roller.requirements, [self.archive.watermark("s")], set
+                policy, maintenance.requirements, [self.archive.watermark("s")], set
             ):
-                roller.submit(work)
-                roller.wait()
-                self.archive.record_results(roller.collect_results())
+                maintenance.submit(work)
+                maintenance.wait()
+                self.archive.record_results(maintenance.collect_results())
         finally:
-            roller.stop()
+            maintenance.stop()
 
-    def wrong(self) -> list[str]:
+    def failed_checks(self) -> list[str]:
         findings = run_checks(self.settings, self.connection)
         return [finding.check for finding in findings if finding.problems]
 
-    def accounts(self) -> dict[str, Any]:
+    def stream_counts(self) -> dict[str, Any]:
         (counts,) = sql.UnitGateway(self.connection).sum_by_stream()
         assert is_balanced(sum_accounting([counts]))
         return asdict(counts)
@@ -136,7 +136,7 @@ def server(public_folder: Path) -> Iterator[Connection[Any]]:
 
 
 @pytest.fixture
-def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
+def workspace(server: Connection[Any], tmp_path: Path) -> Iterator[RetentionWorkspace]:
     (tmp_path / "moirae.yaml").write_text(WORKSPACE)
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / ".keep").touch()
@@ -151,100 +151,100 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
         declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age))
         archive = ArchiveWriter(Path(settings.archive), declared, policy, connection, lambda: None)
-        new_place = Place(
+        new_workspace = RetentionWorkspace(
             settings, connection, archive, open_outboxes(connection, Path(settings.archive))
         )
-        new_place.ingest(range(UNITS))
-        yield new_place
+        new_workspace.ingest(range(UNITS))
+        yield new_workspace
 
 
-def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
+def test_compacted_units_keep_every_record_accounted_for(workspace: RetentionWorkspace) -> None:
     """Before and after chunks expire; units that may be read again or have dead letters are not
     compacted.
     """
-    (place.settings.file.parent / "landing" / "3.jsonl").touch()
-    place.roll()
-    before = place.accounts()
-    assert place.wrong() == []
-    place.retain()
-    assert place.accounts() == before
-    assert place.wrong() == []
+    (workspace.settings.file.parent / "landing" / "3.jsonl").touch()
+    workspace.maintain_chunks()
+    before = workspace.stream_counts()
+    assert workspace.failed_checks() == []
+    workspace.retain()
+    assert workspace.stream_counts() == before
+    assert workspace.failed_checks() == []
     remaining = {
-        name for (name,) in place.connection.execute("SELECT unit FROM units WHERE unit <> ''")
+        name for (name,) in workspace.connection.execute("SELECT unit FROM units WHERE unit <> ''")
     }
     dead = {f"landing/{unit}.jsonl" for unit in range(0, UNITS, 10)}
     assert remaining >= dead | {"landing/3.jsonl"}
     assert len(remaining) < UNITS / 3
     # More comes; rows of folded units leave with their chunks, and are counted as theirs.
-    place.ingest(range(UNITS, UNITS + 50))
-    place.roll()
-    place.retain()
-    after = place.accounts()
+    workspace.ingest(range(UNITS, UNITS + 50))
+    workspace.maintain_chunks()
+    workspace.retain()
+    after = workspace.stream_counts()
     assert after["read"] == before["read"] + 50 * ROWS + 15
     assert after["deleted"] > before["deleted"]
     assert after["units"] == UNITS + 50
-    assert place.wrong() == []
+    assert workspace.failed_checks() == []
     # Dead letters of long ago are dropped, and counted.
-    place.connection.execute("UPDATE dead_letters SET at = at - interval '2 hours'")
-    place.retain()
-    place.retain()
-    assert place.value("SELECT count(*) FROM dead_letters") == 0
-    assert place.accounts() == after
-    assert place.wrong() == []
+    workspace.connection.execute("UPDATE dead_letters SET at = at - interval '2 hours'")
+    workspace.retain()
+    workspace.retain()
+    assert workspace.value("SELECT count(*) FROM dead_letters") == 0
+    assert workspace.stream_counts() == after
+    assert workspace.failed_checks() == []
 
 
-def test_wrong_sum_is_detected(place: Place) -> None:
-    place.roll()
-    place.retain()
-    assert place.wrong() == []
+def test_wrong_sum_is_detected(workspace: RetentionWorkspace) -> None:
+    workspace.maintain_chunks()
+    workspace.retain()
+    assert workspace.failed_checks() == []
     for falsified, check in (
         (("archived", "read"), "s: table and ledger agree, per source unit"),
         (("read",), "s: read = archived + duplicates + dead letters, per source unit"),
         (("dropped",), "s: all dead letters are stored"),
     ):
-        for change, wrong in (("+ 1", [check]), ("- 1", [])):
+        for change, failed_checks in (("+ 1", [check]), ("- 1", [])):
             values = ", ".join(f"{name} = {name} {change}" for name in falsified)
-            place.connection.execute(f"UPDATE units SET {values} WHERE unit = ''".encode())
-            assert place.wrong() == wrong
+            workspace.connection.execute(f"UPDATE units SET {values} WHERE unit = ''".encode())
+            assert workspace.failed_checks() == failed_checks
 
 
-def test_files_of_an_empty_folder_do_not_count_as_gone(place: Place) -> None:
-    (place.settings.file.parent / "landing" / ".keep").unlink()
-    place.roll()
-    place.retain()
-    assert place.value("SELECT count(*) FROM units WHERE unit = ''") == 0
+def test_files_of_an_empty_folder_do_not_count_as_gone(workspace: RetentionWorkspace) -> None:
+    (workspace.settings.file.parent / "landing" / ".keep").unlink()
+    workspace.maintain_chunks()
+    workspace.retain()
+    assert workspace.value("SELECT count(*) FROM units WHERE unit = ''") == 0
 
 
-def test_present_files_do_not_count_as_gone(place: Place) -> None:
+def test_present_files_do_not_count_as_gone(workspace: RetentionWorkspace) -> None:
     """Also files beside the workspace file, removed folders, and posted batches."""
-    (place.settings.file.parent / "cpu.jsonl").touch()
-    gone = place.retention()._make_gone_test("s")
+    (workspace.settings.file.parent / "cpu.jsonl").touch()
+    gone = workspace.retention()._make_gone_test("s")
     assert not gone("cpu.jsonl")
     assert all(map(gone, ("push-1", "landing/3.jsonl", "landing/day/3.jsonl")))
 
 
-def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
+def test_deleted_chunks_are_merged_into_one(workspace: RetentionWorkspace) -> None:
     """Chunks still cover all time, and rows for expired chunks are still refused."""
-    place.roll()
-    before = Catalog(place.connection).chunks()
+    workspace.maintain_chunks()
+    before = Catalog(workspace.connection).chunks()
     gone = [chunk for chunk in before if chunk.state == "expired"]
     assert len(gone) > 2
-    place.retain()
-    assert place.archive.chunks == Catalog(place.connection).chunks()
-    assert [chunk.id for chunk in place.archive.chunks] == [
+    workspace.retain()
+    assert workspace.archive.chunks == Catalog(workspace.connection).chunks()
+    assert [chunk.id for chunk in workspace.archive.chunks] == [
         chunk.id for chunk in before[len(gone) - 1 :]
     ]
-    assert place.wrong() == []
-    place.ingest(range(UNITS, UNITS + 1))
+    assert workspace.failed_checks() == []
+    workspace.ingest(range(UNITS, UNITS + 1))
     old = orjson.dumps({"ts": from_micros(START).isoformat(), "n": -1, "host": "h"})
-    place.archive.ingest([SourceUnit("s", "late", "jsonl", lambda: iter([old]))], 1 << 60)
-    assert place.accounts()["expired"] == 1
+    workspace.archive.ingest([SourceUnit("s", "late", "jsonl", lambda: iter([old]))], 1 << 60)
+    assert workspace.stream_counts()["expired"] == 1
 
 
 # What is about events
 
 
-def events(place: Place, numbers: range) -> None:
+def events(workspace: RetentionWorkspace, numbers: range) -> None:
     """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of
     event time.
     """
@@ -269,16 +269,18 @@ def events(place: Place, numbers: range) -> None:
             " jsonb_build_object('ts', %(micros)s::bigint), 'done', 1, 1, clock_timestamp())",
             "INSERT INTO revisions VALUES (%(eid)s, 1, true, '{}', '[]')",
         ):
-            place.connection.execute(query.encode(), values)
+            workspace.connection.execute(query.encode(), values)
 
 
-def numbers_in(place: Place, table: str) -> set[int]:
-    return {eid.int - 1 for (eid,) in place.connection.execute(f"SELECT eid FROM {table}".encode())}
+def numbers_in(workspace: RetentionWorkspace, table: str) -> set[int]:
+    return {
+        eid.int - 1 for (eid,) in workspace.connection.execute(f"SELECT eid FROM {table}".encode())
+    }
 
 
-def requested_rows(place: Place) -> list[Any]:
+def requested_rows(workspace: RetentionWorkspace) -> list[Any]:
     """The contexts and recalls that live would request for the stored events."""
-    gateway = sql.ContextGateway(place.connection)
+    gateway = sql.ContextGateway(workspace.connection)
     missing = gateway.list_missing("g/r", "1", every_event=True, since=None, limit=1000)
     unrequested = gateway.list_unrequested(
         sql.RecallOfVersion("g/r", "1", "norm"),
@@ -292,12 +294,12 @@ def requested_rows(place: Place) -> list[Any]:
     return [*missing, *unrequested]
 
 
-def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
+def test_rows_about_deleted_chunks_are_deleted(workspace: RetentionWorkspace) -> None:
     """Except those with notes, unfinished, not archived, or stored today; no recall is requested
     again.
     """
-    events(place, range(190))
-    chunks = place.archive.chunks
+    events(workspace, range(190))
+    chunks = workspace.archive.chunks
     for query in (
         "INSERT INTO alert_notes (alert_id, kind, author, text)"
         " SELECT id, 'note', 'ada', 'x' FROM alerts ORDER BY starts_at LIMIT 1 OFFSET 5",
@@ -306,34 +308,36 @@ def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
         " '00000000-0000-0000-0000-00000000000a', true, 'ada')",
         "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = '00000000-0000-0000-0000-00000000000c'",
     ):
-        place.connection.execute(query.encode())
+        workspace.connection.execute(query.encode())
     words = {5, 6, 8, 9, 11}
-    place.roll()
-    horizon = next(c.from_ts for c in Catalog(place.connection).chunks() if c.state != "expired")
+    workspace.maintain_chunks()
+    horizon = next(
+        c.from_ts for c in Catalog(workspace.connection).chunks() if c.state != "expired"
+    )
     young = {n for n in range(190) if START + n * 100_000 >= (horizon or 0)}
     assert len(young) < 190 - 20
-    place.retain(least=timedelta(days=1))
-    assert numbers_in(place, "events") == numbers_in(place, "tasks") == set(range(190)), (
-        "nothing goes on its first day"
+    workspace.retain(least=timedelta(days=1))
+    assert numbers_in(workspace, "events") == numbers_in(workspace, "tasks") == set(range(190)), (
+        "nothing is deleted on its first day"
     )
-    place.retain()
-    assert numbers_in(place, "events") == numbers_in(place, "contexts") == set(range(190)), (
-        "nothing that is not archived"
-    )
-    assert numbers_in(place, "alerts") == numbers_in(place, "tasks") == young | words
-    assert requested_rows(place) == []
-    for outbox in place.outboxes.values():
+    workspace.retain()
+    assert (
+        numbers_in(workspace, "events") == numbers_in(workspace, "contexts") == set(range(190))
+    ), "nothing that is not archived"
+    assert numbers_in(workspace, "alerts") == numbers_in(workspace, "tasks") == young | words
+    assert requested_rows(workspace) == []
+    for outbox in workspace.outboxes.values():
         outbox.flush(chunks)
-    place.retain()
+    workspace.retain()
     for table in ("events", "contexts", "alerts", "tasks"):
-        assert numbers_in(place, table) == young | words, table
-    assert place.value("SELECT count(*) FROM revisions") == len(young | words)
-    assert requested_rows(place) == []
-    assert place.wrong() == []
-    place.connection.execute(
+        assert numbers_in(workspace, table) == young | words, table
+    assert workspace.value("SELECT count(*) FROM revisions") == len(young | words)
+    assert requested_rows(workspace) == []
+    assert workspace.failed_checks() == []
+    workspace.connection.execute(
         "DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'"
     )
-    assert place.wrong() == ["settled events are archived exactly once"]
+    assert workspace.failed_checks() == ["settled events are archived exactly once"]
 
 
 def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
@@ -349,35 +353,35 @@ def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
     )
 
 
-def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
+def test_event_counts_include_deleted_corpus_entries(workspace: RetentionWorkspace) -> None:
     """For a recall process that ran, was suspended, or starts with or without files: E and C_k are
     equal.
     """
-    root = Path(place.settings.archive)
-    events(place, range(60))
-    sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
+    root = Path(workspace.settings.archive)
+    events(workspace, range(60))
+    sleeping, following = Corpora(workspace.connection, root), Corpora(workspace.connection, root)
     with patch("recall.corpora._SAVE_MIN_EVENTS", 1):
         assert counts(sleeping)[0] == 60
-    events(place, range(60, 190))
+    events(workspace, range(60, 190))
     everything = counts(following)
     assert everything[0] == 190
-    for outbox in place.outboxes.values():
-        outbox.flush(place.archive.chunks)
-    place.roll()
-    place.retain()
-    assert place.value("SELECT number FROM corpus_forgotten") > 60
-    assert place.value("SELECT max(corpus) FROM contexts") == 190
-    stored, fresh = Corpora(place.connection, root), Corpora(place.connection, root)
+    for outbox in workspace.outboxes.values():
+        outbox.flush(workspace.archive.chunks)
+    workspace.maintain_chunks()
+    workspace.retain()
+    assert workspace.value("SELECT number FROM corpus_forgotten") > 60
+    assert workspace.value("SELECT max(corpus) FROM contexts") == 190
+    stored, fresh = Corpora(workspace.connection, root), Corpora(workspace.connection, root)
     for corpora in (following, sleeping, stored):
         assert counts(corpora) == everything
     shutil.rmtree(root / "indexes")
     assert counts(fresh) == everything
 
 
-def test_replaced_versions_are_deleted(place: Place) -> None:
+def test_replaced_versions_are_deleted(workspace: RetentionWorkspace) -> None:
     """Rows of relations that were valid at no remaining time, and rules stopped long ago."""
     for at in (-(10**12), 0, 4_000_000, 10**12):
-        place.connection.execute(
+        workspace.connection.execute(
             "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')",
             (from_micros(START + at),),
         )
@@ -393,17 +397,19 @@ def test_replaced_versions_are_deleted(place: Place) -> None:
             "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM generate_series(0, 200) id",
             "INSERT INTO calibrations VALUES ('g/r', %(version)s, 'norm', '{}')",
         ):
-            place.connection.execute(query.encode(), values)
-    place.connection.execute(
+            workspace.connection.execute(query.encode(), values)
+    workspace.connection.execute(
         "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', '{}', 'ada',"
         " clock_timestamp() - make_interval(days => d) FROM generate_series(1, 20) d"
     )
-    place.roll()
-    gone = [chunk.id for chunk in Catalog(place.connection).chunks() if chunk.state == "expired"]
-    place.retain()
+    workspace.maintain_chunks()
+    gone = [
+        chunk.id for chunk in Catalog(workspace.connection).chunks() if chunk.state == "expired"
+    ]
+    workspace.retain()
 
     def found(query: str) -> list[Any]:
-        return [row[0] for row in place.connection.execute(query.encode()).fetchall()]
+        return [row[0] for row in workspace.connection.execute(query.encode()).fetchall()]
 
     assert found("SELECT valid_from FROM relation_versions ORDER BY 1") == [
         from_micros(START + 4_000_000),
@@ -417,38 +423,38 @@ def test_replaced_versions_are_deleted(place: Place) -> None:
     assert len(found("SELECT key FROM commands")) == 7 - 1
 
 
-def test_interrupted_retention_is_completed_by_the_next_run(place: Place) -> None:
+def test_interrupted_retention_is_completed_by_the_next_run(workspace: RetentionWorkspace) -> None:
     """Interrupted after each statement."""
-    events(place, range(190))
-    for outbox in place.outboxes.values():
-        outbox.flush(place.archive.chunks)
-    place.roll()
-    account = place.accounts()
+    events(workspace, range(190))
+    for outbox in workspace.outboxes.values():
+        outbox.flush(workspace.archive.chunks)
+    workspace.maintain_chunks()
+    account = workspace.stream_counts()
     for at in range(0, 60, 2):
         with (
             patch.object(retention, "_BATCH_ROWS", 7),
             falling(at),
             suppress(psycopg.OperationalError),
         ):
-            place.retention().run_once(place.archive)
-        assert place.accounts() == account
-        assert requested_rows(place) == []
-    place.retain()
-    assert place.wrong() == []
-    assert len(numbers_in(place, "events")) < 100
+            workspace.retention().run_once(workspace.archive)
+        assert workspace.stream_counts() == account
+        assert requested_rows(workspace) == []
+    workspace.retain()
+    assert workspace.failed_checks() == []
+    assert len(numbers_in(workspace, "events")) < 100
 
 
 @contextmanager
 def falling(at: int) -> Iterator[None]:
     """PostgreSQL goes away after so many statements."""
-    whole, done = Connection.execute, 0
+    original_execute, done = Connection.execute, 0
 
     def execute(self: Any, *values: Any, **named: Any) -> Any:
         nonlocal done
         done += 1
         if done > at:
             raise psycopg.OperationalError("away")
-        return whole(self, *values, **named)
+        return original_execute(self, *values, **named)
 
     with patch.object(Connection, "execute", execute):
         yield

@@ -172,7 +172,7 @@ def test_internal_error_of_the_check_rejects_one_rule(
     real = moirae.rules.check.check_questions
 
     def faulty(session: Any, settings: Settings, definition: Definition, tables: Any) -> Any:
-        assert definition.name != "g/A", "what nobody thought of"
+        assert definition.name != "g/A", "an unexpected error"
         return real(session, settings, definition, tables)
 
     monkeypatch.setattr(moirae.rules.check, "check_questions", faulty)
@@ -182,7 +182,7 @@ def test_internal_error_of_the_check_rejects_one_rule(
     assert [definition.name for definition in definitions] == ["g/B"]
     assert (problem.file, problem.line) == ("rules.yaml", 5)
     assert (
-        "g/A: internal error while checking the rule: AssertionError: what nobody"
+        "g/A: internal error while checking the rule: AssertionError: an unexpected"
         in problem.message
     )
 

@@ -30,7 +30,7 @@ TIMING = {"Filter": (40, 60), "Star": (0, 30), "End": (60, 300), "Start": (0, 0)
 
 
 class Crash(Exception):
-    """The process falls."""
+    """Raised where the process is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def _crash(world: World, batch: Any) -> None:
     """The process falls after the rows are appended, before the ledger says so."""
     finish = ArchiveWriter._finish_units
 
-    def fall(*_: Any) -> None:
+    def kill(*_: Any) -> None:
         raise Crash
 
-    ArchiveWriter._finish_units = fall  # type: ignore[method-assign]
+    ArchiveWriter._finish_units = kill  # type: ignore[method-assign]
     try:
         world.ingest(batch, at_once=True)
     except Crash:

@@ -96,7 +96,7 @@ Make = Callable[[bool], World]
 
 
 class Killed(BaseException):
-    """The process falls."""
+    """Raised where the process is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def _make_views(
         if work is not None:
             count += 1
             try:
-                with _fall(rng) if rng.random() < 0.2 else nullcontext():
+                with _kill_during_store(rng) if rng.random() < 0.2 else nullcontext():
                     views.execute(work, lambda: spark)
             except Killed:
                 views = _views(world, connections, workspace_settings)
@@ -194,17 +194,17 @@ def _make_views(
             )  # one that has found nothing looks again after a while
 
 
-def _fall(rng: random.Random) -> Any:
+def _kill_during_store(rng: random.Random) -> Any:
     """The process falls before or after something was stored."""
     name = rng.choice(["put_events", "put_contexts", "enter_corpus", "mark_complete"])
     store, after = getattr(ViewStore, name), rng.random() < 0.5
 
-    def fall(*values: Any) -> None:
+    def kill(*values: Any) -> None:
         if after:
             store(*values)
         raise Killed
 
-    return patch.object(ViewStore, name, fall)
+    return patch.object(ViewStore, name, kill)
 
 
 def _views(

@@ -23,10 +23,8 @@ from archiver.delta.protocol.files import (
     upper_bound,
 )
 from archiver.delta.protocol.metadata import (
-    DEFAULT_HISTORY,
     TableMetadata,
     create_actions,
-    table_properties,
 )
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "CLUSTERED_PREFIX",
     "ChunkFiles",
     "CommitSummary",
-    "DEFAULT_HISTORY",
     "DataFile",
     "FoundFile",
     "NO_CHUNK",
@@ -50,6 +47,5 @@ __all__ = [
     "is_written_by_moirae",
     "parse_commit",
     "remove_action",
-    "table_properties",
     "upper_bound",
 ]

@@ -115,7 +115,7 @@ def run_merge(
     `text`: from `to_duckdb_sql`. `values`: merged values of all the events.
     """
     if not _has_portable_types(template, values):
-        raise SparkRequired("merge of values other than numbers")
+        raise SparkRequired("merge of non-numeric values")
     pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
     tables = {
         sql_names.MERGED_TABLE: values,

@@ -143,7 +143,7 @@ def _check_sources(template: Template) -> None:
 def _check_row_value(node: exp.Expr, writer: ExpressionWriter) -> None:
     """Accept a value of a plain row that both engines sort and write alike."""
     if writer.write(node).type not in _ROW_TYPES:
-        raise SparkRequired("plain rows with values of other types than text, numbers and times")
+        raise SparkRequired("row value that is not text, a number or a time")
 
 
 def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:
@@ -166,10 +166,10 @@ def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:
             raise SparkRequired("aggregate of a constant")
     elif isinstance(node, exp.LogicalAnd | exp.LogicalOr | exp.CountIf):
         if writer.write(node.this).type != "boolean":
-            raise SparkRequired("boolean aggregate of a value that is not boolean")
+            raise SparkRequired("boolean aggregate of a non-boolean value")
     elif isinstance(node, exp.ArrayUniqueAgg):
         is_column = isinstance(node.this, exp.Column)
         if not is_column or writer.write(node.this).type not in _EXACT_TYPES:
-            raise SparkRequired("DISTINCT of anything but a column that is not a fraction")
+            raise SparkRequired("DISTINCT of an expression or a floating-point column")
     else:
         writer.write(node)

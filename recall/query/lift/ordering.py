@@ -30,7 +30,7 @@ def lift_limit(select: exp.Select, event_alias: str, keep_row_number: bool) -> e
         return select
     count = exp.Literal.number(_NO_LIMIT) if limit is None else limit.expression
     if not isinstance(count, exp.Literal) or not count.is_int:
-        raise Unsupported("LIMIT takes a number", limit)
+        raise Unsupported("LIMIT must be a number", limit)
     if select.args.get("distinct"):
         raise Unsupported(
             "put SELECT DISTINCT in parentheses in FROM and apply the LIMIT outside", limit

@@ -187,7 +187,7 @@ class SelectLifter:
             return named_subquery(self.lift(node.this, local_tables), alias)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or node.db:
             raise Unsupported(
-                "FROM takes streams, relations, derived streams and the rule's own tables only",
+                "FROM supports only streams, relations, derived streams and tables of the rule",
                 node,
             )
         name = node.name.lower()

@@ -210,7 +210,9 @@ class ExpressionWriter:
         pattern = node.expression
         is_text = isinstance(pattern, exp.Literal) and pattern.is_string
         if not is_text or value.type != "string":
-            raise SparkRequired("LIKE of anything but a string and a constant")
+            raise SparkRequired(
+                "LIKE of a non-string value, or with a pattern that is not constant"
+            )
         if "\\" in pattern.name:
             raise SparkRequired("LIKE with escapes")
         value_sql = self.cast_to(value, "string")
@@ -218,7 +220,7 @@ class ExpressionWriter:
 
     def _write_case(self, node: exp.Case) -> TypedExpression:
         if node.this is not None:
-            raise SparkRequired("CASE with a value after it")
+            raise SparkRequired("CASE with a value to compare")
         conditions: list[str] = []
         values: list[TypedExpression] = []
         for branch in node.args["ifs"]:
@@ -228,7 +230,7 @@ class ExpressionWriter:
         values.append(TypedExpression("NULL", "null") if default is None else self.write(default))
         common_type = _common_type(values)
         if common_type in ("decimal", "null"):
-            raise SparkRequired("CASE with values of type decimal or without type")
+            raise SparkRequired("CASE with decimal or untyped values")
         *branch_values, default_sql = [self.cast_to(value, common_type) for value in values]
         branches = ""
         for condition, value_sql in zip(conditions, branch_values, strict=True):

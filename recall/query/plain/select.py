@@ -134,7 +134,7 @@ class SelectWriter:
         if isinstance(table, exp.Table) and table.name in self._tables:
             columns = select_columns(self._tables[table.name], PLAIN_TYPES)
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
-        raise SparkRequired("FROM of anything but one stream")
+        raise SparkRequired("FROM without exactly one stream")
 
     def _is_relation(self, table: exp.Expr) -> bool:
         return isinstance(table, exp.Table) and table.name in self._relations
@@ -157,7 +157,7 @@ class SelectWriter:
             else:
                 streams.append(join.this)
         if len(streams) != 1:
-            raise SparkRequired("FROM of anything but one stream")
+            raise SparkRequired("FROM without exactly one stream")
         select.set("from_", exp.From(this=streams[0]))
         select.set("joins", [exp.Join(this=relation, kind="CROSS") for relation in relations])
         if conditions:
@@ -170,7 +170,7 @@ class SelectWriter:
         if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
             raise SparkRequired("join other than INNER, CROSS, LEFT, SEMI and ANTI")
         if not self._is_relation(join.this):
-            raise SparkRequired("join of anything but a relation")
+            raise SparkRequired("join of a table that is not a relation")
         expressions = self._expressions
         alias = join.this.alias_or_name
         if expressions.matching_aliases(alias):

@@ -55,7 +55,7 @@ def check_stage_select(
     """
     query = normalize_aggregates(parse(sql))
     if not isinstance(query, exp.Select) or clauses_of(query) - _CLAUSES:
-        raise SparkRequired("more than SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING")
+        raise SparkRequired("clause other than SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING")
     for name, column_type in result_types.items():
         if column_type not in RECALL_TYPES:
             raise SparkRequired(f"column {name} of type {column_type}")
@@ -144,7 +144,7 @@ def _aggregate_type(node: exp.Expr, writer: ExpressionWriter) -> str:
                 raise SparkRequired("DISTINCT of several columns")
             argument = argument.expressions[0]
             if writer.write(argument).type not in _EXACT_TYPES:
-                raise SparkRequired("DISTINCT of a fraction")
+                raise SparkRequired("DISTINCT of a floating-point number")
         elif not isinstance(argument, exp.Star):
             writer.write(argument)
         return "bigint"
@@ -190,7 +190,7 @@ def _without_intervals(node: exp.Expr, writer: ExpressionWriter) -> exp.Expr:
         if unit_name not in _INTERVAL_UNITS or not is_constant:
             raise SparkRequired("interval of a unit other than hours, minutes and seconds")
         if writer.write(operation.this).type != "timestamp":
-            raise SparkRequired("interval added to anything but a timestamp")
+            raise SparkRequired("interval added to a value that is not a timestamp")
         operation.replace(operation.this.copy())
     inner: exp.Expr = root.this
     return inner

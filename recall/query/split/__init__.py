@@ -50,16 +50,17 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
     windows = own_nodes(query, exp.Window)
     if windows:
         raise Unsupported(
-            "window functions (OVER) need all of history at once; use GROUP BY", windows[0]
+            "window functions (OVER) cannot be split into pieces of history; use GROUP BY",
+            windows[0],
         )
     if query.args.get("offset"):
         raise Unsupported(
-            "OFFSET cannot be split into pieces of history; use a greater LIMIT", query
+            "OFFSET cannot be split into pieces of history; use a larger LIMIT", query
         )
     if not selects_plain_rows(query):
         return split_groups(query, types or {})
     if query.args.get("having"):
-        raise Unsupported("HAVING needs GROUP BY or aggregates; use WHERE", query.args["having"])
+        raise Unsupported("HAVING requires GROUP BY or aggregates; use WHERE", query.args["having"])
     return split_rows(query, history, tables)
 
 

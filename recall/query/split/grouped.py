@@ -37,11 +37,11 @@ def _rewrite_distinct(query: exp.Select) -> None:
     if query.args.get("group") or any(aggregates_of(query)):
         if query.args.get("order") or query.args.get("limit"):
             raise Unsupported(
-                "DISTINCT with aggregates takes no ORDER BY and LIMIT; leave DISTINCT out", query
+                "DISTINCT with aggregates does not support ORDER BY and LIMIT; omit DISTINCT", query
             )
         return
     if query.is_star:
-        raise Unsupported("SELECT DISTINCT names its columns in a recall, not *", query)
+        raise Unsupported("SELECT DISTINCT * is not supported in a recall; name the columns", query)
     query.set("distinct", None)
     keys = [output.unalias().copy() for output in query.expressions]
     query.set("group", exp.Group(expressions=keys))

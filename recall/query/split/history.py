@@ -30,7 +30,7 @@ def _single_history_source(
         source for source in sources_of(query) if _reads_history(source, tables, local_tables)
     ]
     if not sources:
-        raise Unsupported("a recall must read a stream; this reads none", query)
+        raise Unsupported("a recall must read a stream", query)
     if len(sources) > 1:
         raise Unsupported(
             "a recall reads one stream; a join of two cannot be split into pieces of history",
@@ -41,7 +41,7 @@ def _single_history_source(
         if join.side and join.this is history:
             raise Unsupported(
                 f"{join.side} JOIN of the stream cannot be split; "
-                f"begin with FROM {history.alias_or_name}",
+                f"put the stream first: FROM {history.alias_or_name}",
                 join,
             )
     return history
@@ -84,8 +84,8 @@ def _select_reads_history(select: exp.Select, tables: Tables, local_tables: Loca
     )
     if needs_all_rows:
         raise Unsupported(
-            "groups, DISTINCT, LIMIT and OVER inside a subquery need all of history at once; "
-            "use them outside it, or in a derived stream of the group",
+            "groups, DISTINCT, LIMIT and OVER inside a subquery cannot be split into pieces of "
+            "history; use them outside it, or in a derived stream of the group",
             select,
         )
     return True

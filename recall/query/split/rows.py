@@ -18,9 +18,9 @@ def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
     """
     limit = query.args.get("limit")
     if limit is None or not _is_integer(limit.expression):
-        raise Unsupported("a recall of plain rows needs a LIMIT", query)
+        raise Unsupported("a recall of plain rows requires a LIMIT", query)
     if query.is_star:
-        raise Unsupported("a recall of plain rows names its columns, not *", query)
+        raise Unsupported("* is not supported in a recall of plain rows; name the columns", query)
     outputs = []
     for number, output in enumerate(query.expressions):
         name = output.alias_or_name or f"_c{number}"
@@ -62,7 +62,7 @@ def _order_entries(query: exp.Select, history: exp.Expr, tables: Tables) -> Sequ
         entries: list[exp.Expr] = order.expressions
         return entries
     if not isinstance(history, exp.Table):
-        raise Unsupported("a recall of plain rows from a subquery needs an ORDER BY", query)
+        raise Unsupported("a recall of plain rows from a subquery requires an ORDER BY", query)
     time_column = tables.streams.get(history.name.lower(), "ts")
     time = exp.column(time_column, table=history.alias_or_name, quoted=True)
     return [exp.Ordered(this=time, desc=True)]

@@ -33,7 +33,7 @@ def test_periodic_action_runs_again_and_again_in_one_thread() -> None:
     assert threading.get_ident() not in threads
 
 
-def test_periodic_action_goes_on_after_an_error() -> None:
+def test_periodic_action_continues_after_an_error() -> None:
     runs = threading.Semaphore(0)
 
     def fail() -> None:

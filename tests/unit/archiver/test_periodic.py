@@ -6,7 +6,7 @@ from archiver.periodic import Periodic, Schedule, Timer
 
 
 class FakeClock:
-    """A clock that stands still until it is moved."""
+    """A clock that is advanced by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -46,7 +46,9 @@ def assert_equal_clustering(tmp_path: Path, jobs: Jobs) -> None:
     assert len(here.data_files()) == 1
 
 
-def test_task_clusters_many_rows_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_clusters_many_rows_like_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = InlineJobs()
     assert_equal_clustering(tmp_path / "few", jobs)
     assert jobs.task_count == 0
@@ -56,7 +58,7 @@ def test_task_clusters_many_rows_alike(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.spark
-def test_worker_of_spark_clusters_alike(
+def test_worker_of_spark_clusters_like_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     monkeypatch.setattr(clustering, "MIN_CLUSTERED_ROWS", 1)

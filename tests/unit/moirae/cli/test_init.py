@@ -49,7 +49,7 @@ def test_example_links_the_first_days_of_its_data(tmp_path: Path) -> None:
 
 
 def test_example_without_data_names_the_option(tmp_path: Path) -> None:
-    with pytest.raises(MoiraeError, match=r"no file events\.jsonl\.gz.*--data PATH"):
+    with pytest.raises(MoiraeError, match=r"no file events\.jsonl\.gz.*--data"):
         init(tmp_path / "w", ExampleWorkspace.BGL, tmp_path, None)
 
 

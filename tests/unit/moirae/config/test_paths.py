@@ -19,9 +19,9 @@ def test_variables_are_replaced() -> None:
     ("text", "message"),
     [
         ("${NONE}", "the environment variable NONE is not set"),
-        ("${USER", "a variable is written"),
-        ("${}", "a variable is written"),
-        ("${1}", "a variable is written"),
+        ("${USER", "invalid variable"),
+        ("${}", "invalid variable"),
+        ("${1}", "invalid variable"),
     ],
 )
 def test_unset_or_malformed_variable_is_rejected(text: str, message: str) -> None:

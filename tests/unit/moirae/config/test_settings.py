@@ -174,14 +174,14 @@ def test_secrets_are_not_shown_in_problems(tmp_path: Path, text: str) -> None:
         ),
         ("spark: {large_batch: 0}\n", "1:22: spark.large_batch: must be at least 1, not 0"),
         ("database: ${NONE}\n", "1:11: database: the environment variable NONE is not set"),
-        ("database: ${no\n", "1:11: database: a variable is written ${NAME}"),
+        ("database: ${no\n", "1:11: database: invalid variable: write ${NAME}"),
         (
             "home: ${HOME}/x\n",
-            "1:7: home: ${…} is replaced only in database, archive, receivers and kafka servers",
+            "1:7: home: ${…} is supported only in database, archive, receivers and kafka servers",
         ),
         (
             "archive: gs://b/a\n",
-            "1:10: archive: must be a folder of a local file system, or s3://bucket/prefix",
+            "1:10: archive: must be a directory of a local file system, or s3://bucket/prefix",
         ),
         (
             "archive: s3://k:secret@b.c/a\n",
@@ -196,7 +196,7 @@ def test_secrets_are_not_shown_in_problems(tmp_path: Path, text: str) -> None:
         ("routes: [{receiver: opps}]\n", "1:21: routes[0].receiver: unknown receiver 'opps'"),
         (
             "receivers: {o: {}}\n",
-            "1:13: receivers.o.apprise: a receiver has exactly one of webhook, pagerduty and ",
+            "1:13: receivers.o.apprise: set exactly one of webhook, pagerduty and ",
         ),
         ("home: a\nhome: b\n", "2:1: duplicate key 'home', first on line 1"),
         ("", "1:1: no workspace: the file is empty"),

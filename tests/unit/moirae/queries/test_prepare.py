@@ -46,7 +46,7 @@ def test_plain_rows_get_a_limit_and_named_columns(settings: Settings) -> None:
 
 def test_smaller_limit_is_kept(settings: Settings) -> None:
     assert prepare(settings, "SELECT host FROM cpu LIMIT 7").sql.endswith("LIMIT 7")
-    with pytest.raises(Unsupported, match="set a greater --limit"):
+    with pytest.raises(Unsupported, match="set a larger --limit"):
         prepare(settings, "SELECT host FROM cpu LIMIT 70")
 
 

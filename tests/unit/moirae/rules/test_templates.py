@@ -52,8 +52,8 @@ def test_variables_exclude_those_of_loops() -> None:
     [
         ("{{ event.nothing }}", "has no attribute 'nothing'"),
         ("{{ other }}", "'other' is undefined"),
-        ("{{ event.host * event.big }}", "takes numbers only"),
-        ("{{ '%999999999d' % 1 }}", "takes numbers only"),
+        ("{{ event.host * event.big }}", "requires numbers"),
+        ("{{ '%999999999d' % 1 }}", "requires numbers"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ event.host + 1 }}", "concatenate"),
         ("{{ event.cpu.__class__ }}", "is unsafe"),

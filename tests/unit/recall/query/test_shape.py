@@ -80,7 +80,7 @@ def test_relations_are_recorded() -> None:
             "column names in a table alias",
         ),
         ("SELECT ts FROM cpu LIMIT 3", "LIMIT is not supported"),
-        ("SELECT count(*) AS n FROM cpu", "needs GROUP BY window"),
+        ("SELECT count(*) AS n FROM cpu", "requires GROUP BY window"),
         ("SELECT 3 AS ts FROM cpu GROUP BY window(ts, '1 minute')", "ts of a window must be"),
         (
             "SELECT ts FROM cpu UNION "

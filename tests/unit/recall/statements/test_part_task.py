@@ -74,7 +74,7 @@ def test_on_time_rows_of_the_part_are_read_and_events_of_its_range_returned(
     ("text", "failure"),
     [(SLOW, "time"), (LARGE, "memory"), ("SELECT * FROM read_text('/etc/hosts')", "unsupported")],
 )
-def test_statement_that_fails_harms_no_other(rows: FileRows, text: str, failure: str) -> None:
+def test_failing_statement_does_not_affect_others(rows: FileRows, text: str, failure: str) -> None:
     part = FilePart(rows.files, ALL_TIME)
     before, failed, after = run_on_part(make_job(rows, SELECT, text, SELECT), part)
     assert failed.failure == failure
@@ -87,7 +87,7 @@ def test_statement_that_fails_harms_no_other(rows: FileRows, text: str, failure:
 SELECT = "SELECT ts, v FROM in_s ORDER BY ts"
 
 
-def test_statements_over_a_source_that_fails_fail_alike(rows: FileRows) -> None:
+def test_statement_over_a_source_that_exceeds_its_time_limit_fails(rows: FileRows) -> None:
     job = make_job(rows, "SELECT * FROM shared", sources={"shared": SLOW})
     assert [outcome.failure for outcome in run_on_part(job, FilePart(rows.files, ALL_TIME))] == [
         "time"

@@ -29,7 +29,7 @@ def template(sql: str, attributes: dict[str, str] | None = None) -> Template:
         ("SELECT count(*) AS n FROM (SELECT * FROM s) s", "subqueries"),
         ("SELECT sum(s.d) AS n FROM s", "column d of an unsupported type"),
         ("SELECT median(s.v) AS n FROM s", "ARRAY_AGG|lists of values|COLLECT_LIST"),
-        ("SELECT count(DISTINCT s.v) AS n FROM s", "DISTINCT of anything but a column"),
+        ("SELECT count(DISTINCT s.v) AS n FROM s", "DISTINCT of an expression"),
         (
             "SELECT count(*) AS n FROM s GROUP BY s.v + 1",
             "GROUP BY of a constant or a floating-point number",
