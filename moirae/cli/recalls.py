@@ -145,7 +145,7 @@ def follow(
         str,
         typer.Argument(
             metavar="RECALL",
-            help="Recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.",
+            help="Recall or stage: NAME, ALERT/NAME, GROUP/ALERT/NAME, or its key `stream`.",
         ),
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
@@ -173,6 +173,7 @@ def follow(
         while True:
             query = RevisionQuery(after=last, limit=_REVISIONS_PER_REQUEST)
             page = list_row_revisions(services, recall, query)
+            recall = f"{page.rule}/{page.name}"
             for revision in page.revisions:
                 _print_revision(revision, output)
             sys.stdout.flush()

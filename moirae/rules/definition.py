@@ -55,6 +55,15 @@ class Definition:
             return {**contexts, **self.types, **HIT_COLUMNS}
         return {**{key: self.types[key] for key in self.key if key in self.types}, **columns}
 
+    @property
+    def outputs(self) -> dict[str, str | None]:
+        """The recalls and stages, with the names of their streams outside the rule.
+
+        None: it has no such name.
+        """
+        names = {name: recall.stream for name, recall in self.spec.recall.items()}
+        return {**names, **{stage.stream: stage.stream for stage in self.spec.then}}
+
     def columns_of(self, name: str) -> Mapping[str, str]:
         """Columns and types of a context, surrounding or recall when a query reads it as a table.
 

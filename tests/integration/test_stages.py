@@ -9,8 +9,14 @@ import pytest
 
 import sql
 from archiver.time_range import TimeRange
+from moirae.deployments.registry import RuleRegistry
+from moirae.errors import NotFound
 from moirae.evaluation.revision_rows import RevisionRows
-from moirae.rules.rule_set import RevisionStream
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import RevisionStream, Rule
+from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
+from moirae.services.workspace import LocalWorkspace
 from recall.event_plans import EventPlan
 from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
@@ -45,6 +51,7 @@ TUPLES = stage(
     within=3,
     delay=3,
 )
+NORM_SQL = "SELECT avg(h.v) AS mean FROM load h WHERE h.host = event.host"
 CONDITION = "norm.mean > 2"
 
 
@@ -359,6 +366,33 @@ def test_revisions_are_read_on_from_a_number(world: StageWorld) -> None:
     rest = read_revisions(world.connection, "norm", batch.last)
     assert [revision.op for revision in rest.revisions] == ["insert"]
     assert (rest.rule, rest.name, rest.last) == (RULE, "norm", 3)
+
+
+def test_stream_is_found_by_its_name_outside_its_rule(world: StageWorld) -> None:
+    spec = AlertSpec.model_validate(
+        {
+            "alert": "r",
+            "expr": "SELECT ts, host FROM load",
+            "recall": {"norm": {"sql": NORM_SQL, "stream": "usual"}},
+            "then": [{"stream": "light", "sql": "SELECT n.host FROM norm n"}],
+        }
+    )
+    definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
+    RuleRegistry(world.connection).apply([definition])
+    services = LocalWorkspace(
+        settings=world.settings, connection=world.connection, author="tests", via="cli"
+    )
+    before = list_row_revisions(services, "usual", RevisionQuery())
+    assert (before.rule, before.name, before.revisions, before.last) == (RULE, "norm", [], 0)
+    assert list_row_revisions(services, "r/light", RevisionQuery(after=3)).last == 3
+    world.request(1, 12, _plan(LIGHT), limit=10.0)
+    _answer(world, 1, 12, {"a": 1.0})
+    page = list_row_revisions(services, "Usual", RevisionQuery())
+    assert (page.rule, page.name, page.last) == (RULE, "norm", 1)
+    assert [revision.op for revision in page.revisions] == ["insert"]
+    with pytest.raises(NotFound, match="no recall or stage 'heavy' has revisions"):
+        list_row_revisions(services, "heavy", RevisionQuery())
+    RuleRegistry(world.connection).apply([])
 
 
 # Streams of similarity recalls

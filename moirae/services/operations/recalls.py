@@ -212,15 +212,49 @@ def list_revisions(
 def list_row_revisions(
     workspace: "LocalWorkspace", stream: str, query: RevisionQuery
 ) -> RowRevisionPage:
-    """List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME."""
+    """List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.
+
+    NAME may also be the name of its stream outside its rule. Empty for one of a deployed rule
+    without revisions.
+    """
     from recall.errors import UnknownStream
     from recall.ledger import read_revisions as read_row_revisions
 
+    connection = workspace.connection
+    name = stream if "/" in stream else _find_by_outside_name(workspace, stream) or stream
     try:
-        batch = read_row_revisions(workspace.connection, stream, query.after, query.limit)
+        batch = read_row_revisions(connection, name, query.after, query.limit)
     except UnknownStream as error:
-        raise NotFound(str(error)) from error
+        outputs = _find_deployed_outputs(workspace, name)
+        if len(outputs) != 1 or sql.RowRevisionGateway(connection).find_streams(name):
+            raise NotFound(str(error)) from error
+        rule, output = outputs[0].rsplit("/", 1)
+        return RowRevisionPage(rule, output, [], query.after, None)
     return RowRevisionPage(**vars(batch))
+
+
+def _find_by_outside_name(workspace: "LocalWorkspace", name: str) -> str | None:
+    """The recall or stage GROUP/ALERT/NAME whose stream has a name outside its rule."""
+    from moirae.deployments import RuleRegistry
+
+    for definition in RuleRegistry(workspace.connection).desired_rules():
+        for output, outside_name in definition.outputs.items():
+            if outside_name is not None and outside_name.lower() == name.lower():
+                return f"{definition.name}/{output}"
+    return None
+
+
+def _find_deployed_outputs(workspace: "LocalWorkspace", name: str) -> list[str]:
+    """The recalls and stages GROUP/ALERT/NAME of deployed rules that a name may mean."""
+    from moirae.deployments import RuleRegistry
+
+    outputs = []
+    for definition in RuleRegistry(workspace.connection).desired_rules():
+        for output in definition.outputs:
+            full_name = f"{definition.name}/{output}"
+            if full_name == name or full_name.endswith(f"/{name}"):
+                outputs.append(full_name)
+    return outputs
 
 
 @operation("POST", "/commands", role="operator")
