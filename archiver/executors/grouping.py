@@ -45,7 +45,7 @@ def divide_evenly(sizes: Sequence[float], count: int) -> list[slice]:
     return groups
 
 
-class Segment(Protocol):
+class SliceRows(Protocol):
     """Rows of a slice of a source unit."""
 
     @property
@@ -56,7 +56,7 @@ class Segment(Protocol):
     def rows(self) -> int: ...
 
 
-def assign_groups(segments: Sequence[Segment], streams: Mapping[int, str]) -> list[int]:
+def assign_groups(segments: Sequence[SliceRows], streams: Mapping[int, str]) -> list[int]:
     """The group of each segment. `segments`: of the batch in the order of arrival.
 
     `streams`: the stream of each unit. A group has one stream, and ends with the slice with which it
@@ -65,7 +65,7 @@ def assign_groups(segments: Sequence[Segment], streams: Mapping[int, str]) -> li
     groups: list[int] = []
     group = 0
     rows = 0
-    previous: Segment | None = None
+    previous: SliceRows | None = None
     for segment in segments:
         if previous is not None and (segment.unit, segment.slice) != (
             previous.unit,

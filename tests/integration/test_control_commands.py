@@ -44,7 +44,7 @@ def recalling(past: History) -> Iterator[None]:
     """A recall process, as a thread, whose log does not mix with the output of commands."""
     stop = threading.Event()
     with capture_logs(), past.manager() as manager:
-        thread = threading.Thread(target=manager.run, args=(stop, lambda: None))
+        thread = threading.Thread(target=manager.run, args=(stop, lambda _: None))
         thread.start()
         yield
         stop.set()

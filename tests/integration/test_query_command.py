@@ -48,7 +48,7 @@ def recalling(past: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     beat = "INSERT INTO processes (role, epoch, pid, state) VALUES ('recall', 1, 1, 'running')"
     past.connection.execute(beat)
     with capture_logs(), past.manager() as manager:
-        thread = threading.Thread(target=manager.run, args=(stop, lambda: None))
+        thread = threading.Thread(target=manager.run, args=(stop, lambda _: None))
         thread.start()
         yield
         stop.set()

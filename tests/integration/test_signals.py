@@ -55,7 +55,7 @@ def test_task_and_command_wake_an_idle_recall_process(
     monkeypatch.setattr(manager_module, "_POLL_INTERVAL", 600.0)
     stop, rounds = threading.Event(), []
     with past.manager() as manager:
-        thread = threading.Thread(target=manager.run, args=(stop, lambda: rounds.append(1)))
+        thread = threading.Thread(target=manager.run, args=(stop, lambda _: rounds.append(1)))
         thread.start()
         try:
             wait_until(lambda: bool(rounds))

@@ -40,7 +40,7 @@ def test_plain_stage_runs_in_duckdb(sql: str, columns: dict[str, str]) -> None:
         ("SELECT collect_list(n.host) AS h FROM norm n", "aggregate"),
         ("SELECT upper(n.host) AS h FROM norm n", "unsupported expression"),
         ("SELECT n.host AS h FROM (SELECT * FROM norm) n", "subqueries"),
-        ("SELECT n.host AS h FROM norm n ORDER BY n.mean LIMIT 1", "more than SELECT"),
+        ("SELECT n.host AS h FROM norm n ORDER BY n.mean LIMIT 1", "clause other than SELECT"),
         ("SELECT n.mean AS h, count(*) AS c FROM norm n GROUP BY n.mean", "GROUP BY"),
     ],
 )
