@@ -118,7 +118,7 @@ def test_since_limits_history(past: History) -> None:
 def test_invalid_queries_are_refused_with_their_position(past: History) -> None:
     with pytest.raises(UsageError, match="query:1:"):
         run(past, "SELECT * FROM nothing")
-    with pytest.raises(UsageError, match="set a greater --limit"):
+    with pytest.raises(UsageError, match="set a larger --limit"):
         run(past, "SELECT v FROM past LIMIT 1000")
     with pytest.raises(UsageError, match="--for requires --follow"):
         run(past, GROUPS, "--for", "1m")
