@@ -17,6 +17,7 @@ class InlineJobs:
         self.cores = cores
         self.executor_count = 1
         self.task_count = 0
+        self.shuffle_count = 0
         self.is_warm = True
 
     def warm_up(self) -> None:
@@ -28,20 +29,21 @@ class InlineJobs:
 
     def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> "InlineParts":
         task = copy(function)
-        return InlineParts([[copy(part) for part in task(copy(item))] for item in items])
+        return InlineParts(self, [[copy(part) for part in task(copy(item))] for item in items])
 
     def keep_frame(
         self, function: Callable[[Iterable[Any]], Iterator[Any]], frame: Sequence[Any]
     ) -> "InlineParts":
         """`frame`: record batches by part."""
         task = copy(function)
-        return InlineParts([[copy(part) for part in task(tables)] for tables in frame])
+        return InlineParts(self, [[copy(part) for part in task(tables)] for tables in frame])
 
 
 class InlineParts:
     """Parts in memory."""
 
-    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, jobs: InlineJobs, parts: Sequence[Sequence[Any]]) -> None:
+        self._jobs = jobs
         self._parts = parts
 
     def map(self, function: Callable[[int, Iterable[Any]], Any]) -> list[Any]:
@@ -54,6 +56,7 @@ class InlineParts:
         keys: Sequence[Any],
         combine: Callable[[Any, Iterable[Any]], Any],
     ) -> list[Any]:
+        self._jobs.shuffle_count += 1
         values: dict[Any, list[Any]] = {key: [] for key in keys}
         for number, parts in enumerate(self._parts):
             for key, value in copy(split)(number, iter(parts)):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from archiver.delta import StreamSchema
-from archiver.executors.grouping import assign_groups
+from archiver.executors.grouping import assign_groups, find_shared_times
 from archiver.executors.tasks.decode import DecodedSegment
 from archiver.executors.tasks.write import LateRule
 from archiver.ingest import IngestBatch, OpenUnit, SourceUnit
@@ -65,6 +65,17 @@ class DecodedBatch:
             return segment.unit, segment.slice, position
 
         return sorted(positions, key=arrival)
+
+    def shared_times(self) -> dict[str, list[int]]:
+        """By stream, the event times of which several tasks may have rows: `find_shared_times`."""
+        by_stream: defaultdict[str, list[list[DecodedSegment]]] = defaultdict(list)
+        for segments in self.segments_by_task:
+            of_task: defaultdict[str, list[DecodedSegment]] = defaultdict(list)
+            for segment in segments:
+                of_task[self.opened[segment.unit].unit.stream].append(segment)
+            for stream, members in of_task.items():
+                by_stream[stream].append(members)
+        return {stream: find_shared_times(tasks) for stream, tasks in by_stream.items()}
 
     def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
         """The segments with rows."""

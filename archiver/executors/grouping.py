@@ -1,7 +1,7 @@
 """Which rows of a batch belong together in later jobs. No I/O.
 
 Groups are the rows that the local engine appends at once: chunks are cut after each group. Buckets
-are ranges of event time of about equal numbers of rows.
+are ranges of event time of about equal numbers of rows. Shared times are those of several tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,10 @@ from math import ceil
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from archiver.ingest import BATCH_RECORDS
+from archiver.times import MicrosArray
 
 _POINTS_PER_SEGMENT = 9
 _MIN_TASKS_PER_CORE = 2  # so that a core that is slowed down gets fewer
@@ -111,3 +113,28 @@ def divide_times(segments: Sequence[TimedRows], count: int) -> list[int]:
     targets = cumulative[-1] * np.arange(1, count) / count
     bounds = times[order][np.searchsorted(cumulative, targets)].astype(np.int64)
     return sorted(set(bounds.tolist()))
+
+
+def find_shared_times(segments_by_task: Sequence[Sequence[TimedRows]]) -> list[int]:
+    """The ranges of event time in which several tasks may have rows, as bounds.
+
+    Ascending: the first time of a range and the first time after it, alternately.
+    """
+    steps: list[tuple[int, int]] = []
+    for segments in segments_by_task:
+        oldest = [segment.oldest for segment in segments if segment.oldest is not None]
+        newest = [segment.newest for segment in segments if segment.newest is not None]
+        if oldest:
+            steps += [(min(oldest), 1), (max(newest) + 1, -1)]
+    bounds: list[int] = []
+    task_count = 0
+    for time, step in sorted(steps):
+        if (task_count, step) in ((1, 1), (2, -1)):
+            bounds.append(time)
+        task_count += step
+    return bounds
+
+
+def is_within(bounds: Sequence[int], times: MicrosArray) -> npt.NDArray[np.bool_]:
+    """By time, whether it lies in one of the ranges of `find_shared_times`."""
+    return np.asarray(np.searchsorted(bounds, times, side="right") % 2 == 1)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -26,9 +27,11 @@ from archiver.executors.tasks.decode import (
 from archiver.executors.tasks.identities import (
     Bucket,
     BucketKey,
+    BucketResult,
     IdentityContext,
     NewRows,
     classify_bucket,
+    classify_task,
     decompress_integers,
     merge_other_rows,
     split_by_bucket,
@@ -56,7 +59,8 @@ _MIN_BUCKET_ROWS = 25_000
 class ExecutorIngest:
     """Three jobs for a batch: decode pieces of the units, find the rows that are new, write them.
 
-    A batch of one task that cannot cut a chunk finds and writes them in one job.
+    If no two tasks have rows of the same event time, and no chunk can be cut, the second and third
+    are one job.
     The driver holds no rows: it learns at most the event time of each new row, and the position of
     each row that is not new. `sizes` estimates how many rows a unit has.
     """
@@ -169,16 +173,11 @@ class ExecutorIngest:
         )
         started_at = seconds_since_boot()
         written: list[WriteResult]
-        if len(decoded.segments_by_task) == 1 and not identities.needs_times:
-            ((results, task_written),) = parts.map(partial(classify_and_write, identities, context))
-            written = [task_written]
+        if not identities.has_shared_times and not identities.needs_times:
+            results, written = _classify_and_write(parts, identities, context)
             _cut_chunks([result.new_rows for result in results], batch)
         else:
-            results = parts.shuffle(
-                partial(split_by_bucket, identities),
-                list(identities.buckets),
-                partial(classify_bucket, identities),
-            )
+            results = _classify(parts, identities)
             _cut_chunks([result.new_rows for result in results], batch)
             context = replace(
                 context, chunks=batch.cutter.chunks, other_rows=merge_other_rows(results)
@@ -220,6 +219,7 @@ class ExecutorIngest:
             arrival=decoded.arrival_by_task(),
             groups=decoded.groups_by_task(),
             bounds=bounds,
+            shared_times=decoded.shared_times(),
             buckets=buckets,
             newest_chunk_start=batch.cutter.chunks[-1].from_ts,
             needs_times=_can_cut(segments_by_stream, batch),
@@ -277,6 +277,30 @@ def _can_cut(
     segments = [segment for group in segments_by_stream.values() for segment in group]
     oldest, newest = _time_range(segments)
     return batch.cutter.can_cut(sum(segment.rows for segment in segments), oldest, newest)
+
+
+def _classify(parts: Parts, identities: IdentityContext) -> list[BucketResult]:
+    """Find the rows that are not new. Rows of shared times are sent from task to task."""
+    if not identities.has_shared_times:
+        return list(chain.from_iterable(parts.map(partial(classify_task, identities))))
+    results = parts.shuffle(
+        partial(split_by_bucket, identities),
+        list(identities.buckets),
+        partial(classify_bucket, identities),
+    )
+    return list(chain.from_iterable(results))
+
+
+def _classify_and_write(
+    parts: Parts, identities: IdentityContext, context: WriteContext
+) -> tuple[list[BucketResult], list[WriteResult]]:
+    """Find the rows that are new and write them."""
+    results: list[BucketResult] = []
+    written: list[WriteResult] = []
+    for task_results, task_written in parts.map(partial(classify_and_write, identities, context)):
+        results += task_results
+        written.append(task_written)
+    return results, written
 
 
 def _cut_chunks(new_rows: Sequence[Mapping[int, NewRows]], batch: IngestBatch) -> None:

@@ -1,18 +1,21 @@
 """Second job of a batch: find the rows that are not new.
 
 Rows of one identity have one event time. Therefore the rows of a range of event time are compared
-with each other, and with the archived files that overlap it, by one task.
+with each other, and with the archived files that overlap it, by one task: the one that decoded
+them, if no other task has rows of these times.
 """
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import cast
 
 import numpy as np
 from cachetools import LRUCache
 
 from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
+from archiver.executors.grouping import is_within
 from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
 from archiver.executors.tasks.decode import DecodedPart
 from archiver.ingest.classify import Array, classify, distinct_integers
@@ -46,7 +49,8 @@ class IdentityContext:
 
     `unit_ids`: ledger ids of the units of the batch. `arrival`: by task, the position of
     each segment in the order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
-    event times that divide the buckets. `newest_chunk_start`: None for the beginning of time.
+    event times that divide the buckets. `shared_times`: by stream, those of which several tasks may
+    have rows, see `find_shared_times`. `newest_chunk_start`: None for the beginning of time.
     `needs_times`: whether a chunk may be cut.
     """
 
@@ -55,9 +59,15 @@ class IdentityContext:
     arrival: Sequence[Sequence[int]]
     groups: Sequence[Sequence[int]]
     bounds: Mapping[str, Sequence[int]]
+    shared_times: Mapping[str, Sequence[int]]
     buckets: Mapping[BucketKey, Bucket]
     newest_chunk_start: int | None
     needs_times: bool
+
+    @property
+    def has_shared_times(self) -> bool:
+        """Whether rows of different tasks may have to be compared."""
+        return any(self.shared_times.values())
 
 
 @dataclass(frozen=True)
@@ -107,27 +117,55 @@ def decompress_integers(content: bytes) -> Array:
 
 def split_by_bucket(
     context: IdentityContext, task: int, parts: Iterable[DecodedPart]
-) -> Iterator[tuple[BucketKey, BucketPart]]:
-    """The identities of the rows of a task, divided among the buckets."""
+) -> Iterator[tuple[BucketKey, BucketPart | BucketResult]]:
+    """The identities of the rows of a task, divided among the buckets.
+
+    Rows of times that no other task has are classified: only the results are yielded.
+    """
+    own_rows: dict[BucketKey, list[BucketPart]] = {}
     blobs = (part for part in parts if isinstance(part, Blob))
     for number, blob in enumerate(blobs):
         rows = _read_rows(context, task, blob)
         first_segment, _ = blob.segments[0]
         arrival = context.arrival[task][first_segment]
         buckets = np.searchsorted(context.bounds[blob.stream], rows["ts"], side="right")
+        is_shared = is_within(context.shared_times[blob.stream], rows["ts"])
         for bucket in distinct_integers(buckets):
-            content = rows[buckets == bucket].tobytes()
-            yield (blob.stream, bucket), (arrival, (task, number), content)
+            key = blob.stream, bucket
+            is_in_bucket = buckets == bucket
+            shared_rows = rows[is_in_bucket & is_shared]
+            if len(shared_rows):
+                yield key, (arrival, (task, number), shared_rows.tobytes())
+            if len(shared_rows) < np.count_nonzero(is_in_bucket):
+                content = rows[is_in_bucket & ~is_shared].tobytes()
+                own_rows.setdefault(key, []).append((arrival, (task, number), content))
+    for key, members in own_rows.items():
+        yield key, _classify_rows(context, key, members)
 
 
 def classify_task(
     context: IdentityContext, task: int, parts: Iterable[DecodedPart]
 ) -> list[BucketResult]:
-    """Classify the rows of the only task of a batch."""
-    contents: dict[BucketKey, list[BucketPart]] = {}
-    for key, content in split_by_bucket(context, task, parts):
-        contents.setdefault(key, []).append(content)
-    return [classify_bucket(context, key, members) for key, members in contents.items()]
+    """Classify the rows of a task. No other task has rows of these times."""
+    results = [result for _, result in split_by_bucket(context, task, parts)]
+    assert all(isinstance(result, BucketResult) for result in results)
+    return cast(list[BucketResult], results)
+
+
+def classify_bucket(
+    context: IdentityContext, key: BucketKey, values: Iterable[BucketPart | BucketResult]
+) -> list[BucketResult]:
+    """Classify the rows of a bucket that are not classified. `values`: of its tasks, in any order."""
+    results: list[BucketResult] = []
+    parts: list[BucketPart] = []
+    for value in values:
+        if isinstance(value, BucketResult):
+            results.append(value)
+        else:
+            parts.append(value)
+    if parts:
+        results.append(_classify_rows(context, key, parts))
+    return results
 
 
 def merge_other_rows(results: Iterable[BucketResult]) -> dict[BlobKey, list[OtherRows]]:
@@ -153,10 +191,10 @@ def _read_rows(context: IdentityContext, task: int, blob: Blob) -> Array:
     return rows
 
 
-def classify_bucket(
+def _classify_rows(
     context: IdentityContext, key: BucketKey, parts: Iterable[BucketPart]
 ) -> BucketResult:
-    """Classify the rows of a bucket. `parts`: of its blobs, in any order."""
+    """Compare rows of a bucket with each other and with the archive. `parts`: in any order."""
     ordered = sorted(parts, key=itemgetter(0, 1))
     arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, _, content in ordered]
     rows = np.concatenate(arrays)

@@ -131,7 +131,7 @@ def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart
 def classify_and_write(
     identities: IdentityContext, context: WriteContext, task: int, parts: Iterable[DecodedPart]
 ) -> tuple[list[BucketResult], WriteResult]:
-    """Find and write the new rows of the only task of a batch, if no chunk can be cut."""
+    """Find and write the new rows of a task, if no other task has rows of these times."""
     all_parts = list(parts)
     results = classify_task(identities, task, all_parts)
     complete_context = replace(context, other_rows=merge_other_rows(results))

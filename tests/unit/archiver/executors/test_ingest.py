@@ -1,8 +1,10 @@
 """Ingest on executors, with tasks run in this process, compared with ingest in this process."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,12 @@ from archiver.ingest.engines.local_ingest import LocalIngest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
 from archiver.times import duration_to_micros, to_micros
-from moirae.live.sources import kafka
+from moirae.live.sources import files, kafka
 from tests.ingest_scenario import (
     COLUMNS,
     NOW,
     SCHEMAS,
+    START,
     TOPIC,
     Sizes,
     make_records,
@@ -136,12 +139,17 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
 
 
-def ingest(folder: Path, batches: Sequence[Sequence[SourceUnit]], cores: int | None) -> Archive:
-    """An archive after some batches. `cores`: of executors; None: in this process."""
-    archive = Archive(folder, chunk_rows=150)
+def ingest(
+    folder: Path,
+    batches: Sequence[Sequence[SourceUnit]],
+    jobs: InlineJobs | None,
+    chunk_rows: int = 150,
+) -> Archive:
+    """An archive after some batches. `jobs`: of executors; None: in this process."""
+    archive = Archive(folder, chunk_rows)
     engine: IngestEngine = LocalIngest(archive.tables)
-    if cores is not None:
-        engine = ExecutorIngest(InlineJobs(cores), RecordSizes())
+    if jobs is not None:
+        engine = ExecutorIngest(jobs, RecordSizes())
     for units in batches:
         batch = archive.start_batch()
         engine.archive(units, batch)
@@ -153,7 +161,7 @@ def ingest(folder: Path, batches: Sequence[Sequence[SourceUnit]], cores: int | N
 def test_files_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=3, files=4, rows=100))
     expected = ingest(tmp_path / "local", batches, None).outcome()
-    actual = ingest(tmp_path / "executors", batches, 1 + seed).outcome()
+    actual = ingest(tmp_path / "executors", batches, InlineJobs(1 + seed)).outcome()
     for name, value in expected.items():
         assert actual[name] == value, name
 
@@ -179,3 +187,32 @@ def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed
     for name, value in expected.items():
         assert actual[name] == value, name
     assert any("_late': True" in row for row in expected["rows"])
+
+
+@pytest.mark.parametrize(("rows_per_time", "shares_times"), [(1, False), (7, True)])
+@pytest.mark.parametrize("chunk_rows", [150, 100_000])
+def test_rows_in_order_of_time_are_classified_where_they_are_decoded(
+    tmp_path: Path, rows_per_time: int, shares_times: bool, chunk_rows: int
+) -> None:
+    # Each file repeats the second half of the one before, some rows with other content, and some
+    # rows of its own.
+    batches: list[list[SourceUnit]] = []
+    for number in range(3):
+        lines: list[str] = []
+        for position in range(number * 300, number * 300 + 600):
+            ts = START + timedelta(seconds=position // rows_per_time)
+            row = {"ts": ts.isoformat(), "host": f"h{position}", "n": position, "v": 0.5}
+            if number and position % 50 == 0:
+                row["v"] = 1.5
+            lines += [json.dumps(row)] * (2 if position % 20 == 0 else 1)
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        batches.append([files.make_unit("a", path.name, "jsonl", path, path.stat().st_size)])
+    expected = ingest(tmp_path / "local", batches, None, chunk_rows).outcome()
+    jobs = InlineJobs(cores=3)
+    actual = ingest(tmp_path / "executors", batches, jobs, chunk_rows).outcome()
+    for name, value in expected.items():
+        assert actual[name] == value, name
+    counters = [unit[1] for unit in expected["units"]]
+    assert all(unit.duplicates for unit in counters) and any(unit[4] for unit in expected["units"])
+    assert bool(jobs.shuffle_count) == shares_times
