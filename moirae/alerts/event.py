@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from archiver.times import Micros, from_micros
 
 # UUIDv5 namespace of events and alerts. Stored IDs depend on it.
 NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
+_HASHED_NAMESPACE = sha1(NAMESPACE.bytes, usedforsecurity=False)
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -52,12 +54,19 @@ def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
         *(row.attributes.get(column) for column in id_columns),
         from_micros(row.ts).isoformat(),
     ]
-    return uuid5(NAMESPACE, canonical_json(name))
+    return _make_id(canonical_json(name))
 
 
 def make_alert_id(rule: str, eid: UUID) -> UUID:
     """The ID of the alert of a rule that starts with an event."""
-    return uuid5(NAMESPACE, f"alert {rule} {eid}")
+    return _make_id(f"alert {rule} {eid}")
+
+
+def _make_id(name: str) -> UUID:
+    """`uuid.uuid5` in half the time: two IDs are made for each event that becomes an alert."""
+    hashed = _HASHED_NAMESPACE.copy()
+    hashed.update(name.encode())
+    return UUID(bytes=hashed.digest()[:16], version=5)
 
 
 def deduplicate(

@@ -1,11 +1,18 @@
 """Events and their identities."""
 
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moirae.alerts.event import EventRow, canonical_json, deduplicate, make_alert_id, make_event_id
+from moirae.alerts.event import (
+    NAMESPACE,
+    EventRow,
+    canonical_json,
+    deduplicate,
+    make_alert_id,
+    make_event_id,
+)
 
 VALUES = st.none() | st.integers() | st.text(max_size=3) | st.booleans()
 ROWS = st.lists(
@@ -19,6 +26,14 @@ def test_identity_is_that_of_stored_events() -> None:
     eid = make_event_id("g/A", ["host"], row)
     assert eid == UUID("28fb3316-0c97-5856-8368-2c397aa638a8")
     assert make_alert_id("g/A", eid) == UUID("87a882c4-5081-574d-909d-f83559e31d2e")
+
+
+@given(st.text(), VALUES)
+def test_identities_are_uuids_of_version_5(rule: str, value: object) -> None:
+    eid = make_event_id(rule, ["host"], EventRow(0, {"host": value}))
+    name = canonical_json([rule, value, "1970-01-01T00:00:00+00:00"])
+    assert eid == uuid5(NAMESPACE, name)
+    assert make_alert_id(rule, eid) == uuid5(NAMESPACE, f"alert {rule} {eid}")
 
 
 def test_identity_depends_on_rule_time_and_identity_columns_only() -> None:
