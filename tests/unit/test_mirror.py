@@ -96,15 +96,15 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
-        sql.alerts.alert_notes sql.alerts.alerts sql.alerts.contexts sql.alerts.events
-        sql.alerts.outbox sql.archive.chunks sql.archive.dead_letters sql.archive.derived_chunks
-        sql.archive.relations sql.archive.retention sql.archive.streams sql.archive.units
-        sql.gateway sql.processes.processes sql.recalls.commands sql.recalls.recalled_events
-        sql.recalls.replay sql.recalls.revisions sql.recalls.row_revisions sql.recalls.tasks
-        sql.reports.changes sql.reports.dashboard sql.reports.demo sql.reports.lookup
-        sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files sql.rules.rules
-        sql.rules.views sql.similarity.calibrations sql.similarity.corpora
-        sql.similarity.judgements sql.similarity.learned_models""",
+        sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
+        sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.streams
+        sql.archive.units sql.events.contexts sql.events.events sql.events.outbox sql.gateway
+        sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
+        sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
+        sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
+        sql.rules.rules sql.rules.views sql.similarity.calibrations sql.similarity.corpora
+        sql.similarity.judgements sql.similarity.learned_models sql.stages.recalled_events
+        sql.stages.row_revisions""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition
