@@ -24,6 +24,7 @@ from recall.query import Unsupported
 from recall.requests import SqlQuestion
 from recall.stages import explain_stage_engine, stage_queries
 from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
+from sql.archive import ChunkGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _MAX_PROCESSES = 8  # recall processes of one workspace
@@ -107,7 +108,7 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
             tickets_per_result=settings.recall.tickets_per_result,
             feedback_timeout=settings.recall.feedback_timeout,
         ),
-        present_chunks=sql.ChunkGateway(connect_database(settings, "recall present")).present_ids,
+        present_chunks=ChunkGateway(connect_database(settings, "recall present")).present_ids,
         present_memory_bytes=settings.recall.present_memory * _MIB,
         start_spark_eagerly=False,
         connect=lambda: connect_database(settings, "recall worker"),

@@ -30,6 +30,8 @@ from recall.similarity import (
     TfIdfMeasure,
     make_corpus_event,
 )
+from sql.events import ContextGateway
+from sql.similarity import CorpusGateway
 
 _LOG = structlog.get_logger()
 # An index is saved again once it has grown by this many events and by this share.
@@ -70,9 +72,9 @@ class Corpora:
 
     def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
         self._connection = connection
-        self._contexts = sql.ContextGateway(connection)
+        self._contexts = ContextGateway(connection)
         self._learned_models = LearnedModels(connection)
-        self._numbered_events = sql.CorpusGateway(connection)
+        self._numbered_events = CorpusGateway(connection)
         self._root = root
         self._indexes: dict[CorpusKey, Index] = {}
         self._last_used: dict[CorpusKey, float] = {}

@@ -46,6 +46,7 @@ from recall.query import (
     infer_shape,
     tables_used,
 )
+from sql.archive import DerivedChunkGateway
 
 _LOG = structlog.get_logger()
 
@@ -137,8 +138,8 @@ class DerivedStreamBuilder:
         history: float = 0.0,
     ) -> None:
         """`history`: seconds that superseded versions of the tables stay readable."""
-        self._planning = sql.DerivedChunkGateway(planning_connection)
-        self._execution = sql.DerivedChunkGateway(execution_connection)
+        self._planning = DerivedChunkGateway(planning_connection)
+        self._execution = DerivedChunkGateway(execution_connection)
         self._root = root
         self._reader = reader
         self._relations = relations

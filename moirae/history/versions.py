@@ -16,6 +16,7 @@ from moirae.history.plan import event_overlap
 from moirae.rules import Definition
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
+from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()
 
@@ -55,8 +56,8 @@ class DeployedVersions:
         self.derived_streams: list[DerivedStreamVersion] = []
         self.corpus_keys: list[CorpusKey] = []
         self._registry = RuleRegistry(connection)
-        self._rules = sql.RuleGateway(connection)
-        self._deployments = sql.DeploymentGateway(connection)
+        self._rules = RuleGateway(connection)
+        self._deployments = DeploymentGateway(connection)
         self._times = times
         self._relations = relations
         self._refresh_timer = Timer(_REFRESH_INTERVAL)

@@ -29,6 +29,7 @@ from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
 from moirae.rules import Definition, RuleAdmission
+from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()
 
@@ -48,8 +49,8 @@ class ActiveRules:
         self._archive = archive
         self._connection = connection
         self._registry = RuleRegistry(connection)
-        self._rules = sql.RuleGateway(connection)
-        self._deployments = sql.DeploymentGateway(connection)
+        self._rules = RuleGateway(connection)
+        self._deployments = DeploymentGateway(connection)
         self._relations = relations
         relations.forget_undeclared()
         self._admission = admission

@@ -15,7 +15,6 @@ import pyarrow as pa
 from cachetools import LRUCache
 from sqlglot import exp
 
-import sql
 from archiver.read import AppendedRows, RowsAfter
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -30,6 +29,7 @@ from recall.worker.active_tasks import ActiveTask, ActiveTasks, TurnTask
 from recall.worker.history_queries import deserialise_partial, serialise_partial
 from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
 from recall.worker.turn_recorder import TurnRecorder
+from sql.recalls import Read
 
 # Between two reads of the live rows of a query.
 _INTERVAL = 1.0  # seconds
@@ -162,7 +162,7 @@ class LiveRowReader:
                 job.cancel()
 
 
-def find_live_rows(active_task: ActiveTask, reads: Sequence[sql.Read]) -> dict[str, RowsAfter]:
+def find_live_rows(active_task: ActiveTask, reads: Sequence[Read]) -> dict[str, RowsAfter]:
     """The rows that a task has not read yet, by stream.
 
     `reads`: what its history queries have read. Pieces that failed are left out, as in its answer.

@@ -31,6 +31,7 @@ from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers
 from recall.worker.turn_recorder import TurnRecorder
+from sql.processes import SignalListener
 
 # Between two rounds of an idle loop that is not woken: signals may get lost with a connection.
 _POLL_INTERVAL = 1.0  # seconds
@@ -89,7 +90,7 @@ class RecallManager:
         self._config = config
         self._ledger = ledger
         self._key_counts = key_counts
-        self._signals = sql.SignalListener(connection)
+        self._signals = SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
         self._recorder = TurnRecorder(

@@ -32,6 +32,7 @@ from moirae.services import (
     shaped_text,
     to_json,
 )
+from sql.access import AuditGateway
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
@@ -152,9 +153,7 @@ def add_file_routes(
             def publish(opened: AbstractContextManager[BinaryIO], size: int) -> None:
                 arguments = {"stream": stream, "batch": batch, "bytes": size}
                 with pool.connection() as connection, connection.transaction():
-                    sql.AuditGateway(connection).insert(
-                        author, "api", "archive.upload_file", arguments
-                    )
+                    AuditGateway(connection).insert(author, "api", "archive.upload_file", arguments)
                 # After the commit: a file without its line would be archived although the client
                 # got an error. A line without its file, as after a crash here, does no harm.
                 opened.__exit__(None, None, None)
