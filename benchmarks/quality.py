@@ -38,7 +38,7 @@ from recall.relevance import (
     measure_reliability,
     rank_by,
 )
-from recall.similarity import LEARNED_MEASURE, MEASURES
+from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
 _DEFAULT_DATA_FOLDER = Path(__file__).parents[2] / "shared" / "data"
 SCENARIO_FOLDER = Path(os.environ.get("MOIRAE_DATA") or _DEFAULT_DATA_FOLDER) / "scenarios"

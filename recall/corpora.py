@@ -22,14 +22,8 @@ from archiver.times import micros_column
 from recall.learned_models import LearnedModels
 from recall.ledger import Task, TaskSpec
 from recall.requests import Piece, SimilarQuestion
-from recall.similarity import (
-    CorpusEvent,
-    Index,
-    IndexStore,
-    SimilarState,
-    TfIdfMeasure,
-    make_corpus_event,
-)
+from recall.similarity import CorpusEvent, Index, IndexStore, SimilarState, make_corpus_event
+from recall.similarity.measures import TfIdfMeasure
 from sql.events import ContextGateway
 from sql.similarity import CorpusGateway
 

@@ -9,7 +9,8 @@ import sql
 from recall.errors import ModelExpired
 from recall.learning import LearnedScorer, StoredModel, name_place
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity import LEARNED_MEASURE, CorpusEvent, EventScorer
+from recall.similarity import CorpusEvent, EventScorer
+from recall.similarity.measures import LEARNED_MEASURE
 from sql.similarity import LearnedModelGateway
 
 # Models in memory. Tasks of one recall nearly always use the same one.

@@ -79,7 +79,7 @@ def run(
 ) -> None:
     """Rank the most similar past events of each event, as CSV: query,rank,event,score."""
     from recall.relevance import find_similar
-    from recall.similarity import LEARNED_MEASURE
+    from recall.similarity.measures import LEARNED_MEASURE
 
     measure = parse_measure(measure)
     min_age = parse_gap(compared.gap)
@@ -96,7 +96,7 @@ def _make_ranker(
 ) -> "Ranker":
     from archiver.times import duration_to_micros
     from recall.relevance import make_learned_ranker, rank_by
-    from recall.similarity import MEASURES
+    from recall.similarity.measures import MEASURES
 
     if compared.resolutions is None:
         return rank_by(MEASURES[measure])

@@ -19,7 +19,7 @@ from moirae.feedback.training import build_past_events, build_training_cases
 from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
 from recall.learning import TrainingEvent, build_model
 from recall.relevance import fit_calibration
-from recall.similarity import LEARNED_MEASURE
+from recall.similarity.measures import LEARNED_MEASURE
 from sql.similarity import (
     CalibrationGateway,
     FeedbackStateRow,

@@ -39,7 +39,7 @@ from recall.query import (
     tables_in,
 )
 from recall.sandbox import validate_query
-from recall.similarity import MEASURE_NAMES
+from recall.similarity.measures import MEASURE_NAMES
 
 # Views of a check begin with _, as no name in a workspace or a rule file does.
 _PENDING_VIEW = "_pending"

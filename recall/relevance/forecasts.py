@@ -17,7 +17,7 @@ from recall.relevance.ready_contexts import (
     iter_candidate_sets,
     rank_by,
 )
-from recall.similarity import MEASURES
+from recall.similarity.measures import MEASURES
 
 _BINS = 15
 # Forecasts are evaluated once this many tags are known.

@@ -18,7 +18,7 @@ from recall.learning import (
     find_usable_times,
 )
 from recall.relevance.ready_contexts import AlertContext, CandidateSet, Floats
-from recall.similarity import Corpus
+from recall.similarity.measures import Corpus
 
 # When leaving one out, the groups are divided into at most this many parts. The model for an alert
 # is learned from all parts but its own.

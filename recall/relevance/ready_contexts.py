@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros, duration_to_micros
-from recall.similarity import ContextVector, Corpus, CorpusCounts, Measure, SparseRows, TopK
+from recall.similarity import TopK
+from recall.similarity.measures import ContextVector, Corpus, CorpusCounts, Measure, SparseRows
 
 Floats = npt.NDArray[np.float64]
 

@@ -14,16 +14,19 @@ import numpy.typing as npt
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from recall.similarity import kernel
 from recall.similarity.candidates import BEST_COUNT, CandidateRows, Mask
 from recall.similarity.comparison import Comparison, ScoredRows
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import (
+from recall.similarity.measures import (
     MEASURES,
     BinaryMeasure,
+    ContextVector,
+    CorpusCounts,
+    Floats,
+    Ids,
     TfIdfMeasure,
+    Vocabulary,
     round_scores,
     score_with_numbers,
 )
@@ -35,22 +38,24 @@ from recall.similarity.numeric import (
     numeric_products,
     numeric_squares,
 )
-from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
-from recall.similarity.segment import (
-    MAX_SEGMENT_ROWS,
-    BoundedRows,
-    RowsOfSegment,
-    SearchBuffers,
-    Segment,
-)
-from recall.similarity.segment_merge import merge_segments
 from recall.similarity.segment_rows import (
     RowsBySegment,
     is_among,
     key_of,
     select_rows,
     unite_rows,
+)
+from recall.similarity.segments import (
+    MAX_LOG_LAG,
+    MAX_SEGMENT_ROWS,
+    BoundedRows,
+    PinnedCounts,
+    RowsOfSegment,
+    SearchBuffers,
+    SearchQuery,
+    Segment,
+    merge_segments,
 )
 from recall.similarity.spans import max_by_span
 
@@ -480,7 +485,7 @@ class Index:
     def _candidate_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query by TF-IDF; None: E was pinned too long ago."""
         pinned = comparison.pinned_counts
-        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+        if pinned.log_event_count < self._log_event_count - MAX_LOG_LAG:
             return None
         return pinned.weighted_query(self._encode(comparison))
 
@@ -498,7 +503,7 @@ class Index:
             return pinned.set_query(context)
         if not isinstance(comparison.measure, TfIdfMeasure) or self.numeric:
             return None
-        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+        if pinned.log_event_count < self._log_event_count - MAX_LOG_LAG:
             return None
         return pinned.weighted_query(context)
 

@@ -13,7 +13,7 @@ from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, SqlQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
-from recall.similarity.measure import TfIdfMeasure
+from recall.similarity.measures.measure import TfIdfMeasure
 from sql.recalls import ChangedContextRow
 from tests.integration.history import START, History, run_until
 

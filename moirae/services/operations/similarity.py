@@ -134,7 +134,7 @@ def build_report(
         measure_reliability,
         rank_by,
     )
-    from recall.similarity import LEARNED_MEASURE, MEASURES
+    from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
     def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
         return track(queries, len(corpus.alerts), f"evaluating {corpus.name}")
@@ -186,7 +186,7 @@ def summarize(report: "EvaluationReport") -> EvaluationSummary:
 
 def check_measure(name: str) -> str:
     """The name of a similarity measure. Raises `UsageError` for another one."""
-    from recall.similarity import MEASURE_NAMES
+    from recall.similarity.measures import MEASURE_NAMES
 
     if name not in MEASURE_NAMES:
         choices = ", ".join(sorted(MEASURE_NAMES))

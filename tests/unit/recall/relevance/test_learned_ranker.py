@@ -11,7 +11,7 @@ from recall.learning import Resolution
 from recall.relevance.learned_ranker import LearnedRanker, LeaveOneOutRanker
 from recall.relevance.quality import evaluate
 from recall.relevance.ready_contexts import AlertContext, CandidateSet, find_similar, rank_by
-from recall.similarity.measure import MEASURES
+from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
 HOUR = 3_600_000_000  # microseconds

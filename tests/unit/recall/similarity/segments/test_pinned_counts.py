@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from recall.similarity.corpus import ContextVector
-from recall.similarity.pinned_counts import PinnedCounts
+from recall.similarity.measures.corpus import ContextVector
+from recall.similarity.segments.pinned_counts import PinnedCounts
 
 # E = 100. C_k of terms 0 to 4: 10, 100, 1 (changed from 0), 4 (changed from 5), 3 (beyond the end).
 COUNTS = PinnedCounts(

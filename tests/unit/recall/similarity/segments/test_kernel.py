@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from recall.similarity import kernel
+from recall.similarity.segments import kernel
 
 
 @pytest.mark.parametrize(("term", "position"), [(3, 0), (7, 1), (9, 2), (1, -1), (8, -1), (10, -1)])

@@ -11,7 +11,7 @@ A norm depends on E and on C_k of all its terms, which change with each event. U
 identity norm² = L²·Σtf² − 2L·Σtf²·l_k + Σtf²·l_k². C_k changes only the rows that contain its term,
 and only when l_k has grown by more than `MAX_LOG_LAG`.
 
-Arrays of a segment have the names of `recall.similarity.segment.ARRAYS` and `BOUNDS`. Terms are
+Arrays of a segment have the names of `recall.similarity.segments.ARRAYS` and `BOUNDS`. Terms are
 numbered within the segment, except where a text says "vocabulary". `ids` are the segment's terms by
 their vocabulary numbers, ascending, and `order` their numbers within the segment.
 
@@ -39,7 +39,7 @@ _TIE_FACTOR = 1.0 - 1e-11
 _STOP_SHARE = 0.2
 _BOUNDS_STOP_SHARE = 0.08
 _BLOCK_ROWS = 64  # rows tested together
-# As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
+# As in `recall.similarity.measures`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
 

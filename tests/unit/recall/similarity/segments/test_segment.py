@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from archiver.time_range import TimeRange
-from recall.similarity.corpus import CorpusCounts, Vocabulary
 from recall.similarity.events import CorpusEvent
-from recall.similarity.measure import MEASURES
-from recall.similarity.pinned_counts import PinnedCounts
-from recall.similarity.segment import SearchBuffers, Segment
-from recall.similarity.segment_merge import merge_segments
+from recall.similarity.measures.corpus import CorpusCounts, Vocabulary
+from recall.similarity.measures.measure import MEASURES
+from recall.similarity.segments.pinned_counts import PinnedCounts
+from recall.similarity.segments.segment import SearchBuffers, Segment
+from recall.similarity.segments.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
 
 EVENTS = [

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
-from recall.similarity import kernel
-from recall.similarity.corpus import ContextVector, Floats, Ids, SparseRows, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
+from recall.similarity.measures import ContextVector, Floats, Ids, SparseRows, Vocabulary
 from recall.similarity.numeric import NO_VALUES, NumericValues, flatten_values
-from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
-from recall.similarity.row_scores import copy_rows
+from recall.similarity.segments import kernel
+from recall.similarity.segments.pinned_counts import PinnedCounts, SearchQuery
+from recall.similarity.segments.row_scores import copy_rows
 
 Array = npt.NDArray[Any]
 RowMask = npt.NDArray[np.bool_]

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, SparseRows
+from recall.similarity.measures.corpus import ContextVector, CorpusCounts, Floats, Ids, SparseRows
 
 # The last bits of a score depend on the order of summation. They are rounded away, so that scores
 # that are mathematically equal tie: 40 of the 52 bits remain, 12 digits.

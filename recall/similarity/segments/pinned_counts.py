@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from archiver.times import Micros
-from recall.similarity.corpus import ContextVector, Floats, Ids
+from recall.similarity.measures import ContextVector, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.similarity.numeric import NumericValues
-from recall.similarity.segment import Array, Segment, SegmentRows
+from recall.similarity.segments.segment import Array, Segment, SegmentRows
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from recall.similarity.corpus import Corpus
-from recall.similarity.measure import MEASURES
-from recall.similarity.row_scores import score_by_measures
+from recall.similarity.measures.corpus import Corpus
+from recall.similarity.measures.measure import MEASURES
+from recall.similarity.segments.row_scores import score_by_measures
 
 
 def test_scores_are_those_of_the_measures() -> None:
