@@ -139,6 +139,7 @@ MODULES_BY_TEST = {
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
     "unit/recall/learning/test_build.py": """
         recall.learning.learner recall.learning.learned_model""",
+    "unit/recall/similarity/test_index.py": "recall.similarity.segmented_corpus",
     "unit/recall/similarity/segments/test_segment.py": """
         recall.similarity.segments.segment_merge recall.similarity.spans""",
     "unit/sql/test_sql.py": "sql.loader",
