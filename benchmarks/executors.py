@@ -28,7 +28,8 @@ from pyspark.sql import SparkSession
 from archiver.chunks import CutPolicy
 from archiver.executors import ExecutorIngest, SparkJobs
 from archiver.executors.jobs import SparkParts
-from archiver.ingest import ArchiveWriter, EnginePolicy, SourceUnit
+from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest.engines import EnginePolicy
 from archiver.spark import jvm_process, start_session
 from archiver.times import duration_to_micros, to_micros
 from benchmarks.fixtures import temporary_folder, temporary_workspace

@@ -10,7 +10,8 @@ import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
-from archiver.ingest import ArchiveWriter, EnginePolicy
+from archiver.ingest import ArchiveWriter
+from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from archiver.errors import SourceUnreachable
-from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit, TopicRecords
+from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
+from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
 from moirae.errors import Unreachable
 from moirae.live.detection import Detector
