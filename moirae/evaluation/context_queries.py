@@ -30,7 +30,8 @@ from recall.engines.pending_events import (
     create_pending_frame,
 )
 from recall.errors import StatementTimeout
-from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
+from recall.query import PhysicalTables, sql_names
+from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()

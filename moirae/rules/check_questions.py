@@ -30,14 +30,13 @@ from recall.errors import QueryRejected
 from recall.event_plans import order_stages
 from recall.query import (
     PhysicalTables,
-    TableBindings,
     Tables,
     Unsupported,
     check_table_count,
-    lift_query,
     sql_names,
     tables_in,
 )
+from recall.query.lift import TableBindings, lift_query
 from recall.sandbox import validate_query
 from recall.similarity.measures import MEASURE_NAMES
 
