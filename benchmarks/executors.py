@@ -44,7 +44,7 @@ from moirae.live import Relations, RuleEngines, build_detection
 from moirae.live.sources import files
 from moirae.rules import RuleAdmission
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 from recall.statements import WORKER_DAEMON
 
 _REPETITIONS = 5

@@ -33,7 +33,7 @@ from moirae.live import Relations, RuleEngines, build_detection
 from moirae.rules import Definition, Rule, RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 
 _REPETITIONS = 5
 START = datetime(2026, 1, 1, tzinfo=UTC)

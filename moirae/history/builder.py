@@ -44,7 +44,7 @@ from moirae.history.plan import (
 )
 from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
-from recall.engines import EngineSetting
+from recall.engines.routing import EngineSetting
 from recall.errors import LimitExceeded
 
 _LOG = structlog.get_logger()

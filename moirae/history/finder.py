@@ -32,18 +32,15 @@ from moirae.evaluation import (
 from moirae.rules import build_questions
 from recall.engines import (
     AnswerRows,
-    EngineChoice,
-    EngineRouter,
-    EngineSetting,
     EventTables,
     LocalEngine,
-    PartialCache,
     SparkEngine,
     Template,
     WideScanEngine,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
+from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
 from recall.errors import RecallError
 from recall.requests import Piece, RecallEvent, SqlQuestion
 

@@ -14,7 +14,8 @@ from moirae.rules import (
     build_questions,
     find_recalls_in_where,
 )
-from recall.engines import Template, explain_engine
+from recall.engines import Template
+from recall.engines.routing import explain_engine
 from recall.event_plans import order_stages
 from recall.query import window_specs
 from recall.query.plain import PlainQuery

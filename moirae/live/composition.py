@@ -43,7 +43,7 @@ from moirae.live.sources import (
 from moirae.live.spark_start import start_spark
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
-from recall.engines import EngineChoice, EngineSetting
+from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import UnitGateway
 from sql.recalls import TaskGateway

@@ -19,16 +19,8 @@ from archiver.ingest import Catalog
 from archiver.read import ReaderAt
 from archiver.storage import StorageRoot
 from archiver.times import from_micros
-from recall.engines import (
-    EngineRouter,
-    EngineSetting,
-    EventTables,
-    LocalEngine,
-    PartialCache,
-    SparkEngine,
-    Template,
-    merge_partials,
-)
+from recall.engines import EventTables, LocalEngine, SparkEngine, Template, merge_partials
+from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
 from recall.errors import QueryRejected, RecallError
 from recall.query import Unsupported
 from recall.replay.differences import describe_difference

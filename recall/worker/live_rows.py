@@ -18,7 +18,8 @@ from sqlglot import exp
 from archiver.read import AppendedRows, RowsAfter
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from recall.engines import EngineRouter, PartialQuery, Template, merge_partials
+from recall.engines import PartialQuery, Template, merge_partials
+from recall.engines.routing import EngineRouter
 from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Revision, TurnResult
 from recall.operators import MAX_ROWS

@@ -17,7 +17,7 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic, Schedule
 from recall.corpora import Corpora
-from recall.engines import EngineRouter
+from recall.engines.routing import EngineRouter
 from recall.ledger import LEASE_DURATION, CommandExecutor, Ledger
 from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks

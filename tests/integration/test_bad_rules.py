@@ -26,7 +26,7 @@ from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 from recall.errors import StatementTimeout
 from recall.statements import FileRows
 from sql.rules import DeploymentGateway, RuleErrorGateway
