@@ -14,7 +14,7 @@ import structlog
 
 import sql
 from archiver.chunks import locate
-from archiver.delta import CONTEXTS, SequencedTable
+from archiver.delta.sequenced_table import CONTEXTS, SequencedTable
 from archiver.ingest import Catalog
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot, as_storage

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import orjson
 
 import sql
-from archiver.delta import CONTEXTS, EVENTS, SequencedTable
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable
 from archiver.storage import StorageRoot
 from archiver.times import micros_column
 from moirae.alerts import canonical_json

@@ -9,7 +9,8 @@ from typing import Any
 
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
-from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
+from archiver.delta import StreamTable
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
-from archiver.delta import CONTEXTS, EVENTS
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
 from archiver.ingest import ArchiveWriter
 from archiver.ingest.engines import EnginePolicy

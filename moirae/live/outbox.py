@@ -17,7 +17,14 @@ import pyarrow as pa
 
 import sql
 from archiver.chunks import Chunk, locate
-from archiver.delta import COMMIT_ROWS, CONTEXTS, EVENTS, SequencedTable, TableSpec, should_commit
+from archiver.delta.sequenced_table import (
+    COMMIT_ROWS,
+    CONTEXTS,
+    EVENTS,
+    SequencedTable,
+    TableSpec,
+    should_commit,
+)
 from archiver.errors import CommitConflict
 from archiver.ingest import ArchiveWriter
 from archiver.storage import StorageRoot
