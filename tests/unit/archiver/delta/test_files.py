@@ -2,13 +2,7 @@
 
 from dataclasses import replace
 
-from archiver.delta.protocol.files import (
-    ChunkFiles,
-    DataFile,
-    is_adopted,
-    is_written_by_moirae,
-    upper_bound,
-)
+from archiver.delta.files import ChunkFiles, DataFile, is_adopted, is_written_by_moirae, upper_bound
 
 FILE = DataFile("chunk=0/a-1.parquet", 0, rows=5, bytes=100, oldest=1_000, newest=2_000)
 
