@@ -128,7 +128,8 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
 
     `concurrency`: history queries that run at once, for the forecast.
     """
-    from recall.ledger import Ledger, forecast_tasks
+    from recall.ledger import Ledger
+    from recall.ledger.commands import forecast_tasks
 
     rows = Ledger(connection).latest_answers(eid).values()
     open_tasks = [row.task for row in rows if row.state in _OPEN_STATES]

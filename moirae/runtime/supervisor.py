@@ -252,7 +252,7 @@ def _has_open_recalls(connection: sql.Connection) -> bool:
         if TaskGateway(connection).count_open():
             return True
         # Loaded here: the command line starts without the ledger.
-        from recall.ledger import CommandExecutor
+        from recall.ledger.commands import CommandExecutor
 
         commands = CommandExecutor(connection, 1)
         if commands.finalize_without_feedback(ignore_deadline=True):

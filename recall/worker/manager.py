@@ -18,7 +18,8 @@ import sql
 from archiver.periodic import Periodic, Schedule
 from recall.corpora import Corpora
 from recall.engines.routing import EngineRouter
-from recall.ledger import LEASE_DURATION, CommandExecutor, Ledger
+from recall.ledger import LEASE_DURATION, Ledger
+from recall.ledger.commands import CommandExecutor
 from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks
 from recall.worker.claims import TaskClaimer

@@ -264,7 +264,7 @@ def _find_deployed_outputs(workspace: "LocalWorkspace", name: str) -> list[str]:
 def submit(workspace: "LocalWorkspace", body: CommandBody) -> Command:
     """Cancel, finalize, accelerate or refine recalls. A recall process executes the command."""
     from recall.errors import CommandKeyConflict
-    from recall.ledger import Target, fetch_effect, submit_command
+    from recall.ledger.commands import Target, fetch_effect, submit_command
 
     connection = workspace.connection
     if body.id is None and body.rule is None and body.older_than is None:
