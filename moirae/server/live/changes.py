@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from moirae.services import RecallRevision, describe_revision, describe_stage, to_json
+from moirae.services import to_json
+from moirae.services.operations.recalls import RecallRevision, describe_revision, describe_stage
 from sql.reports import (
     ChangedAlertRow,
     ChangedRecallRow,

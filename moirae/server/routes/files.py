@@ -24,14 +24,9 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.services import (
-    API_PREFIX,
-    ExportKind,
-    check_declared,
-    export_rows,
-    shaped_text,
-    to_json,
-)
+from moirae.services import API_PREFIX, shaped_text, to_json
+from moirae.services.operations.archive import check_declared
+from moirae.services.operations.exports import ExportKind, export_rows
 from sql.access import AuditGateway
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
