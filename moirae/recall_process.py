@@ -12,7 +12,7 @@ from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations

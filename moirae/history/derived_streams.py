@@ -31,7 +31,8 @@ from archiver.spark import vacuum_table
 from archiver.storage import LocalStorage, StorageRoot, as_storage
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.evaluation import ArchivedStreamRows, input_view, relation_view
+from moirae.evaluation import ArchivedStreamRows
+from moirae.evaluation.plan import input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS

@@ -17,18 +17,16 @@ from archiver.time_range import TimeRange
 from moirae.alerts import Event, EventRow, deduplicate
 from moirae.evaluation import (
     MAX_PAST_EVENT_ROWS,
-    ActiveRule,
     ArchivedStreamRows,
     ContextEvaluator,
     EventContexts,
     ExecutorRules,
     RecallAnswers,
     RuleBatcher,
-    RuleSlice,
     find_archived_event_rows,
     is_executable,
-    relation_view,
 )
+from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
 from moirae.rules import build_questions
 from recall.engines import (
     AnswerRows,

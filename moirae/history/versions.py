@@ -9,7 +9,8 @@ import sql
 from archiver.periodic import Timer
 from archiver.times import Micros
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule, ContextQueries, RuleVersion
+from moirae.evaluation import ContextQueries
+from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap

@@ -5,7 +5,8 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher, is_executable
+from moirae.evaluation import EventContexts, RuleBatcher, is_executable
+from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,

@@ -17,13 +17,7 @@ from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
-from moirae.evaluation import (
-    ActiveRule,
-    RuleCohort,
-    RuleGroup,
-    advance_cohorts,
-    build_cohorts,
-)
+from moirae.evaluation.plan import ActiveRule, RuleCohort, RuleGroup, advance_cohorts, build_cohorts
 from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import sql
 from archiver.times import Micros, from_micros
-from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts, RecallAnswers
+from moirae.evaluation import ContextEvaluator, EventContexts, RecallAnswers
+from moirae.evaluation.plan import ActiveRule
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
 from sql.events import ContextGateway, NewContextRow, RecallEventRow, UnsettledContextRow

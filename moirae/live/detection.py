@@ -16,7 +16,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import (
+from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
     RuleSlice,

@@ -8,7 +8,7 @@ import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Timer
 from archiver.times import Micros
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.event_time import get_watermarks, newest_event_time

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import sql
 from archiver.times import Micros, from_micros
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.rules import (
     Definition,
     SqlRecall,
