@@ -42,7 +42,7 @@ from moirae.deployments import RuleRegistry
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live import Relations, RuleEngines, build_detection
 from moirae.live.sources import files
-from moirae.rules import RuleAdmission
+from moirae.rules.checks import RuleAdmission
 from moirae.runtime import database
 from recall.engines.routing import EngineChoice
 from recall.statements import WORKER_DAEMON

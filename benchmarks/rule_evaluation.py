@@ -30,7 +30,8 @@ from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
 from moirae.live import Relations, RuleEngines, build_detection
-from moirae.rules import Definition, Rule, RuleAdmission
+from moirae.rules import Definition, Rule
+from moirae.rules.checks import RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
 from recall.engines.routing import EngineChoice

@@ -16,7 +16,8 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
-from moirae.rules import Definition, build_event_plan, build_questions
+from moirae.rules import Definition
+from moirae.rules.requests import build_event_plan, build_questions
 from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.engines import Template
 from recall.engines.routing import explain_engine

@@ -18,7 +18,8 @@ from moirae.deployments.check import check_rule_files, select_rule_files
 from moirae.deployments.plan import DeploymentStep
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import MoiraeError, Problem, ProblemsError
-from moirae.rules import Definition, RuleAdmission
+from moirae.rules import Definition
+from moirae.rules.checks import RuleAdmission
 from moirae.runtime import connect_database
 from recall.sandbox import SPARK_LOST
 from sql.rules import RuleFileGateway

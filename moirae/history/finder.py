@@ -27,7 +27,7 @@ from moirae.evaluation import (
     is_executable,
 )
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
-from moirae.rules import build_questions
+from moirae.rules.requests import build_questions
 from recall.engines import (
     AnswerRows,
     EventTables,

@@ -8,8 +8,8 @@ from moirae.config import Settings
 from moirae.evaluation import EventContexts, RuleBatcher, is_executable
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
-from moirae.rules import (
-    Definition,
+from moirae.rules import Definition
+from moirae.rules.requests import (
     build_context_queries,
     build_event_plan,
     build_questions,

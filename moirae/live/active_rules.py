@@ -22,7 +22,8 @@ from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
-from moirae.rules import Definition, RuleAdmission
+from moirae.rules import Definition
+from moirae.rules.checks import RuleAdmission
 from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()

@@ -41,7 +41,7 @@ from moirae.live.sources import (
     UnreadFiles,
 )
 from moirae.live.spark_start import start_spark
-from moirae.rules import RuleAdmission
+from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway

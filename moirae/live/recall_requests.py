@@ -10,13 +10,8 @@ from datetime import UTC, datetime
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules import (
-    Definition,
-    SqlRecall,
-    build_event_plan,
-    build_questions,
-    find_hybrid_contexts,
-)
+from moirae.rules import Definition, SqlRecall, find_hybrid_contexts
+from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
 from recall.query import tables_used

@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import Settings
-from moirae.rules import Definition, ResultTypes, infer_result_types, locate_fragment
+from moirae.rules import Definition
+from moirae.rules.checks import ResultTypes, infer_result_types, locate_fragment
 from recall.engines import Template
 from recall.engines.routing import runs_in_duckdb
 from recall.errors import QueryRejected

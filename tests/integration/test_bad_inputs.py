@@ -32,7 +32,7 @@ from archiver.times import to_micros
 from moirae.cli.export import format_csv_cell
 from moirae.config.settings import Settings, load_settings, load_settings_from_environment
 from moirae.errors import Problem
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database

@@ -22,7 +22,7 @@ from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation import ExecutorRules, LiveStreamRows, RuleEvaluator
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.inspect import health, status
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database

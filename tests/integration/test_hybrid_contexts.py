@@ -21,7 +21,7 @@ from moirae.config.table_schemas import stream_schema
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.inspect.past_events import load_answers
 from moirae.live import follow_up
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from recall.corpora import Corpora

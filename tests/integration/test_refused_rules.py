@@ -17,7 +17,7 @@ from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
-from moirae.rules import stored_rules as admission
+from moirae.rules.checks import stored_rules as admission
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule

@@ -58,7 +58,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
-        moirae.deployments.reload moirae.rules.stored_rules""",
+        moirae.deployments.reload moirae.rules.checks.stored_rules""",
     "integration/test_relations.py": """
         moirae.live.relations moirae.live.sources.relation_table sql.archive.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
@@ -66,7 +66,8 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
-        moirae.rules.check moirae.rules.check_questions moirae.rules.result_types""",
+        moirae.rules.checks.check moirae.rules.checks.check_questions
+        moirae.rules.checks.result_types""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness
         moirae.server.pool moirae.server.reload moirae.server.run""",

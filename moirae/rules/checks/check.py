@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from moirae.config import Settings
 from moirae.errors import Problem
-from moirae.rules.check_questions import check_questions
+from moirae.rules.checks.check_questions import check_questions
 from moirae.rules.definition import (
     Definition,
     build_event_sql,

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
+from moirae.rules.checks.result_types import infer_result_types, locate_fragment
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
 from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
@@ -25,7 +26,6 @@ from moirae.rules.requests import (
     lift_context_query,
     stage_inputs,
 )
-from moirae.rules.result_types import infer_result_types, locate_fragment
 from recall.errors import QueryRejected
 from recall.event_plans import order_stages
 from recall.query import (

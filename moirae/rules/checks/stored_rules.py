@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.rule_set import DerivedQuery, RuleSet
 from recall.sandbox import SPARK_LOST
