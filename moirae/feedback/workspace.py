@@ -14,7 +14,7 @@ from moirae.deployments import RuleRegistry
 from moirae.errors import UsageError
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.rules import Definition, SimilarRecall
-from recall.relevance import AlertContext
+from recall.relevance.rankers import AlertContext
 from recall.similarity import count_terms
 from sql.similarity import CorpusGateway, JudgementGateway
 

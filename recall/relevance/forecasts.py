@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recall.relevance.learned_ranker import LearnedRanker
-from recall.relevance.ready_contexts import (
+from recall.relevance.rankers import (
     AlertContext,
     CandidateSet,
     Floats,
+    LearnedRanker,
     iter_candidate_sets,
     rank_by,
 )

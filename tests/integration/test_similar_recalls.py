@@ -19,7 +19,7 @@ from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
-from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.similar_answers import SimilarReplayer
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id

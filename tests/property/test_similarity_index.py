@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
-from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index

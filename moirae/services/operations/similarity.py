@@ -15,7 +15,8 @@ from moirae.services.operation import operation
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
     from moirae.services.workspace import LocalWorkspace
-    from recall.relevance import CandidateSet, Gains
+    from recall.relevance import Gains
+    from recall.relevance.rankers import CandidateSet
 
 _MAX_DELAY = 10 * 365 * 86_400.0  # seconds
 
@@ -124,14 +125,12 @@ def build_report(
 ) -> "EvaluationReport":
     """The report about one corpus."""
     from moirae.feedback import EvaluationReport, build_training_cases
-    from recall.relevance import (
+    from recall.relevance import evaluate, measure_forecasts, measure_reliability
+    from recall.relevance.rankers import (
         BASELINES,
         LearnedRanker,
         Ranker,
-        evaluate,
         make_learned_ranker,
-        measure_forecasts,
-        measure_reliability,
         rank_by,
     )
     from recall.similarity.measures import LEARNED_MEASURE, MEASURES

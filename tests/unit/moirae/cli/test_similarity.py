@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 from moirae.errors import MoiraeError, UsageError
-from recall.relevance.ready_contexts import rank_similar
+from recall.relevance.rankers.ready_contexts import rank_similar
 from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.contexts import E1, E2, E3, make_alerts
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from recall.relevance.ready_contexts import rank_similar
+from recall.relevance.rankers.ready_contexts import rank_similar
 from recall.similarity.measures.corpus import ContextVectors
 from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.contexts import E1, E2, E3, make_alerts, make_corpus, pairs

@@ -17,7 +17,7 @@ from recall.learning import (
     ResolutionForecast,
     find_usable_times,
 )
-from recall.relevance.ready_contexts import AlertContext, CandidateSet, Floats
+from recall.relevance.rankers.ready_contexts import AlertContext, CandidateSet, Floats
 from recall.similarity.measures import Corpus
 
 # When leaving one out, the groups are divided into at most this many parts. The model for an alert

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from recall.learning import Resolution
-from recall.relevance.learned_ranker import LearnedRanker, LeaveOneOutRanker
 from recall.relevance.quality import evaluate
-from recall.relevance.ready_contexts import AlertContext, CandidateSet, find_similar, rank_by
+from recall.relevance.rankers.learned_ranker import LearnedRanker, LeaveOneOutRanker
+from recall.relevance.rankers.ready_contexts import (
+    AlertContext,
+    CandidateSet,
+    find_similar,
+    rank_by,
+)
 from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 

@@ -4,7 +4,7 @@ from zlib import crc32
 
 import numpy as np
 
-from recall.relevance.ready_contexts import CandidateSet, Floats, Ranker
+from recall.relevance.rankers.ready_contexts import CandidateSet, Floats, Ranker
 
 
 def rank_by_recency(candidate_set: CandidateSet) -> Floats:

@@ -5,8 +5,8 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from recall.relevance.baselines import BASELINES
-from recall.relevance.ready_contexts import AlertContext, CandidateSet, iter_candidate_sets
+from recall.relevance.rankers.baselines import BASELINES
+from recall.relevance.rankers.ready_contexts import AlertContext, CandidateSet, iter_candidate_sets
 from tests.unit.recall.contexts import HOUR
 
 
