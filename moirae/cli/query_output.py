@@ -262,7 +262,7 @@ class _TableOutput(QueryOutput):
         return Group(*parts, self._describe(answer))
 
     def _describe(self, answer: "RecallRevision") -> Text:
-        from moirae.inspect import describe_coverage
+        from moirae.inspect.past_events import describe_coverage
 
         return Text(f"{self._progress()}: {describe_coverage(_coverage(answer))}", "dim")
 

@@ -34,7 +34,7 @@ from sql.recalls import TaskSummaryRow
 from sql.stages import RowRevisionRow
 
 if TYPE_CHECKING:
-    from moirae.inspect import RecallAnswer
+    from moirae.inspect.past_events import RecallAnswer
 
 app = RemoteTyper(help="Inspect recalls and their progress.", no_args_is_help=True)
 

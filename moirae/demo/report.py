@@ -19,13 +19,8 @@ from moirae.config import Settings
 from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
-from moirae.inspect import (
-    RecallAnswer,
-    SimilarEvent,
-    count_chunks,
-    load_answers,
-    sum_accounting,
-)
+from moirae.inspect import sum_accounting
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent, count_chunks, load_answers
 from sql.alerts import AlertGateway, RaisedAlertRow
 from sql.archive import UnitGateway
 from sql.recalls import RevisionGateway, TaskGateway

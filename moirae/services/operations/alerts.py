@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import NoteKind, add_note
 from moirae.errors import NotFound, UsageError
-from moirae.inspect import RecallAnswer, SimilarEvent
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.services.models import (
     Arguments,
     IdPrefix,

@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import RecallAnswer
+from moirae.inspect.past_events import RecallAnswer
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -165,7 +165,7 @@ def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:
 
 def load_event_answers(workspace: "LocalWorkspace", eid: UUID) -> list[RecallAnswer]:
     """The last answers of all recalls of an event, with the forecast of their ends."""
-    from moirae.inspect import load_answers
+    from moirae.inspect.past_events import load_answers
 
     recall = workspace.settings.recall
     return load_answers(workspace.connection, eid, recall.history_queries * recall.processes)

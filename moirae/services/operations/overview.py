@@ -10,7 +10,8 @@ from pydantic import Field
 
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import RecallAnswer, SimilarEvent, Timeline
+from moirae.inspect import Timeline
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.runtime import open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation

@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import find_event, find_event_or_recall
 from moirae.errors import Conflict, NotFound, UsageError
-from moirae.inspect import SimilarEvent
+from moirae.inspect.past_events import SimilarEvent
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -328,7 +328,7 @@ def read_revisions(
 
 def describe_revision(connection: sql.Connection, row: RevisionRow) -> RecallRevision:
     """A stored revision, with the past events of its hits."""
-    from moirae.inspect import make_hits
+    from moirae.inspect.past_events import make_hits
     from recall.query import order_columns
 
     rows = None
