@@ -18,7 +18,8 @@ from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
-from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
+from moirae.runtime import Role, connect_database, record_failure, watch_parent
+from moirae.runtime.storage import open_storage
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy

@@ -14,7 +14,7 @@ from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, Tab
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
 from sql.events import EventGateway
 from sql.similarity import CorpusGateway

@@ -15,7 +15,8 @@ from moirae.config import Settings
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.inspect.health import assess_live_condition
-from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
+from moirae.runtime import connect_database, list_processes
+from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
 from sql.archive import DerivedChunkGateway, RelationGateway, StreamCounts, UnitGateway
 from sql.events import ContextGateway

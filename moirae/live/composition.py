@@ -42,7 +42,8 @@ from moirae.live.sources import (
 )
 from moirae.live.spark_start import start_spark
 from moirae.rules.checks import RuleAdmission
-from moirae.runtime import Role, check_storage, connect_database, open_storage
+from moirae.runtime import Role, connect_database
+from moirae.runtime.storage import check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import UnitGateway

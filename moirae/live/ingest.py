@@ -22,7 +22,7 @@ from moirae.live.sources import (
     make_landed_units,
     select_batches,
 )
-from moirae.runtime import LandedBatch
+from moirae.runtime.storage import LandedBatch
 
 _MICROS_PER_SECOND = 1_000_000
 

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
 from moirae.errors import RequestRejected
-from moirae.runtime import DISK_RESERVE, LandingFolder
+from moirae.runtime.storage import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
 from moirae.server.request_body import BodyFormat, decompress, parse_content_headers, split_rows
 from sql.access import IdempotencyKeyGateway

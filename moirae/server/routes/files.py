@@ -19,7 +19,8 @@ from starlette.types import Receive, Scope, Send
 import sql
 from moirae.config import Settings
 from moirae.errors import RequestRejected
-from moirae.runtime import LandingFolder, connect_database
+from moirae.runtime import connect_database
+from moirae.runtime.storage import LandingFolder
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity

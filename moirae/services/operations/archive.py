@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from moirae.config import Settings
 from moirae.errors import NotFound, UsageError
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import (
     Arguments,
     Name,

@@ -12,7 +12,7 @@ from moirae.alerts import find_event
 from moirae.errors import NotFound
 from moirae.inspect import Timeline
 from moirae.inspect.past_events import RecallAnswer, SimilarEvent
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
 from moirae.services.operations.events import load_event_answers

@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import Field
 
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, Seconds
 from moirae.services.operation import operation
 from sql.recalls import TaskFilter, TaskGateway, TaskSummaryRow

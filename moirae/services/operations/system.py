@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, with_config
 
 from moirae.errors import NotFound
 from moirae.inspect import ProcessStatus, StatusReport
-from moirae.runtime import measure_disk_space, open_storage
+from moirae.runtime.storage import measure_disk_space, open_storage
 from moirae.services import tokens
 from moirae.services.models import (
     Arguments,

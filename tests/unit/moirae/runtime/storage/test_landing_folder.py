@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moirae.runtime.landing_folder import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 
 
 def test_batch_is_synced_before_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

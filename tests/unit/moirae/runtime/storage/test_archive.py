@@ -6,7 +6,7 @@ import pytest
 
 from archiver.storage import S3Storage
 from moirae.config.settings import load_settings
-from moirae.runtime.storage import check_storage, open_storage
+from moirae.runtime.storage.archive import check_storage, open_storage
 
 
 def test_check_of_object_storage_retries_less_than_operation(

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from moirae.config.settings import Settings, load_settings
-from moirae.runtime.disk_space import DISK_RESERVE, measure_disk_space
+from moirae.runtime.storage.disk_space import DISK_RESERVE, measure_disk_space
 from moirae.server.ingest import IngestLimits
 
 
