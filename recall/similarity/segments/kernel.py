@@ -44,25 +44,6 @@ _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
 
 @compiled
-def build_postings(starts, terms, counts, width, heads, docs, times):
-    """Build inverted lists, ascending by row, into `heads` (zeros), `docs` and `times`.
-
-    `width`: the number of terms; `heads` has one element more.
-    """
-    for position in range(len(terms)):
-        heads[terms[position] + 1] += 1
-    for term in range(width):
-        heads[term + 1] += heads[term]
-    ends = heads[:width].copy()
-    for row in range(len(starts) - 1):
-        for position in range(starts[row], starts[row + 1]):
-            end = ends[terms[position]]
-            docs[end] = row
-            times[end] = counts[position]
-            ends[terms[position]] += 1
-
-
-@compiled
 def inverse_norm_bound(log_event_count, squares, once, twice):
     """An upper bound of 1/norm of a row; infinity if none is known.
 

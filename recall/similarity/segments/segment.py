@@ -19,6 +19,7 @@ from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measures import ContextVector, Floats, Ids, SparseRows, Vocabulary
 from recall.similarity.numeric import NO_VALUES, NumericValues, flatten_values
 from recall.similarity.segments import kernel
+from recall.similarity.segments.inverted_lists import build_postings
 from recall.similarity.segments.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.segments.row_scores import copy_rows
 
@@ -203,7 +204,7 @@ class Segment:
         heads = np.zeros(len(term_ids) + 1, dtype=np.int64)
         docs = np.empty(len(local_terms), dtype=np.uint16)
         times = np.empty(len(local_terms), dtype=stored_counts.dtype)
-        kernel.build_postings(starts, local_terms, stored_counts, len(term_ids), heads, docs, times)
+        build_postings(starts, local_terms, stored_counts, len(term_ids), heads, docs, times)
         arrays = {
             "ts": rows.ts,
             "eids": rows.eids,

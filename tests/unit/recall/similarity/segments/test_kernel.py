@@ -13,18 +13,6 @@ def test_term_is_found_by_its_position(term: int, position: int) -> None:
     assert kernel.find_term(np.array([3, 7, 9], dtype=np.int32), term) == position
 
 
-def test_inverted_lists_hold_rows_in_ascending_order() -> None:
-    # Row 0: terms 1 and 0; row 1: no terms; row 2: term 1.
-    starts = np.array([0, 2, 2, 3])
-    terms = np.array([1, 0, 1], dtype=np.int32)
-    counts = np.array([5, 6, 7], dtype=np.uint8)
-    heads, docs, times = np.zeros(3, dtype=np.int64), np.empty(3, np.uint16), np.empty(3, np.uint8)
-    kernel.build_postings(starts, terms, counts, 2, heads, docs, times)
-    assert heads.tolist() == [0, 1, 3]
-    assert docs.tolist() == [0, 0, 2]
-    assert times.tolist() == [6, 5, 7]
-
-
 @pytest.mark.parametrize("log_event_count", [2.0, 2.3, 4.0])
 def test_inverse_norm_bound_is_at_least_the_inverse_norm(log_event_count: float) -> None:
     tf = np.array([1.0, 2.0, 3.0])
