@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
-from recall.similarity import MEASURES, CorpusEvent, Index
+from recall.similarity import CorpusEvent, Index
 from recall.similarity.comparison import Comparison, restore_top
-from recall.similarity.segment import Segment, SegmentRows
+from recall.similarity.measures import MEASURES
+from recall.similarity.segments.segment import Segment, SegmentRows
 
 K = 10  # hits of a search
 TERMS_PER_CONTEXT = 40

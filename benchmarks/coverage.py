@@ -24,7 +24,7 @@ from benchmarks.long_history import (
 )
 from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.timing import time_noise_kernel
-from recall.engines import PartialCache
+from recall.engines.routing import PartialCache
 
 _REPETITIONS = 5
 _RECALLS = 10

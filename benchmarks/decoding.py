@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 import orjson
 
-from archiver.ingest import decode_lines
-from archiver.ingest.decoding import DecodedRows, LineFormat, decode_blocks
+from archiver.ingest.decoding import DecodedRows, LineFormat, decode_blocks, decode_lines
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_processor_seconds, time_noise_kernel

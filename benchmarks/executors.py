@@ -28,7 +28,8 @@ from pyspark.sql import SparkSession
 from archiver.chunks import CutPolicy
 from archiver.executors import ExecutorIngest, SparkJobs
 from archiver.executors.jobs import SparkParts
-from archiver.ingest import ArchiveWriter, EnginePolicy, SourceUnit
+from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest.engines import EnginePolicy
 from archiver.spark import jvm_process, start_session
 from archiver.times import duration_to_micros, to_micros
 from benchmarks.fixtures import temporary_folder, temporary_workspace
@@ -41,9 +42,9 @@ from moirae.deployments import RuleRegistry
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live import Relations, RuleEngines, build_detection
 from moirae.live.sources import files
-from moirae.rules import RuleAdmission
+from moirae.rules.checks import RuleAdmission
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 from recall.statements import WORKER_DAEMON
 
 _REPETITIONS = 5

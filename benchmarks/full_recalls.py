@@ -44,15 +44,10 @@ from benchmarks.long_history import (
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.runtime import database
-from recall.engines import (
-    EngineRouter,
-    LocalEngine,
-    PartialCache,
-    PartialQuery,
-    SparkEngine,
-    Template,
-)
-from recall.ledger import Target, commands
+from recall.engines import LocalEngine, PartialQuery, SparkEngine, Template
+from recall.engines.routing import EngineRouter, PartialCache
+from recall.ledger import commands
+from recall.ledger.commands import Target
 from recall.requests import ChunkRange, Piece, plan_pieces
 from recall.worker import RecallManager
 

@@ -31,9 +31,10 @@ from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.tagged_contexts import TAGS, TaggedContexts, draw_tagged_contexts, name_term
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from recall.learning import BuiltModel, LearnedScorer, TrainingEvent, build_model
-from recall.similarity import MEASURES, CorpusEvent, Index
+from recall.similarity import CorpusEvent, Index
 from recall.similarity.candidates import Candidates
 from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.measures import MEASURES
 
 _REPETITIONS = 7
 _QUERIES = 10  # per repetition

@@ -20,7 +20,6 @@ from typing import Any
 import httpx
 from psycopg import Connection
 
-import sql
 from benchmarks.fixtures import moirae_up, temporary_workspace
 from benchmarks.live_stream import CpuStream, repeat_at_file_interval
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
@@ -28,6 +27,7 @@ from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
 from moirae.runtime import database, list_processes
 from moirae.services import tokens
+from sql.alerts import AlertGateway
 
 _REPETITIONS = 5
 _CLIENTS = 100
@@ -170,7 +170,7 @@ def _await_server(connection: Connection[Any]) -> str:
 
 def _await_alert(connection: Connection[Any]) -> None:
     """Wait until rules are evaluated."""
-    while not sql.AlertGateway(connection).count_alerts():
+    while not AlertGateway(connection).count_alerts():
         time.sleep(0.5)
 
 

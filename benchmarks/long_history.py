@@ -28,7 +28,8 @@ from benchmarks.fixtures import temporary_workspace
 from moirae.config import Settings, load_settings_from_environment
 from moirae.runtime import database
 from recall.corpora import Corpora
-from recall.engines import EngineRouter, LocalEngine, PartialCache, SparkEngine
+from recall.engines import LocalEngine, SparkEngine
+from recall.engines.routing import EngineRouter, PartialCache
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 from recall.scheduling import StrideScheduler

@@ -21,10 +21,10 @@ from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
-from moirae.evaluation import ActiveRule, RuleBatcher, RuleCohort
+from moirae.evaluation import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import advance_cohorts, due_slices, input_view
+from moirae.evaluation.plan import ActiveRule, RuleCohort, advance_cohorts, due_slices, input_view
 from moirae.rules import Definition, Rule
 from moirae.rules.model import AlertSpec
 from recall.query import Tables, infer_shape

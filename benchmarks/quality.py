@@ -25,20 +25,16 @@ from moirae.feedback import (
     read_judgements,
 )
 from recall.learning import Resolution
-from recall.relevance import (
+from recall.relevance import Gains, MetricEstimate, Reliability, evaluate, measure_reliability
+from recall.relevance.rankers import (
     BASELINES,
     AlertContext,
     CandidateSet,
-    Gains,
-    MetricEstimate,
     Ranker,
-    Reliability,
-    evaluate,
     make_learned_ranker,
-    measure_reliability,
     rank_by,
 )
-from recall.similarity import LEARNED_MEASURE, MEASURES
+from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
 _DEFAULT_DATA_FOLDER = Path(__file__).parents[2] / "shared" / "data"
 SCENARIO_FOLDER = Path(os.environ.get("MOIRAE_DATA") or _DEFAULT_DATA_FOLDER) / "scenarios"

@@ -21,7 +21,7 @@ from benchmarks.long_history import (
 )
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
-from recall.engines import PartialCache
+from recall.engines.routing import PartialCache
 from recall.scheduling import StrideScheduler
 from recall.worker import RecallManager
 

@@ -25,7 +25,7 @@ from benchmarks.fixtures import spark_session, temporary_folder
 from benchmarks.long_history import fail_on_relation
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
 from moirae.rules import Definition, Rule
 from moirae.rules.model import AlertSpec

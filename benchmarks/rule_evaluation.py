@@ -30,10 +30,11 @@ from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
 from moirae.live import Relations, RuleEngines, build_detection
-from moirae.rules import Definition, Rule, RuleAdmission
+from moirae.rules import Definition, Rule
+from moirae.rules.checks import RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 
 _REPETITIONS = 5
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from archiver.delta import EVENTS, SequencedTable, should_commit
+from archiver.delta.sequenced_table import EVENTS, SequencedTable, should_commit
 from benchmarks.fixtures import folder_bytes
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel

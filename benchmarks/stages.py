@@ -21,8 +21,9 @@ from benchmarks.fixtures import temporary_workspace
 from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.timing import time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment
-from moirae.runtime import connect_database, open_storage
-from recall.engines import EngineChoice
+from moirae.runtime import connect_database
+from moirae.runtime.storage import open_storage
+from recall.engines.routing import EngineChoice
 from recall.event_plans import EventPlan, Stage
 from recall.ledger import EventOutput, Ledger, RevisionStreams
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion

@@ -12,18 +12,22 @@ from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
-from moirae.rules import Definition, build_event_plan, build_questions
-from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
-from recall.engines import Template, explain_engine
+from moirae.rules import Definition
+from moirae.rules.requests import build_event_plan, build_questions
+from moirae.runtime import Role, connect_database, record_failure, watch_parent
+from moirae.runtime.storage import open_storage
+from recall.engines import Template
+from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
 from recall.query import Unsupported
 from recall.requests import SqlQuestion
 from recall.stages import explain_stage_engine, stage_queries
 from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
+from sql.archive import ChunkGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _MAX_PROCESSES = 8  # recall processes of one workspace
@@ -107,7 +111,7 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
             tickets_per_result=settings.recall.tickets_per_result,
             feedback_timeout=settings.recall.feedback_timeout,
         ),
-        present_chunks=sql.ChunkGateway(connect_database(settings, "recall present")).present_ids,
+        present_chunks=ChunkGateway(connect_database(settings, "recall present")).present_ids,
         present_memory_bytes=settings.recall.present_memory * _MIB,
         start_spark_eagerly=False,
         connect=lambda: connect_database(settings, "recall worker"),

@@ -13,6 +13,7 @@ import structlog
 
 import sql
 from recall.similarity.calibration_model import Calibration, answer_features
+from sql.similarity import CalibrationGateway, JudgementGateway
 
 _LOG = structlog.get_logger()
 
@@ -21,7 +22,7 @@ def load_calibration(
     connection: sql.Connection, rule: str, version: str, recall: str
 ) -> Calibration | None:
     """The calibration of a recall; None if there is none yet."""
-    model = sql.CalibrationGateway(connection).get_model(rule, version, recall)
+    model = CalibrationGateway(connection).get_model(rule, version, recall)
     return None if model is None else Calibration.from_json(model)
 
 
@@ -47,7 +48,7 @@ def match_probability(
         if calibration is None:
             return None
         eids = list(map(itemgetter("past_eid"), hits))
-        tags = sql.JudgementGateway(connection).list_tags(eids)
+        tags = JudgementGateway(connection).list_tags(eids)
         kinds = list(map(tags.get, eids))
         scores = list(map(itemgetter("score"), hits))
         features = answer_features(scores, kinds, hits[0]["corpus"]["events"])

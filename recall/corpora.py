@@ -14,7 +14,7 @@ import structlog
 
 import sql
 from archiver.chunks import locate
-from archiver.delta import CONTEXTS, SequencedTable
+from archiver.delta.sequenced_table import CONTEXTS, SequencedTable
 from archiver.ingest import Catalog
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot, as_storage
@@ -22,14 +22,10 @@ from archiver.times import micros_column
 from recall.learned_models import LearnedModels
 from recall.ledger import Task, TaskSpec
 from recall.requests import Piece, SimilarQuestion
-from recall.similarity import (
-    CorpusEvent,
-    Index,
-    IndexStore,
-    SimilarState,
-    TfIdfMeasure,
-    make_corpus_event,
-)
+from recall.similarity import CorpusEvent, Index, IndexStore, SimilarState, make_corpus_event
+from recall.similarity.measures import TfIdfMeasure
+from sql.events import ContextGateway
+from sql.similarity import CorpusGateway
 
 _LOG = structlog.get_logger()
 # An index is saved again once it has grown by this many events and by this share.
@@ -70,9 +66,9 @@ class Corpora:
 
     def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
         self._connection = connection
-        self._contexts = sql.ContextGateway(connection)
+        self._contexts = ContextGateway(connection)
         self._learned_models = LearnedModels(connection)
-        self._numbered_events = sql.CorpusGateway(connection)
+        self._numbered_events = CorpusGateway(connection)
         self._root = root
         self._indexes: dict[CorpusKey, Index] = {}
         self._last_used: dict[CorpusKey, float] = {}

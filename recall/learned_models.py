@@ -9,7 +9,9 @@ import sql
 from recall.errors import ModelExpired
 from recall.learning import LearnedScorer, StoredModel, name_place
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity import LEARNED_MEASURE, CorpusEvent, EventScorer
+from recall.similarity import CorpusEvent, EventScorer
+from recall.similarity.measures import LEARNED_MEASURE
+from sql.similarity import LearnedModelGateway
 
 # Models in memory. Tasks of one recall nearly always use the same one.
 _CACHE_SIZE = 8
@@ -20,7 +22,7 @@ class LearnedModels:
     """The stored models."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._gateway = sql.LearnedModelGateway(connection)
+        self._gateway = LearnedModelGateway(connection)
         self._models: LRUCache[int, StoredModel] = LRUCache(_CACHE_SIZE)
 
     def find_usable(

@@ -1,59 +1,10 @@
 """The control plane in PostgreSQL: connections, migrations, and one gateway for each noun.
 
-This is the only package that imports psycopg. A gateway holds the statements of one file in
-`queries/` and returns records; the caller owns the transaction (`connection.transaction()`).
+This is the only package that imports psycopg. The gateways are in folders by noun. A gateway holds
+the statements of one file in `queries/` and returns records; the caller owns the transaction
+(`connection.transaction()`).
 """
 
-from sql.access import (
-    AuditGateway,
-    AuditRow,
-    IdempotencyKeyGateway,
-    SessionGateway,
-    SessionRow,
-    TokenGateway,
-    TokenRow,
-)
-from sql.alerts import (
-    AlertDescriptionRow,
-    AlertFilter,
-    AlertGateway,
-    AlertLifetimeRow,
-    AlertNoteGateway,
-    AlertNoteRow,
-    AlertRow,
-    ContextGateway,
-    ContextRow,
-    EventFilter,
-    EventGateway,
-    NewAlert,
-    NewContextRow,
-    NewEventRow,
-    OpenAlertRow,
-    OutboxContextRow,
-    OutboxEventRow,
-    OutboxGateway,
-    RaisedAlertRow,
-    RecallEventRow,
-    RecallOfVersion,
-    StoredEventRow,
-    UnrequestedEventRow,
-    UnsettledContextRow,
-)
-from sql.archive import (
-    ChunkGateway,
-    DeadLetterGateway,
-    DeadLetterRow,
-    DerivedChunkGateway,
-    LedgerRow,
-    MarkedDeadLetterRow,
-    RecordCounts,
-    RelationGateway,
-    RetentionGateway,
-    StreamCounts,
-    StreamGateway,
-    UnitGateway,
-    read_source_table,
-)
 from sql.connection import Connection, connect
 from sql.errors import (
     DatabaseError,
@@ -67,216 +18,21 @@ from sql.errors import (
 )
 from sql.migrate import migrate
 from sql.pool import ConnectionPool, open_pool
-from sql.processes import ProcessGateway, ProcessRow, SignalGateway, SignalListener
-from sql.recalls import (
-    AnswerJson,
-    AnswerRow,
-    AppendedRevisions,
-    ChangedContextRow,
-    ChangeJson,
-    CommandGateway,
-    ExportedRecallRow,
-    HistoryChangeRow,
-    LastAnswerRow,
-    NewRevisionRow,
-    NewStageRow,
-    NewTask,
-    Progress,
-    Read,
-    RecalledEventGateway,
-    RecalledEventRow,
-    RemainingWorkRow,
-    RepeatableRow,
-    ReplayGateway,
-    RevisionGateway,
-    RevisionStreamRow,
-    RowRevisionGateway,
-    RowRevisionRow,
-    StageRow,
-    TaskFilter,
-    TaskGateway,
-    TaskRow,
-    TaskSummaryRow,
-    ValidRow,
-)
-from sql.reports import (
-    ChangedAlertRow,
-    ChangedRecallRow,
-    ChangedStageRow,
-    ChangeGateway,
-    ChangePosition,
-    ChangeRow,
-    DashboardGateway,
-    DemoGateway,
-    EventEndRow,
-    EventJudgementRow,
-    LookupGateway,
-    OccurrenceRow,
-    OverviewGateway,
-    RevisionRow,
-    RuleFiguresRow,
-)
-from sql.rules import (
-    DeploymentGateway,
-    DeploymentRow,
-    RuleErrorGateway,
-    RuleErrorRow,
-    RuleFileGateway,
-    RuleGateway,
-    ViewGateway,
-)
-from sql.similarity import (
-    CalibrationGateway,
-    CorpusGateway,
-    FeedbackStateRow,
-    JudgementGateway,
-    LearnedModelGateway,
-    LearnedModelRow,
-    UnresolvedEventRow,
-)
 from sql.values import replace_nul
 
 __all__ = [
-    "AnswerRow",
-    "AppendedRevisions",
-    "ChangedContextRow",
     "Connection",
     "ConnectionPool",
     "DataError",
     "DatabaseError",
     "DeadlockDetected",
-    "HistoryChangeRow",
     "InterfaceError",
     "OperationalError",
     "ProgramLimitExceeded",
     "SchemaTooNew",
     "connect",
+    "is_connection_failure",
     "migrate",
     "open_pool",
     "replace_nul",
-    # Chunks
-    "ChunkGateway",
-    # Views for dashboards
-    "DashboardGateway",
-    "EventJudgementRow",
-    "OccurrenceRow",
-    "OverviewGateway",
-    "RuleFiguresRow",
-    # Dead letters
-    "DeadLetterGateway",
-    "DeadLetterRow",
-    "MarkedDeadLetterRow",
-    # Idempotency keys
-    "IdempotencyKeyGateway",
-    # Relations
-    "RelationGateway",
-    "read_source_table",
-    # Retention
-    "RetentionGateway",
-    # Streams
-    "StreamGateway",
-    # Source units
-    "LedgerRow",
-    "RecordCounts",
-    "StreamCounts",
-    "UnitGateway",
-    # Alerts
-    "AlertDescriptionRow",
-    "AlertFilter",
-    "AlertGateway",
-    "AlertLifetimeRow",
-    "AlertNoteGateway",
-    "AlertNoteRow",
-    "AlertRow",
-    "OpenAlertRow",
-    "RaisedAlertRow",
-    # Events
-    "EventEndRow",
-    "EventFilter",
-    "EventGateway",
-    "NewAlert",
-    "NewEventRow",
-    "StoredEventRow",
-    # Lookup by ID
-    "LearnedModelGateway",
-    "LearnedModelRow",
-    "LookupGateway",
-    # Processes
-    "ProcessGateway",
-    "ProcessRow",
-    # The demo
-    "DemoGateway",
-    # Tokens and sessions
-    "SessionGateway",
-    "SessionRow",
-    "TokenGateway",
-    "TokenRow",
-    # Changes by operators
-    "AuditGateway",
-    "AuditRow",
-    # Changes for live clients
-    "ChangeGateway",
-    "ChangePosition",
-    "ChangeRow",
-    "ChangedAlertRow",
-    "ChangedRecallRow",
-    "ChangedStageRow",
-    "RevisionRow",
-    # Contexts and corpora
-    "ContextGateway",
-    "ContextRow",
-    "CorpusGateway",
-    "NewContextRow",
-    "RecallEventRow",
-    "RecallOfVersion",
-    "UnrequestedEventRow",
-    "UnsettledContextRow",
-    # Feedback
-    "CalibrationGateway",
-    "FeedbackStateRow",
-    "JudgementGateway",
-    "UnresolvedEventRow",
-    # History of rules and derived streams
-    "DerivedChunkGateway",
-    "ViewGateway",
-    # Outbox
-    "OutboxContextRow",
-    "OutboxEventRow",
-    "OutboxGateway",
-    # Rules, their deployments, files and errors
-    "DeploymentGateway",
-    "DeploymentRow",
-    "RuleErrorGateway",
-    "RuleErrorRow",
-    "RuleFileGateway",
-    "RuleGateway",
-    # The recall ledger
-    "AnswerJson",
-    "ChangeJson",
-    "CommandGateway",
-    "ExportedRecallRow",
-    "NewRevisionRow",
-    "LastAnswerRow",
-    "NewStageRow",
-    "NewTask",
-    "Progress",
-    "Read",
-    "RemainingWorkRow",
-    "RepeatableRow",
-    "ReplayGateway",
-    "RevisionGateway",
-    "RecalledEventGateway",
-    "RecalledEventRow",
-    "RevisionStreamRow",
-    "RowRevisionGateway",
-    "RowRevisionRow",
-    "StageRow",
-    "ValidRow",
-    "SignalGateway",
-    "SignalListener",
-    "TaskFilter",
-    "TaskGateway",
-    "TaskRow",
-    "TaskSummaryRow",
-    "is_connection_failure",
 ]

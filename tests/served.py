@@ -21,7 +21,7 @@ from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.deployments import RuleRegistry
 from moirae.rules import Definition, read_rule_files
 from moirae.runtime import database, list_processes
-from moirae.runtime.landing_folder import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 from moirae.server.run import run_server
 from moirae.services import child, tokens
 from tests.faults.harness import workspace

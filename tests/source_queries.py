@@ -15,6 +15,7 @@ from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import to_micros
 from moirae.config import Settings, stream_schema
 from moirae.live.sources import SourceQueries, UnreadFiles
+from sql.archive import UnitGateway
 
 
 def make_source_queries(
@@ -46,7 +47,7 @@ def make_source_queries(
         settings=settings,
         archive=archive,
         ingest=ingest,
-        unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
+        unread_files=UnreadFiles(UnitGateway(connection).finished_names),
         lock=threading.Lock(),
         drain=False,
     )

@@ -25,15 +25,8 @@ from archiver.chunks.lifecycle import (
     MaintenanceTask,
     Requirement,
 )
-from archiver.delta import (
-    RewriteFunction,
-    SequencedTable,
-    StreamSchema,
-    StreamTable,
-    TableFiles,
-    TableSpec,
-    Vacuum,
-)
+from archiver.delta import RewriteFunction, StreamSchema, StreamTable, TableFiles, Vacuum
+from archiver.delta.sequenced_table import SequencedTable, TableSpec
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from archiver.delta.data_files import TableFiles
-from archiver.delta.protocol import DataFile
+from archiver.delta.files import DataFile
 from archiver.delta.schema import ADDED_COLUMNS, ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.errors import NotArchivable

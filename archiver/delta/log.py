@@ -19,26 +19,28 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from archiver.clock import seconds_since_boot
-from archiver.delta.protocol import (
+from archiver.delta.files import (
     CLUSTERED_PREFIX,
-    NO_CHUNK,
     UNCLUSTERED_PREFIX,
     ChunkFiles,
-    CommitSummary,
     DataFile,
+    RemovedFile,
+    is_adopted,
+    is_written_by_moirae,
+    upper_bound,
+)
+from archiver.delta.protocol import (
+    NO_CHUNK,
+    CommitSummary,
     FoundFile,
     ParsedCommit,
-    RemovedFile,
     TableMetadata,
     add_action,
     commit_info_action,
     create_actions,
     encode_actions,
-    is_adopted,
-    is_written_by_moirae,
     parse_commit,
     remove_action,
-    upper_bound,
 )
 from archiver.errors import CommitConflict, IncompatibleTable, LogDamaged, StorageFailed
 from archiver.storage import LOG_FOLDER, Storage

@@ -20,6 +20,7 @@ from archiver.delta.data_files import (
     cast_to_fields,
     write_rows,
 )
+from archiver.delta.files import ADOPTED_PREFIX, is_adopted
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
     ChunkFiles,
@@ -27,11 +28,7 @@ from archiver.delta.log import (
     DeltaLog,
     open_or_create_delta_table,
 )
-from archiver.delta.protocol import (
-    ADOPTED_PREFIX,
-    NO_CHUNK,
-    is_adopted,
-)
+from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.schema import APPEND_COLUMN, StreamSchema
 from archiver.errors import StorageFailed
 from archiver.storage import StorageRoot, as_storage

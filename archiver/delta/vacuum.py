@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from archiver.delta.protocol import is_written_by_moirae
+from archiver.delta.files import is_written_by_moirae
 from archiver.storage import LOG_FOLDER, Storage
 
 # Seconds that uncommitted files of other programs stay: their jobs may run for long.

@@ -8,8 +8,9 @@ from archiver.delta import StreamSchema
 from archiver.executors.grouping import assign_groups, find_shared_times
 from archiver.executors.tasks.decode import DecodedSegment
 from archiver.executors.tasks.write import LateRule
-from archiver.ingest import IngestBatch, OpenUnit, SourceUnit
+from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
+from archiver.ingest.engines import IngestBatch
 from archiver.times import duration_to_micros
 
 

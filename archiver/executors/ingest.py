@@ -42,15 +42,9 @@ from archiver.executors.tasks.write import (
     classify_and_write,
     write_new_rows,
 )
-from archiver.ingest import (
-    ArchivedRows,
-    IngestBatch,
-    OpenUnit,
-    RecordSizes,
-    SourceUnit,
-    TopicRecords,
-)
+from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
+from archiver.ingest.engines import ArchivedRows, IngestBatch, RecordSizes, TopicRecords
 from archiver.time_range import TimeRange
 
 _MIN_BUCKET_ROWS = 25_000

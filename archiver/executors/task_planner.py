@@ -16,7 +16,8 @@ from archiver.executors.pieces import (
 )
 from archiver.executors.tasks.decode import DecodeTask
 from archiver.executors.tasks.reading import CountedRange, count_lines, parse_header
-from archiver.ingest import RecordSizes, SourceUnit
+from archiver.ingest import SourceUnit
+from archiver.ingest.engines import RecordSizes
 
 _CountTask = tuple[SourceUnit, ByteRange]
 

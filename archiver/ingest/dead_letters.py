@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-import sql
 from archiver.ingest.decoding import LineFormat
 from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import COUNTER_BY_REASON
 from archiver.ingest.source_units import SourceUnit
+from sql.archive import MarkedDeadLetterRow
 
 
-def retry_unit(letters: Sequence[sql.MarkedDeadLetterRow]) -> SourceUnit:
+def retry_unit(letters: Sequence[MarkedDeadLetterRow]) -> SourceUnit:
     """Dead letters of one unit, in the order of their lines, as a unit to be read again."""
     raw = [letter.raw for letter in letters]
     fields = letters[0].fields
@@ -24,7 +24,7 @@ def retry_unit(letters: Sequence[sql.MarkedDeadLetterRow]) -> SourceUnit:
     )
 
 
-def count_letters(letters: Sequence[sql.MarkedDeadLetterRow]) -> Counters:
+def count_letters(letters: Sequence[MarkedDeadLetterRow]) -> Counters:
     """What dead letters contribute to the counters of their unit."""
     counters = Counters()
     for letter in letters:

@@ -57,6 +57,13 @@ from archiver.ingest.watermarks import (
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros, from_micros
+from sql.archive import (
+    ChunkGateway,
+    DeadLetterGateway,
+    MarkedDeadLetterRow,
+    StreamGateway,
+    UnitGateway,
+)
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -116,10 +123,10 @@ class ArchiveWriter:
         self.fence = fence
         self._batch = 0
         self.catalog = Catalog(connection)
-        self._chunk_gateway = sql.ChunkGateway(connection)
-        self._stream_gateway = sql.StreamGateway(connection)
-        self._unit_gateway = sql.UnitGateway(connection)
-        self._dead_letter_gateway = sql.DeadLetterGateway(connection)
+        self._chunk_gateway = ChunkGateway(connection)
+        self._stream_gateway = StreamGateway(connection)
+        self._unit_gateway = UnitGateway(connection)
+        self._dead_letter_gateway = DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
         for schema in schemas:
@@ -263,7 +270,7 @@ class ArchiveWriter:
         """
         letters = self._dead_letter_gateway.list_marked(list(self.tables), _RETRY_BATCH)
         batch = self._start_batch(now)
-        retried: list[tuple[OpenUnit, list[sql.MarkedDeadLetterRow]]] = []
+        retried: list[tuple[OpenUnit, list[MarkedDeadLetterRow]]] = []
         on_time: dict[str, list[pa.Table]] = {}
         appended_rows: Counter[str] = Counter()
         for (stream, unit_id), group in groupby(letters, key=attrgetter("stream", "unit_id")):

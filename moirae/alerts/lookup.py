@@ -8,6 +8,7 @@ from uuid import UUID
 
 import sql
 from moirae.errors import NotFound, UsageError
+from sql.reports import LookupGateway
 
 _HYPHEN_POSITIONS = (8, 12, 16, 20)  # hexadecimal digits of a UUID before each hyphen
 _DIGITS = 32  # hexadecimal digits of a UUID
@@ -27,7 +28,7 @@ def find_event(connection: sql.Connection, prefix: str) -> UUID:
     Events that have expired except for their recalls are included. Raises `UsageError` if the
     prefix matches no event, or several.
     """
-    gateway = sql.LookupGateway(connection)
+    gateway = LookupGateway(connection)
     events = _find_ids(gateway.find_events, prefix)
     if not events:
         events = _find_ids(gateway.find_events_of_recalls, prefix)
@@ -42,7 +43,7 @@ def find_event(connection: sql.Connection, prefix: str) -> UUID:
 
 def find_event_or_recall(connection: sql.Connection, prefix: str) -> IdMatch:
     """The event of an event or alert ID, or the recall of a recall ID. Raises as `find_event`."""
-    gateway = sql.LookupGateway(connection)
+    gateway = LookupGateway(connection)
     events = _find_ids(gateway.find_events, prefix)
     recalls = _find_ids(gateway.find_recalls, prefix)
     if not events and not recalls:

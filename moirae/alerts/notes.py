@@ -5,6 +5,7 @@ from uuid import UUID
 
 import sql
 from moirae.errors import UsageError
+from sql.alerts import AlertNoteGateway
 
 NoteKind = Literal["ack", "note", "resolution", "assign"]
 
@@ -27,6 +28,6 @@ def add_note(
     """
     if not text.strip():
         raise UsageError(f"the text of the {kind} must not be empty")
-    sql.AlertNoteGateway(connection).insert(
+    AlertNoteGateway(connection).insert(
         alert_id, kind=kind, author=author, text=text, tag=tag, assignee=assignee
     )

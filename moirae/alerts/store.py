@@ -17,6 +17,8 @@ from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from moirae.alerts.alerting_rule import AlertingRule
 from moirae.alerts.event import Event, make_alert_id
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
+from sql.alerts import AlertDescriptionRow, AlertGateway, AlertLifetimeRow, NewAlert, OpenAlertRow
+from sql.events import EventGateway, NewEventRow
 
 # The columns of an alert that an event may change.
 _changing_columns = attrgetter("state", "fired_at", "last_at", "ends_at", "events", "settled")
@@ -29,7 +31,7 @@ class _OpenAlert:
     `starts`, `last`: event time.
     """
 
-    row: sql.OpenAlertRow
+    row: OpenAlertRow
     settled: AlertLifetime | None
     starts: Micros
     last: Micros
@@ -51,8 +53,8 @@ class _DesiredAlert:
 class _AlertChanges:
     """Alerts to store, lifetimes to replace and alerts to withdraw, the latter two by ID."""
 
-    new: list[sql.NewAlert] = field(default_factory=list)
-    lifetimes: dict[UUID, sql.AlertLifetimeRow] = field(default_factory=dict)
+    new: list[NewAlert] = field(default_factory=list)
+    lifetimes: dict[UUID, AlertLifetimeRow] = field(default_factory=dict)
     withdrawn: list[UUID] = field(default_factory=list)
 
 
@@ -60,8 +62,8 @@ class AlertStore:
     """The events and alerts of all rules, on one connection."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._alerts = sql.AlertGateway(connection)
-        self._events = sql.EventGateway(connection)
+        self._alerts = AlertGateway(connection)
+        self._events = EventGateway(connection)
 
     def record_detected(self, alerting_rule: AlertingRule, events: Sequence[Event]) -> None:
         """Store events in arrival order and show their alerts, which stay provisional."""
@@ -239,9 +241,9 @@ def _match_open_alert(open_alerts: list[_OpenAlert], desired: _DesiredAlert) -> 
     return None
 
 
-def describe_alert(alerting_rule: AlertingRule, event: Event) -> sql.AlertDescriptionRow:
+def describe_alert(alerting_rule: AlertingRule, event: Event) -> AlertDescriptionRow:
     """The columns of an alert that depend on its first event, including its ID."""
-    return sql.AlertDescriptionRow(
+    return AlertDescriptionRow(
         id=make_alert_id(alerting_rule.rule, event.eid),
         eid=event.eid,
         rule=alerting_rule.rule,
@@ -255,12 +257,12 @@ def describe_alert(alerting_rule: AlertingRule, event: Event) -> sql.AlertDescri
 
 def make_lifetime_row(
     lifetime: AlertLifetime, state: str, settled_lifetime: AlertLifetime | None = None
-) -> sql.AlertLifetimeRow:
+) -> AlertLifetimeRow:
     """A lifetime as it is stored, with that by settled events alone; None if there is none."""
     settled = None
     if settled_lifetime is not None:
         settled = _lifetime_to_json(settled_lifetime)
-    return sql.AlertLifetimeRow(
+    return AlertLifetimeRow(
         state=state,
         starts_at=from_micros(lifetime.starts),
         fired_at=optional_datetime(lifetime.fired),
@@ -271,9 +273,9 @@ def make_lifetime_row(
     )
 
 
-def make_event_row(alerting_rule: AlertingRule, event: Event, settled: bool) -> sql.NewEventRow:
+def make_event_row(alerting_rule: AlertingRule, event: Event, settled: bool) -> NewEventRow:
     """An event with its rule, as it is stored."""
-    return sql.NewEventRow(
+    return NewEventRow(
         eid=event.eid,
         rule=alerting_rule.rule,
         version=alerting_rule.version,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     AuthorOption,
@@ -30,6 +29,8 @@ from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
 from moirae.config import format_duration, parse_duration
 from moirae.errors import UsageError
+from sql.alerts import AlertNoteRow, AlertRow
+from sql.stages import HistoryChangeRow
 
 if TYPE_CHECKING:
     from moirae.services import Operation
@@ -269,7 +270,7 @@ def parse_moment(option: str, text: str | None) -> datetime | None:
         ) from error
 
 
-def _format_row(alert: sql.AlertRow) -> tuple[Any, ...]:
+def _format_row(alert: AlertRow) -> tuple[Any, ...]:
     return (
         alert.starts_at,
         _format_duration(alert),
@@ -310,17 +311,17 @@ def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
         yield f"{note.kind} by {note.author}", _format_note(note)
 
 
-def _format_decision(decision: sql.HistoryChangeRow) -> str:
+def _format_decision(decision: HistoryChangeRow) -> str:
     finality = ", final" if decision.final else ""
     return f"{format_time(to_seconds(decision.at))}: {decision.reason}{finality}"
 
 
-def _format_note(note: sql.AlertNoteRow) -> str:
+def _format_note(note: AlertNoteRow) -> str:
     tag = f" [{note.tag}]" if note.tag else ""
     return f"{note.text}{tag} ({format_time(to_seconds(note.at))})"
 
 
-def _format_duration(alert: "sql.AlertRow | AlertDetails") -> str:
+def _format_duration(alert: "AlertRow | AlertDetails") -> str:
     """From the start to the end, or to the last event of an alert that has not ended."""
     span: timedelta = (alert.ends_at or alert.last_at) - alert.starts_at
     text = format_duration(timedelta(seconds=round(span.total_seconds())))

@@ -11,7 +11,7 @@ from rich.text import Text
 from moirae.cli.options import escape_control, format_cell, format_time, make_console
 
 if TYPE_CHECKING:
-    from moirae.inspect import RecallAnswer, SimilarEvent
+    from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 
 _ANSWER_WIDTH = 160  # characters of a line when standard output is not a terminal
 _MAX_ROWS = 20  # of an SQL answer
@@ -59,7 +59,7 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
 
 
 def _describe_state(answer: "RecallAnswer") -> str:
-    from moirae.inspect import describe_coverage
+    from moirae.inspect.past_events import describe_coverage
 
     if answer.kind == "stage":
         return f"stage, revision {answer.number}, {answer.state}"

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     LimitOption,
@@ -16,6 +15,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import open_services
+from sql.access import AuditRow
 
 AuditAuthorOption = Annotated[
     str | None, typer.Option("--author", help="Show only changes by this author.")
@@ -38,7 +38,7 @@ def audit(
     from moirae.services.operations.system import AuditQuery, list_audit
 
     query = make_query(AuditQuery, author=author, operation=operation)
-    rows: list[sql.AuditRow] = []
+    rows: list[AuditRow] = []
     with open_services(workspace) as services:
         while len(rows) < limit:
             size = min(limit - len(rows), MAX_PAGE_ROWS)
@@ -54,5 +54,5 @@ def audit(
     print_table(columns, map(_format_row, rows), "no changes")
 
 
-def _format_row(row: sql.AuditRow) -> tuple[Any, ...]:
+def _format_row(row: AuditRow) -> tuple[Any, ...]:
     return row.at, row.author, row.via, row.operation, row.arguments

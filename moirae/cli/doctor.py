@@ -18,7 +18,7 @@ from moirae.cli.options import (
     print_warnings,
 )
 from moirae.config import Settings
-from moirae.runtime import check_storage
+from moirae.runtime.storage import check_storage
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 

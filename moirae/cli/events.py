@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     EventArgument,
@@ -21,6 +20,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
+from sql.events import StoredEventRow
 
 if TYPE_CHECKING:
     from moirae.services.operations.events import EventDetails
@@ -77,11 +77,11 @@ def show(
     print_properties([*event.items(), *_format_contexts(details)])
 
 
-def _format_row(event: sql.StoredEventRow) -> tuple[Any, ...]:
+def _format_row(event: StoredEventRow) -> tuple[Any, ...]:
     return event.ts, event.rule, event.attributes, _event_state(event), event.eid
 
 
-def _event_state(event: sql.StoredEventRow) -> str:
+def _event_state(event: StoredEventRow) -> str:
     if event.past:
         return "historical"
     return "settled" if event.settled else "detected"

@@ -36,7 +36,8 @@ from moirae.errors import MoiraeError, UsageError
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
     from moirae.services.operations.similarity import EvaluationQuery, EvaluationSummary
-    from recall.relevance import CandidateSet, Gains
+    from recall.relevance import Gains
+    from recall.relevance.rankers import CandidateSet
 
 _HELP_EVENTS = (
     "File of events with contexts, as for `similarity run`. Default: events of the workspace."

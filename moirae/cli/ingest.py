@@ -25,7 +25,8 @@ from moirae.cli.options import (
 from moirae.cli.remote import open_remote, open_services
 from moirae.config import infer_format, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
-from moirae.runtime import LandingFolder, open_progress_bar
+from moirae.runtime import open_progress_bar
+from moirae.runtime.storage import LandingFolder
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

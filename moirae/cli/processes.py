@@ -24,6 +24,7 @@ from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.runtime import Signals
 from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
+from sql.rules import RuleFileGateway
 
 _LOG = structlog.get_logger()
 
@@ -75,7 +76,7 @@ def up(
         code = run_supervisor(
             settings,
             drain,
-            lambda connection: sql.RuleFileGateway(connection).request_reload(),
+            lambda connection: RuleFileGateway(connection).request_reload(),
             parent=parent,
             log_format=log_format,
         )

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     WorkspaceOption,
@@ -23,6 +22,7 @@ from moirae.cli.remote import open_services
 from moirae.config import parse_duration
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import connect_database
+from sql.recalls import TaskSummaryRow
 
 if TYPE_CHECKING:
     from moirae.services import LocalWorkspace, Workspace
@@ -138,7 +138,7 @@ class _QueryClient:
         self._services = services
         self._query = query
 
-    def state(self) -> sql.TaskSummaryRow:
+    def state(self) -> TaskSummaryRow:
         """How far the query is."""
         from moirae.services.operations.recalls import show_recall
 

@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-import sql
 from moirae.cli.export import format_csv_cell
 from moirae.cli.options import escape_control, format_cell, make_console, print_json
+from sql.recalls import TaskSummaryRow
 
 if TYPE_CHECKING:
     from moirae.services.operations.queries import StartedQuery
@@ -102,7 +102,7 @@ class QueryOutput:
         """Rows as they are appended: oldest first, unless the query has another order."""
         return list(reversed(rows)) if self._is_newest_first else list(rows)
 
-    def show_progress(self, state: sql.TaskSummaryRow) -> None:
+    def show_progress(self, state: TaskSummaryRow) -> None:
         """Show how far the query is."""
 
     def print_answer(self, answer: "RecallRevision") -> None:
@@ -190,7 +190,7 @@ class _TableOutput(QueryOutput):
         super().__init__(query)
         self._console = make_console()
         self._widths: dict[str, int] = {}
-        self._state: sql.TaskSummaryRow | None = None
+        self._state: TaskSummaryRow | None = None
         self._live: Live | None = None
         if self._console.is_terminal:
             # Plain rows that follow are printed below each other: only the progress of history is
@@ -207,7 +207,7 @@ class _TableOutput(QueryOutput):
         if self._live is not None:
             self._live.stop()
 
-    def show_progress(self, state: sql.TaskSummaryRow) -> None:
+    def show_progress(self, state: TaskSummaryRow) -> None:
         self._state = state
         if self._live is not None:
             self._live.update(self._render(self.last, _MAX_REFINED_ROWS))
@@ -262,7 +262,7 @@ class _TableOutput(QueryOutput):
         return Group(*parts, self._describe(answer))
 
     def _describe(self, answer: "RecallRevision") -> Text:
-        from moirae.inspect import describe_coverage
+        from moirae.inspect.past_events import describe_coverage
 
         return Text(f"{self._progress()}: {describe_coverage(_coverage(answer))}", "dim")
 

@@ -138,7 +138,7 @@ def _describe_effect(verb: "Verb", effect: "CommandEffect") -> str:
 
 
 def _describe_change(verb: "Verb") -> str:
-    from recall.ledger import ACCELERATION_FACTOR
+    from recall.ledger.commands import ACCELERATION_FACTOR
 
     if verb == "accelerate":
         return f"accelerated, tickets times {ACCELERATION_FACTOR}"

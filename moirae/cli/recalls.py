@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-import sql
 from moirae.cli.answers import print_answers, render_answers
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -31,9 +30,11 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
+from sql.recalls import TaskSummaryRow
+from sql.stages import RowRevisionRow
 
 if TYPE_CHECKING:
-    from moirae.inspect import RecallAnswer
+    from moirae.inspect.past_events import RecallAnswer
 
 app = RemoteTyper(help="Inspect recalls and their progress.", no_args_is_help=True)
 
@@ -184,7 +185,7 @@ def follow(
             last = page.last
 
 
-def _print_revision(revision: sql.RowRevisionRow, output: OutputFormat) -> None:
+def _print_revision(revision: RowRevisionRow, output: OutputFormat) -> None:
     """A revision in a line."""
     if output is OutputFormat.JSON:
         print_json_line(asdict(revision))
@@ -212,13 +213,13 @@ def _answer_to_json(answer: "RecallAnswer") -> dict[str, Any]:
     return fields
 
 
-def _task_to_json(task: sql.TaskSummaryRow) -> dict[str, Any]:
+def _task_to_json(task: TaskSummaryRow) -> dict[str, Any]:
     fields = asdict(task)
     fields["chunks"] = fields.pop("pieces")
     return fields
 
 
-def _format_row(task: sql.TaskSummaryRow) -> tuple[Any, ...]:
+def _format_row(task: TaskSummaryRow) -> tuple[Any, ...]:
     chunks = "?" if task.pieces is None else task.pieces
     return (
         to_seconds(task.created_at),
@@ -235,7 +236,7 @@ def _format_row(task: sql.TaskSummaryRow) -> tuple[Any, ...]:
     )
 
 
-def _format_state(task: sql.TaskSummaryRow) -> str:
+def _format_state(task: TaskSummaryRow) -> str:
     if task.state == "suspended" and task.deadline is not None:
         return f"suspended until {format_time(to_seconds(task.deadline))}"
     if task.state == "waiting" and task.revision:

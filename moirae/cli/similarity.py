@@ -17,7 +17,7 @@ from moirae.errors import MoiraeError, UsageError
 
 if TYPE_CHECKING:
     from recall.learning import Resolution
-    from recall.relevance import AlertContext, Ranker, SimilarAlerts
+    from recall.relevance.rankers import AlertContext, Ranker, SimilarAlerts
 
 app = typer.Typer(help="Find and evaluate similar past events.", no_args_is_help=True)
 
@@ -78,8 +78,8 @@ def run(
     ] = None,
 ) -> None:
     """Rank the most similar past events of each event, as CSV: query,rank,event,score."""
-    from recall.relevance import find_similar
-    from recall.similarity import LEARNED_MEASURE
+    from recall.relevance.rankers import find_similar
+    from recall.similarity.measures import LEARNED_MEASURE
 
     measure = parse_measure(measure)
     min_age = parse_gap(compared.gap)
@@ -95,8 +95,8 @@ def _make_ranker(
     measure: str, alerts: "list[AlertContext]", events: Path, compared: ComparedEvents
 ) -> "Ranker":
     from archiver.times import duration_to_micros
-    from recall.relevance import make_learned_ranker, rank_by
-    from recall.similarity import MEASURES
+    from recall.relevance.rankers import make_learned_ranker, rank_by
+    from recall.similarity.measures import MEASURES
 
     if compared.resolutions is None:
         return rank_by(MEASURES[measure])

@@ -20,7 +20,7 @@ from moirae.cli.options import (
 from moirae.cli.remote import open_services, uses_server
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
-from moirae.runtime import measure_disk_space
+from moirae.runtime.storage import measure_disk_space
 
 if TYPE_CHECKING:
     from moirae.services.operations.system import WorkspaceStatus

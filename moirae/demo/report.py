@@ -19,13 +19,12 @@ from moirae.config import Settings
 from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
-from moirae.inspect import (
-    RecallAnswer,
-    SimilarEvent,
-    count_chunks,
-    load_answers,
-    sum_accounting,
-)
+from moirae.inspect import sum_accounting
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent, count_chunks, load_answers
+from sql.alerts import AlertGateway, RaisedAlertRow
+from sql.archive import UnitGateway
+from sql.recalls import RevisionGateway, TaskGateway
+from sql.reports import DemoGateway
 
 _OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
 _RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
@@ -46,7 +45,7 @@ class AlertNarrator:
         self._console = console
         self._since = since
         # Alerts whose recalls have not ended.
-        self._alerts: dict[UUID, sql.RaisedAlertRow] = {}
+        self._alerts: dict[UUID, RaisedAlertRow] = {}
         # The most similar event of the first answer printed for an alert; None: no similar event.
         self._first_hits: dict[UUID, UUID | None] = {}
 
@@ -62,14 +61,14 @@ class AlertNarrator:
             if _have_ended(answers):
                 self._print_final_answer(eid, row, answers)
 
-    def _fetch_new_alerts(self) -> list[sql.RaisedAlertRow]:
-        alerts = sql.AlertGateway(self._connection).list_raised(self._since)
+    def _fetch_new_alerts(self) -> list[RaisedAlertRow]:
+        alerts = AlertGateway(self._connection).list_raised(self._since)
         for alert in alerts:
             self._since = max(self._since, alert.raised_at)
         return alerts
 
     def _print_first_answers(
-        self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
+        self, eid: UUID, row: RaisedAlertRow, answers: Sequence[RecallAnswer]
     ) -> None:
         self._first_hits[eid] = None
         summary = row.annotations.get("summary", "")
@@ -91,7 +90,7 @@ class AlertNarrator:
                     self._print_hanging(heading, _format_forecast(answer.forecast))
 
     def _print_final_answer(
-        self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
+        self, eid: UUID, row: RaisedAlertRow, answers: Sequence[RecallAnswer]
     ) -> None:
         """Print the final similar event, unless the first answer was already the final one."""
         del self._alerts[eid]
@@ -188,7 +187,7 @@ def _format_coverage(coverage: Mapping[str, Any]) -> str:
     return f"{known_count} of {chunk_count} chunks read"
 
 
-def _format_headline(row: sql.RaisedAlertRow) -> Text:
+def _format_headline(row: RaisedAlertRow) -> Text:
     """Severity, name and summary of an alert, its start, and the delay until it was raised."""
     delay = (row.raised_at - row.starts_at).total_seconds()
     severity = row.labels.get("severity", "alert").upper()
@@ -229,15 +228,15 @@ def compute_summary(
     probably is of those whose answer says so; None: no answer does. `shift`: how much later than
     planned the live phase was.
     """
-    alerts = sql.AlertGateway(connection)
+    alerts = AlertGateway(connection)
     counts = alerts.count_by_state()
     delays = alerts.delays(live_from)
-    tasks = sql.TaskGateway(connection)
+    tasks = TaskGateway(connection)
     first = tasks.first_answer_latency(live_from)
     states = counts.alerts
     recalls = tasks.count_by_state()
     return {
-        "accounting": sum_accounting(sql.UnitGateway(connection).sum_by_stream()),
+        "accounting": sum_accounting(UnitGateway(connection).sum_by_stream()),
         "events": counts.settled_events,
         "alerts": sum(states.get(state, 0) for state in _RAISED_STATES),
         "alerts_by_state": states,
@@ -260,7 +259,7 @@ def compute_summary(
 
 
 def _find_first_forecast(connection: sql.Connection, live_from: datetime) -> dict[str, Any] | None:
-    for alert in sql.AlertGateway(connection).list_raised(live_from):
+    for alert in AlertGateway(connection).list_raised(live_from):
         if alert.starts_at < live_from:
             continue
         for answer in load_answers(connection, alert.eid):
@@ -278,11 +277,11 @@ def _compute_precision(
     """The precision of the last answers of all similarity recalls."""
     kinds_by_rule = {rule: kind for kind, rule in RULES_BY_KIND.items()}
     cases = []
-    for event in sql.DemoGateway(connection).list_events_of_alerts():
+    for event in DemoGateway(connection).list_events_of_alerts():
         cause = find_cause(failures, kinds_by_rule[event.rule], event.host, event.ts, shift)
         cases.append(FailureCase(event.eid, event.rule, event.host, event.ts, cause))
     answers: dict[str, list[str]] = defaultdict(list)
-    for hit in sql.RevisionGateway(connection).export_hits(recall=None):
+    for hit in RevisionGateway(connection).export_hits(recall=None):
         answers[str(hit.query)].append(hit.event)
     live_cases = [case for case in cases if case.ts >= live_from]
     return evaluate_precision(live_cases, cases, answers)

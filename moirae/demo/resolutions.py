@@ -10,6 +10,7 @@ import sql
 from moirae.alerts import add_note
 from moirae.demo.causes import FailureKind
 from moirae.demo.failures import SimulatedFailure
+from sql.reports import DemoGateway
 
 RULES_BY_KIND: Mapping[FailureKind, str] = {
     "overload": "testbed/NodeOverloaded",
@@ -51,6 +52,6 @@ def _find_first_alert(connection: sql.Connection, failure: SimulatedFailure) -> 
     """The first alert of a failure, or None if no rule detected it."""
     rule = RULES_BY_KIND[failure.kind]
     until = failure.ends + ALERT_GRACE
-    return sql.DemoGateway(connection).find_first_alert(
+    return DemoGateway(connection).find_first_alert(
         rule, failure.host, starts=failure.starts, until=until
     )

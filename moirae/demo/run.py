@@ -42,6 +42,8 @@ from moirae.runtime import (
     release_embedded_database,
 )
 from moirae.runtime.logs import LogFormat, effective_log_format
+from sql.recalls import TaskGateway
+from sql.reports import DemoGateway
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -297,7 +299,7 @@ class _Demo:
             task = progress.add_task("archiving and evaluating history", total=file_count + 1)
             while time.monotonic() < deadline:
                 up.check_running()
-                archived_count, is_evaluated = sql.DemoGateway(connection).history_progress()
+                archived_count, is_evaluated = DemoGateway(connection).history_progress()
                 progress.update(task, completed=archived_count)
                 if archived_count >= file_count and is_evaluated:
                     return
@@ -356,7 +358,7 @@ class _Demo:
 
     def _drain(self, connection: sql.Connection) -> None:
         """Run the workspace until all recalls have ended."""
-        tasks = sql.TaskGateway(connection)
+        tasks = TaskGateway(connection)
         if count := tasks.count_open():
             self._console.print(f"\nFinishing {count:,} recalls, which takes minutes …")
         with self._run_up("--drain") as up:

@@ -8,14 +8,8 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem, ProblemsError, UsageError
-from moirae.rules import (
-    Definition,
-    Rule,
-    RuleSet,
-    check_rules,
-    find_unused_keys,
-    read_rule_files,
-)
+from moirae.rules import Definition, Rule, RuleSet, find_unused_keys, read_rule_files
+from moirae.rules.checks import check_rules
 
 
 def check_rule_files(

@@ -10,6 +10,7 @@ from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
 from moirae.rules import Definition
+from sql.rules import DeploymentGateway, RuleErrorGateway, RuleFileGateway, RuleGateway
 
 _MAX_ERRORS_PER_RULE = 100  # distinct errors stored
 _MAX_ERROR_LENGTH = 2000  # characters
@@ -19,14 +20,14 @@ class RuleRegistry:
     """Rules, deployments and rule errors, on one connection in autocommit mode.
 
     Methods that change several rows use a transaction. What needs no decision is read and written
-    by the gateways: `sql.DeploymentGateway`, `sql.RuleErrorGateway` and `sql.RuleFileGateway`.
+    by the gateways: `DeploymentGateway`, `RuleErrorGateway` and `RuleFileGateway`.
     """
 
     def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
-        self._rules = sql.RuleGateway(connection)
-        self._deployments = sql.DeploymentGateway(connection)
-        self._errors = sql.RuleErrorGateway(connection)
+        self._rules = RuleGateway(connection)
+        self._deployments = DeploymentGateway(connection)
+        self._errors = RuleErrorGateway(connection)
 
     def desired_rules(self) -> list[Definition]:
         """The applied rules, without those that cannot be read."""
@@ -153,7 +154,7 @@ class RuleRegistry:
 
     def reload_problems(self, request: int) -> list[str] | None:
         """The problems of the rule files after a request, or None if it was not served yet."""
-        state = sql.RuleFileGateway(self._connection).get_state()
+        state = RuleFileGateway(self._connection).get_state()
         if state.last_served < request:
             return None
         return state.problems or []

@@ -18,9 +18,11 @@ from moirae.deployments.check import check_rule_files, select_rule_files
 from moirae.deployments.plan import DeploymentStep
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import MoiraeError, Problem, ProblemsError
-from moirae.rules import Definition, RuleAdmission
+from moirae.rules import Definition
+from moirae.rules.checks import RuleAdmission
 from moirae.runtime import connect_database
 from recall.sandbox import SPARK_LOST
+from sql.rules import RuleFileGateway
 
 _LOG = structlog.get_logger()
 
@@ -64,7 +66,7 @@ class RuleFileLoader:
         self._spark = spark
         self._settings = settings
         self._registry = RuleRegistry(connection)
-        self._rule_files = sql.RuleFileGateway(connection)
+        self._rule_files = RuleFileGateway(connection)
         self._admission = admission or RuleAdmission(spark, settings)
 
     def apply(self) -> list[DeploymentStep]:

@@ -1,4 +1,8 @@
-"""Evaluation of rules and their contexts over rows, live and archived."""
+"""Evaluation of rules and their contexts over rows, live and archived.
+
+A module of its own, `moirae.evaluation.plan`, holds active rules, and which of them are due over
+which slice of event time.
+"""
 
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.context_queries import (
@@ -14,25 +18,10 @@ from moirae.evaluation.evaluator import (
 )
 from moirae.evaluation.executor_rules import ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.plan import (
-    ActiveRule,
-    RuleCohort,
-    RuleGroup,
-    RuleSlice,
-    RuleVersion,
-    advance_cohorts,
-    build_cohorts,
-    correctable_slices,
-    due_slices,
-    input_view,
-    open_slices,
-    relation_view,
-)
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
 __all__ = [
-    "ActiveRule",
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
@@ -44,18 +33,7 @@ __all__ = [
     "RecallAnswers",
     "RevisionRows",
     "RuleBatcher",
-    "RuleCohort",
-    "RuleGroup",
     "RuleEvaluator",
-    "RuleSlice",
-    "RuleVersion",
-    "advance_cohorts",
-    "build_cohorts",
-    "correctable_slices",
-    "due_slices",
     "find_archived_event_rows",
-    "input_view",
-    "open_slices",
     "is_executable",
-    "relation_view",
 ]

@@ -21,7 +21,8 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
-from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
+from moirae.rules import Definition
+from moirae.rules.requests import ContextQuery, build_context_queries, lift_context_query
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.pending_events import (
     JSON_OPTIONS,
@@ -30,7 +31,8 @@ from recall.engines.pending_events import (
     create_pending_frame,
 )
 from recall.errors import StatementTimeout
-from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
+from recall.query import PhysicalTables, sql_names
+from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()

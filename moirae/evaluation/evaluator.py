@@ -39,8 +39,9 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
-from recall.engines import EngineChoice, Statement
+from recall.engines import Statement
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
+from recall.engines.routing import EngineChoice
 from recall.errors import LimitExceeded, StatementTimeout
 from recall.statements import FileRows
 

@@ -18,14 +18,16 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, optional_datetime, optional_micros
 from moirae.rules import RevisionStream
 from recall.revisions import context_column
+from sql.events import EventGateway
+from sql.stages import RowRevisionGateway, ValidRow
 
 
 class RevisionRows:
     """The streams of recalls and stages that active rules read. Empty without such rules."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._gateway = sql.RowRevisionGateway(connection)
-        self._past_events = sql.EventGateway(connection)
+        self._gateway = RowRevisionGateway(connection)
+        self._past_events = EventGateway(connection)
         self._streams: dict[str, RevisionStream] = {}
         self._last_numbers: dict[str, int] = {}
         self.watermarks: dict[str, Micros | None] = {}
@@ -87,7 +89,7 @@ class RevisionRows:
         """The columns of a stream without rows."""
         return make_table(self._streams[name].columns, [])
 
-    def _load_past_events(self, rows: Sequence[sql.ValidRow]) -> dict[str, Mapping[str, Any]]:
+    def _load_past_events(self, rows: Sequence[ValidRow]) -> dict[str, Mapping[str, Any]]:
         """What rows of similarity recalls carry of past events that are still stored, by ID."""
         eids = {UUID(row.row["past_eid"]) for row in rows if row.row is not None}
         past_events: dict[str, Mapping[str, Any]] = {}

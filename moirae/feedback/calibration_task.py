@@ -19,7 +19,13 @@ from moirae.feedback.training import build_past_events, build_training_cases
 from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
 from recall.learning import TrainingEvent, build_model
 from recall.relevance import fit_calibration
-from recall.similarity import LEARNED_MEASURE
+from recall.similarity.measures import LEARNED_MEASURE
+from sql.similarity import (
+    CalibrationGateway,
+    FeedbackStateRow,
+    JudgementGateway,
+    LearnedModelGateway,
+)
 
 _LOG = structlog.get_logger()
 
@@ -44,7 +50,7 @@ def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
 
 
 def _calibrate_recall(connection: sql.Connection, judged: JudgedRecall) -> bool:
-    gateway = sql.CalibrationGateway(connection)
+    gateway = CalibrationGateway(connection)
     recall = (judged.definition.name, judged.definition.version, judged.recall)
     model = fit_calibration(build_training_cases(judged.corpus))
     if model is None:
@@ -101,7 +107,7 @@ def _build_model(corpus: JudgedCorpus) -> _BuiltArrays | None:
 
 def _store_model(connection: sql.Connection, judged: JudgedRecall, built: _BuiltArrays) -> None:
     recall = (judged.definition.name, judged.definition.version, judged.recall)
-    gateway = sql.LearnedModelGateway(connection)
+    gateway = LearnedModelGateway(connection)
     gateway.add(
         recall,
         learned_until=built.learned_until,
@@ -129,7 +135,7 @@ class CalibrationTask:
         self._connect = connect
         self._storage = storage
         # The feedback at the last run.
-        self._last_feedback: sql.FeedbackStateRow | None = None
+        self._last_feedback: FeedbackStateRow | None = None
         # When to learn again without new feedback, by the monotonic clock; None: not at all.
         self._next_run_at: float | None = None
         check = Periodic(
@@ -144,7 +150,7 @@ class CalibrationTask:
     def _run_once(self) -> None:
         try:
             with closing(self._connect()) as connection:
-                feedback = sql.JudgementGateway(connection).get_feedback_state()
+                feedback = JudgementGateway(connection).get_feedback_state()
                 if feedback != self._last_feedback or self._is_run_due():
                     self._learn(connection)
                     self._last_feedback = feedback

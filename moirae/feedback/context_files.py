@@ -16,7 +16,7 @@ import orjson
 from archiver.times import to_micros
 from moirae.errors import MoiraeError
 from recall.learning import Resolution
-from recall.relevance import AlertContext
+from recall.relevance.rankers import AlertContext
 
 # Maximum length of a CSV field: a query may have thousands of relevant events.
 _MAX_FIELD_LENGTH = 1 << 28  # characters

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from archiver.times import Micros, duration_to_micros
 from recall.learning import Resolution
-from recall.relevance import AlertContext, CandidateSet, Gains
+from recall.relevance import Gains
+from recall.relevance.rankers import AlertContext, CandidateSet
 
 # The gain of a past event of the same kind.
 _SAME_KIND_GAIN = 1

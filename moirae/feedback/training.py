@@ -5,8 +5,9 @@ from typing import Any
 
 from moirae.feedback.judgements import JudgedCorpus
 from recall.learning import TrainingEvent, name_place
-from recall.relevance import CalibrationCase, iter_candidate_sets, make_case, rank_by
-from recall.similarity import MEASURES
+from recall.relevance import CalibrationCase, make_case
+from recall.relevance.rankers import iter_candidate_sets, rank_by
+from recall.similarity.measures import MEASURES
 
 
 def build_past_events(corpus: JudgedCorpus) -> list[TrainingEvent]:

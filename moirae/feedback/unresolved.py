@@ -13,6 +13,7 @@ from moirae.rules import Definition, SimilarRecall
 from recall.learned_models import LearnedModels
 from recall.learning import StoredModel
 from recall.similarity import count_terms
+from sql.similarity import JudgementGateway
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def _list_of_recall(
     contexts = recall.similar.contexts or tuple(definition.spec.context)
     model = LearnedModels(connection).load_newest(definition.name, definition.version, name)
     alerts = []
-    rows = sql.JudgementGateway(connection).list_unresolved(definition.name, definition.version)
+    rows = JudgementGateway(connection).list_unresolved(definition.name, definition.version)
     for row in rows:
         tag, probability = _predict(model, count_terms(row.contexts, contexts))
         alerts.append(

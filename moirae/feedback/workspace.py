@@ -6,7 +6,7 @@ from typing import NamedTuple
 import orjson
 
 import sql
-from archiver.delta import CONTEXTS, EVENTS, SequencedTable
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable
 from archiver.storage import StorageRoot
 from archiver.times import micros_column
 from moirae.alerts import canonical_json
@@ -14,8 +14,9 @@ from moirae.deployments import RuleRegistry
 from moirae.errors import UsageError
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.rules import Definition, SimilarRecall
-from recall.relevance import AlertContext
+from recall.relevance.rankers import AlertContext
 from recall.similarity import count_terms
+from sql.similarity import CorpusGateway, JudgementGateway
 
 
 def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
@@ -23,7 +24,7 @@ def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
 
     Raises `UsageError` if they are not two events of the same rule.
     """
-    gateway = sql.JudgementGateway(connection)
+    gateway = JudgementGateway(connection)
     rules = gateway.list_rules_of_event(judgement.eid)
     past_rules = gateway.list_rules_of_event(judgement.past_eid)
     if judgement.eid == judgement.past_eid or not rules & past_rules:
@@ -80,7 +81,7 @@ def _load_judged_corpus(
     alerts = []
     kinds = {}
     known_times = {}
-    gateway = sql.JudgementGateway(connection)
+    gateway = JudgementGateway(connection)
     for row in gateway.list_tagged_corpus(definition.name, definition.version):
         alert = AlertContext(
             event_id=row.eid,
@@ -96,7 +97,7 @@ def _load_judged_corpus(
         if row.tagged_at is not None:
             known_times[row.eid] = row.tagged_at
     # The database deletes expired events without feedback. Their archived contexts still count.
-    if sql.CorpusGateway(connection).deleted_to():
+    if CorpusGateway(connection).deleted_to():
         event_ids = {alert.event_id for alert in alerts}
         for alert in _read_archived_alerts(storage, definition, contexts):
             if alert.event_id not in event_ids:

@@ -24,7 +24,7 @@ from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
-from moirae.evaluation import ActiveRule, RuleVersion
+from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.attempts import Attempts
 from moirae.history.corpus_indexes import IndexBuilder, IndexTask
 from moirae.history.derived_streams import (
@@ -44,7 +44,7 @@ from moirae.history.plan import (
 )
 from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
-from recall.engines import EngineSetting
+from recall.engines.routing import EngineSetting
 from recall.errors import LimitExceeded
 
 _LOG = structlog.get_logger()

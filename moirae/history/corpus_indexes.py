@@ -18,6 +18,7 @@ from archiver.storage import StorageRoot
 from archiver.times import Micros, from_micros
 from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
+from sql.similarity import CorpusGateway
 
 _LOG = structlog.get_logger()
 
@@ -61,7 +62,7 @@ class IndexBuilder:
         clock: Clock = time.monotonic,
     ) -> None:
         self._planning = planning_connection
-        self._corpus_gateway = sql.CorpusGateway(planning_connection)
+        self._corpus_gateway = CorpusGateway(planning_connection)
         self._execution = execution_connection
         self._root = root
         self._clock = clock

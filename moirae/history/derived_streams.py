@@ -31,7 +31,8 @@ from archiver.spark import vacuum_table
 from archiver.storage import LocalStorage, StorageRoot, as_storage
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.evaluation import ArchivedStreamRows, input_view, relation_view
+from moirae.evaluation import ArchivedStreamRows
+from moirae.evaluation.plan import input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
@@ -46,6 +47,7 @@ from recall.query import (
     infer_shape,
     tables_used,
 )
+from sql.archive import DerivedChunkGateway
 
 _LOG = structlog.get_logger()
 
@@ -137,8 +139,8 @@ class DerivedStreamBuilder:
         history: float = 0.0,
     ) -> None:
         """`history`: seconds that superseded versions of the tables stay readable."""
-        self._planning = sql.DerivedChunkGateway(planning_connection)
-        self._execution = sql.DerivedChunkGateway(execution_connection)
+        self._planning = DerivedChunkGateway(planning_connection)
+        self._execution = DerivedChunkGateway(execution_connection)
         self._root = root
         self._reader = reader
         self._relations = relations

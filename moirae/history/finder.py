@@ -17,33 +17,28 @@ from archiver.time_range import TimeRange
 from moirae.alerts import Event, EventRow, deduplicate
 from moirae.evaluation import (
     MAX_PAST_EVENT_ROWS,
-    ActiveRule,
     ArchivedStreamRows,
     ContextEvaluator,
     EventContexts,
     ExecutorRules,
     RecallAnswers,
     RuleBatcher,
-    RuleSlice,
     find_archived_event_rows,
     is_executable,
-    relation_view,
 )
-from moirae.rules import build_questions
+from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
+from moirae.rules.requests import build_questions
 from recall.engines import (
     AnswerRows,
-    EngineChoice,
-    EngineRouter,
-    EngineSetting,
     EventTables,
     LocalEngine,
-    PartialCache,
     SparkEngine,
     Template,
     WideScanEngine,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
+from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
 from recall.errors import RecallError
 from recall.requests import Piece, RecallEvent, SqlQuestion
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sql
+from sql.rules import ViewGateway
 
 
 @contextmanager
@@ -12,7 +13,7 @@ def try_lock(connection: sql.Connection, *names: str | int) -> Iterator[bool]:
 
     The lock is released at the end of the block or of the connection.
     """
-    gateway = sql.ViewGateway(connection)
+    gateway = ViewGateway(connection)
     name = " ".join(map(str, names))
     is_locked = gateway.try_lock(name)
     try:

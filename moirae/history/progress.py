@@ -9,6 +9,8 @@ from archiver.times import optional_datetime
 from moirae.deployments import RuleRegistry
 from moirae.history.corpus_indexes import closed_until, corpora_of_rules
 from recall.corpora import Corpora
+from sql.rules import ViewGateway
+from sql.similarity import CorpusGateway
 
 
 def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
@@ -18,7 +20,7 @@ def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
     and those of them in the corpus. `seconds`: time spent. `error`: the last error, or None.
     """
     progress: dict[str, dict[str, Any]] = {}
-    for row in sql.ViewGateway(connection).list_progress():
+    for row in ViewGateway(connection).list_progress():
         empty = {"chunks": {}, "events": 0, "corpus": 0, "seconds": 0.0, "error": None}
         rule = progress.setdefault(row.rule, empty)
         rule["chunks"][row.state] = {
@@ -36,7 +38,7 @@ def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
 def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[dict[str, Any]]:
     """For each corpus of desired rules: events of closed chunks, and how many the index holds."""
     end = closed_until(Catalog(connection).chunks())
-    gateway = sql.CorpusGateway(connection)
+    gateway = CorpusGateway(connection)
     progress: list[dict[str, Any]] = []
     for key in corpora_of_rules(RuleRegistry(connection).desired_rules()):
         counts = gateway.count_indexed(

@@ -19,6 +19,10 @@ from moirae.alerts import (
 )
 from moirae.evaluation import EventContexts
 from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
+from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
+from sql.events import ContextGateway, NewContextRow
+from sql.rules import ViewGateway
+from sql.similarity import CorpusGateway
 
 # Rows in one transaction. Numbering takes a lock that blocks the live process.
 _BATCH_ROWS = 500
@@ -32,9 +36,9 @@ class ViewStore:
 
     def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
-        self._views = sql.ViewGateway(connection)
-        self._contexts = sql.ContextGateway(connection)
-        self._corpora = sql.CorpusGateway(connection)
+        self._views = ViewGateway(connection)
+        self._contexts = ContextGateway(connection)
+        self._corpora = CorpusGateway(connection)
 
     def views(self, rule: str, version: str) -> dict[int, View]:
         """The views of a version, by chunk."""
@@ -79,10 +83,10 @@ class ViewStore:
     ) -> None:
         """Store the contexts of events."""
         for batch in _split_batches(events):
-            rows: list[sql.NewContextRow] = []
+            rows: list[NewContextRow] = []
             for event in batch:
                 contexts = contexts_by_event[event.eid]
-                row = sql.NewContextRow(
+                row = NewContextRow(
                     rule=task.rule,
                     version=task.version,
                     eid=event.eid,
@@ -139,6 +143,6 @@ def _view_key(task: ViewTask) -> tuple[str, str, int]:
 
 def _make_alert_rows(
     alerting_rule: AlertingRule, alert: PastAlert
-) -> tuple[sql.AlertDescriptionRow, sql.AlertLifetimeRow]:
+) -> tuple[AlertDescriptionRow, AlertLifetimeRow]:
     description = describe_alert(alerting_rule, alert.first_event)
     return description, make_lifetime_row(alert.lifetime, "resolved")

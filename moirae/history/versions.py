@@ -9,13 +9,15 @@ import sql
 from archiver.periodic import Timer
 from archiver.times import Micros
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ActiveRule, ContextQueries, RuleVersion
+from moirae.evaluation import ContextQueries
+from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap
 from moirae.rules import Definition
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
+from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()
 
@@ -55,8 +57,8 @@ class DeployedVersions:
         self.derived_streams: list[DerivedStreamVersion] = []
         self.corpus_keys: list[CorpusKey] = []
         self._registry = RuleRegistry(connection)
-        self._rules = sql.RuleGateway(connection)
-        self._deployments = sql.DeploymentGateway(connection)
+        self._rules = RuleGateway(connection)
+        self._deployments = DeploymentGateway(connection)
         self._times = times
         self._relations = relations
         self._refresh_timer = Timer(_REFRESH_INTERVAL)

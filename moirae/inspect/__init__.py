@@ -1,8 +1,9 @@
-"""Inspection of a workspace: status, consistency checks, rule execution, answers about events.
+"""Inspection of a workspace: status, consistency checks, rule execution.
 
 A module is loaded when one of its names is used: `moirae ingest`, which only adds up counters, and
 `moirae status` do not wait for the libraries that the explanation of rules needs. Inside the
-modules, imports are at the top.
+modules, imports are at the top. A module of its own, `moirae.inspect.past_events`, holds the answers
+about events.
 """
 
 from importlib import import_module
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
         is_live_available,
         list_problems,
     )
-    from moirae.inspect.past_events import (
-        RecallAnswer,
-        SimilarEvent,
-        count_chunks,
-        describe_coverage,
-        load_answers,
-        make_hits,
-    )
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
@@ -36,22 +29,16 @@ if TYPE_CHECKING:
 __all__ = [
     "DEAD_LETTER_COUNTERS",
     "ProcessStatus",
-    "RecallAnswer",
-    "SimilarEvent",
     "StatusReport",
     "Timeline",
     "assess_health",
     "assess_live_condition",
     "collect_status",
-    "count_chunks",
-    "describe_coverage",
     "describe_liveness",
     "explain_rule",
     "is_live_available",
     "list_problems",
-    "load_answers",
     "load_timeline",
-    "make_hits",
     "print_summary",
     "repeat_last_answers",
     "run_checks",
@@ -61,14 +48,6 @@ __all__ = [
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
-    "past_events": (
-        "RecallAnswer",
-        "SimilarEvent",
-        "count_chunks",
-        "describe_coverage",
-        "load_answers",
-        "make_hits",
-    ),
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sql import RecordCounts
+from sql.archive import RecordCounts
 
 # Counters of dead letters, by reason.
 DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from archiver.delta import StreamTable
 from moirae.config import Settings, stream_schema
 from moirae.inspect.doctor import Finding
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 
 # Operations that leave all rows as they are.
 _HARMLESS_OPERATIONS = (

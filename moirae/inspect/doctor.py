@@ -9,11 +9,15 @@ from typing import Any
 
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
-from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
+from archiver.delta import StreamTable
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
+from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
+from sql.events import EventGateway
+from sql.similarity import CorpusGateway
 
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
@@ -42,7 +46,7 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     for name, stream in settings.streams.items():
-        ledger = sql.UnitGateway(connection).list_ledger(name)
+        ledger = UnitGateway(connection).list_ledger(name)
         table = StreamTable(storage, stream_schema(name, stream))
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
@@ -54,7 +58,7 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
     return findings
 
 
-def _unit_name(unit: sql.LedgerRow) -> str:
+def _unit_name(unit: LedgerRow) -> str:
     return unit.unit or "compacted source units"
 
 
@@ -117,7 +121,7 @@ def _list_foreign_rows(stream: str, table: StreamTable) -> Finding:
     return Finding(f"{stream}: rows appended by other programs, not accounted", (), summary)
 
 
-def _check_accounting(stream: str, ledger: Sequence[sql.LedgerRow]) -> Finding:
+def _check_accounting(stream: str, ledger: Sequence[LedgerRow]) -> Finding:
     problems: list[str] = []
     for unit in ledger:
         accounted = unit.archived + unit.duplicates + unit.dead_lettered
@@ -130,7 +134,7 @@ def _check_accounting(stream: str, ledger: Sequence[sql.LedgerRow]) -> Finding:
 
 
 def _check_rows(
-    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: Sequence[sql.LedgerRow]
+    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: Sequence[LedgerRow]
 ) -> Iterator[Finding]:
     """Rows against the ledger, chunk by chunk.
 
@@ -165,7 +169,7 @@ def _outside(chunk: Chunk, ts: Any) -> Any:
     return ts[~chunk.time_range.mask(ts)]
 
 
-def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -> Iterator[str]:
+def _compare_counts(ledger: Sequence[LedgerRow], row_counts: Counter[int]) -> Iterator[str]:
     """Differences between the rows of the table and the ledger, by source unit.
 
     Rows of units that were compacted count for the unit they are merged into in the ledger.
@@ -188,10 +192,10 @@ def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -
 
 
 def _check_dead_letters(
-    stream: str, connection: sql.Connection, ledger: Sequence[sql.LedgerRow]
+    stream: str, connection: sql.Connection, ledger: Sequence[LedgerRow]
 ) -> Finding:
     """Each dead letter is stored, or was deleted after its retention period."""
-    counts = sql.DeadLetterGateway(connection).count_by_unit(stream)
+    counts = DeadLetterGateway(connection).count_by_unit(stream)
     problems: list[str] = []
     for unit in ledger:
         count = counts.get(unit.id, 0)
@@ -206,13 +210,13 @@ def _check_dead_letters(
 
 def _settled_events(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
     """Rule, version and ID of the settled events up to a sequence number."""
-    rows = sql.EventGateway(connection).list_settled_ids(last_number)
+    rows = EventGateway(connection).list_settled_ids(last_number)
     return {(row.rule, row.version, row.eid) for row in rows}
 
 
 def _settled_contexts(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
     """Rule, version and event of the contexts up to a corpus number."""
-    rows = sql.CorpusGateway(connection).list_ids(last_number)
+    rows = CorpusGateway(connection).list_ids(last_number)
     return {(row.rule, row.version, row.eid) for row in rows}
 
 

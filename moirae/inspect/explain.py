@@ -5,16 +5,18 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher, is_executable
+from moirae.evaluation import EventContexts, RuleBatcher, is_executable
+from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
-from moirae.rules import (
-    Definition,
+from moirae.rules import Definition
+from moirae.rules.requests import (
     build_context_queries,
     build_event_plan,
     build_questions,
     find_recalls_in_where,
 )
-from recall.engines import Template, explain_engine
+from recall.engines import Template
+from recall.engines.routing import explain_engine
 from recall.event_plans import order_stages
 from recall.query import window_specs
 from recall.query.plain import PlainQuery

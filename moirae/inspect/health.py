@@ -10,7 +10,8 @@ from typing import Any
 import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.report import LiveCondition
-from moirae.runtime import DiskSpace, list_processes
+from moirae.runtime import list_processes
+from moirae.runtime.storage import DiskSpace
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
 _START_GRACE = timedelta(minutes=2)

@@ -10,6 +10,9 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 import sql
+from sql.events import EventGateway
+from sql.recalls import LastAnswerRow
+from sql.stages import RowRevisionGateway, StageRow
 
 _OPEN_STATES = ("waiting", "running", "suspended")
 # In the order in which answers are shown.
@@ -125,7 +128,8 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
 
     `concurrency`: history queries that run at once, for the forecast.
     """
-    from recall.ledger import Ledger, forecast_tasks
+    from recall.ledger import Ledger
+    from recall.ledger.commands import forecast_tasks
 
     rows = Ledger(connection).latest_answers(eid).values()
     open_tasks = [row.task for row in rows if row.state in _OPEN_STATES]
@@ -133,14 +137,14 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
     if open_tasks:
         remaining = forecast_tasks(connection, open_tasks, concurrency)
     answers = [_make_answer(connection, row, remaining.get(row.task)) for row in rows]
-    stages = {row.name: row for row in sql.RowRevisionGateway(connection).list_stages(eid)}
+    stages = {row.name: row for row in RowRevisionGateway(connection).list_stages(eid)}
     answers += map(_make_stage_answer, stages.values())
     return sorted(answers, key=lambda answer: (_KINDS.index(answer.kind), answer.recall))
 
 
 def load_past_events(connection: sql.Connection, eids: Iterable[UUID]) -> dict[UUID, PastEvent]:
     """Events with their alert, context and notes, by ID. Deleted events are left out."""
-    rows = sql.EventGateway(connection).list_past(eids)
+    rows = EventGateway(connection).list_past(eids)
     return {row.eid: cast(PastEvent, asdict(row)) for row in rows}
 
 
@@ -152,7 +156,7 @@ def make_hits(
 
 
 def _make_answer(
-    connection: sql.Connection, row: sql.LastAnswerRow, remaining_seconds: float | None
+    connection: sql.Connection, row: LastAnswerRow, remaining_seconds: float | None
 ) -> RecallAnswer:
     hits = None
     rows = None
@@ -185,7 +189,7 @@ def _make_answer(
     )
 
 
-def _make_stage_answer(row: sql.StageRow) -> RecallAnswer:
+def _make_stage_answer(row: StageRow) -> RecallAnswer:
     return RecallAnswer(
         recall=row.name,
         kind="stage",
@@ -233,7 +237,7 @@ def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) ->
 
 
 def _comparable_probability(
-    connection: sql.Connection, row: sql.LastAnswerRow, hits: Sequence[SimilarEvent]
+    connection: sql.Connection, row: LastAnswerRow, hits: Sequence[SimilarEvent]
 ) -> float | None:
     """See `RecallAnswer.comparable`."""
     from recall.confidence import load_calibration

@@ -11,7 +11,7 @@ import sql
 from archiver.spark import session_on_demand
 from moirae.config import Settings, stream_schema
 from moirae.live import Relations
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from recall.corpora import Corpora
 from recall.replay import ReplayedAnswer, Replayer, SimilarReplayer, SqlReplayer, replay
 from recall.sandbox import harden_session

@@ -15,7 +15,13 @@ from moirae.config import Settings
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.inspect.health import assess_live_condition
-from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
+from moirae.runtime import connect_database, list_processes
+from moirae.runtime.storage import DiskSpace, open_storage
+from sql.alerts import AlertGateway
+from sql.archive import DerivedChunkGateway, RelationGateway, StreamCounts, UnitGateway
+from sql.events import ContextGateway
+from sql.recalls import TaskGateway
+from sql.rules import DeploymentGateway, RuleErrorGateway, RuleFileGateway
 
 _MAX_RULE_ERRORS = 20  # newest errors of rules in the status
 _CHUNK_STATES: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
@@ -29,12 +35,12 @@ def collect_status(
     docs/reference/status.md describes the fields. `storage`: the archive.
     """
     catalog = Catalog(connection)
-    rule_files = sql.RuleFileGateway(connection).get_state()
-    rule_errors = sql.RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
-    counts = sql.AlertGateway(connection).count_by_state()
-    tasks = sql.TaskGateway(connection)
+    rule_files = RuleFileGateway(connection).get_state()
+    rule_errors = RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
+    counts = AlertGateway(connection).count_by_state()
+    tasks = TaskGateway(connection)
     queue = tasks.waiting()
-    stream_counts = sql.UnitGateway(connection).sum_by_stream()
+    stream_counts = UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     processes = list_processes(connection)
     return {
@@ -49,13 +55,13 @@ def collect_status(
             "answered": queue.with_answer,
             "oldest_seconds": queue.longest,
         },
-        "rules": list(map(asdict, sql.DeploymentGateway(connection).list_active())),
+        "rules": list(map(asdict, DeploymentGateway(connection).list_active())),
         "rule_errors": list(map(asdict, rule_errors)),
         "history": list_view_progress(connection),
-        "derived": list(map(asdict, sql.DerivedChunkGateway(connection).list_progress())),
+        "derived": list(map(asdict, DerivedChunkGateway(connection).list_progress())),
         "indexes": list_index_progress(connection, storage),
-        "truncated_contexts": sql.ContextGateway(connection).count_truncated(),
-        "relation_errors": list(map(asdict, sql.RelationGateway(connection).list_errors())),
+        "truncated_contexts": ContextGateway(connection).count_truncated(),
+        "relation_errors": list(map(asdict, RelationGateway(connection).list_errors())),
         "rule_files": {
             "checked_at": rule_files.looked_at,
             "problems": rule_files.problems or [],
@@ -68,7 +74,7 @@ def collect_status(
 
 
 def _collect_streams(
-    catalog: Catalog, stream_counts: Sequence[sql.StreamCounts]
+    catalog: Catalog, stream_counts: Sequence[StreamCounts]
 ) -> dict[str, dict[str, Any]]:
     """Counters and times of each stream of which something was read."""
     progress_by_stream = catalog.stream_progress()

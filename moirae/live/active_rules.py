@@ -17,18 +17,14 @@ from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
-from moirae.evaluation import (
-    ActiveRule,
-    RuleCohort,
-    RuleGroup,
-    advance_cohorts,
-    build_cohorts,
-)
+from moirae.evaluation.plan import ActiveRule, RuleCohort, RuleGroup, advance_cohorts, build_cohorts
 from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
-from moirae.rules import Definition, RuleAdmission
+from moirae.rules import Definition
+from moirae.rules.checks import RuleAdmission
+from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()
 
@@ -48,8 +44,8 @@ class ActiveRules:
         self._archive = archive
         self._connection = connection
         self._registry = RuleRegistry(connection)
-        self._rules = sql.RuleGateway(connection)
-        self._deployments = sql.DeploymentGateway(connection)
+        self._rules = RuleGateway(connection)
+        self._deployments = DeploymentGateway(connection)
         self._relations = relations
         relations.forget_undeclared()
         self._admission = admission

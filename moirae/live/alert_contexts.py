@@ -12,9 +12,13 @@ from uuid import UUID
 
 import sql
 from archiver.times import Micros, from_micros
-from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts, RecallAnswers
+from moirae.evaluation import ContextEvaluator, EventContexts, RecallAnswers
+from moirae.evaluation.plan import ActiveRule
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
+from sql.events import ContextGateway, NewContextRow, RecallEventRow, UnsettledContextRow
+from sql.recalls import ChangedContextRow
+from sql.similarity import CorpusGateway
 
 _BATCH_EVENTS = 100  # events of a rule in one statement
 _MAX_ATTEMPTS = 3  # failed computations after which a context is empty for good
@@ -30,8 +34,8 @@ class AlertContexts:
     def __init__(self, context_queries: ContextEvaluator, connection: sql.Connection) -> None:
         self._context_queries = context_queries
         self._connection = connection
-        self._gateway = sql.ContextGateway(connection)
-        self._corpora = sql.CorpusGateway(connection)
+        self._gateway = ContextGateway(connection)
+        self._corpora = CorpusGateway(connection)
         self._ledger = Ledger(connection)
         self._failed_attempts: dict[_EventKey, int] = {}
 
@@ -105,7 +109,7 @@ class AlertContexts:
         context was settled.
         """
         candidates: list[_RuleEvents] = []
-        stored_contexts: dict[_EventKey, sql.UnsettledContextRow] = {}
+        stored_contexts: dict[_EventKey, UnsettledContextRow] = {}
         for rule in active_rules:
             horizon = self._context_queries.context_horizon(rule, watermarks)
             if horizon is None:
@@ -125,14 +129,14 @@ class AlertContexts:
         if candidates:
             contexts = self._context_queries.compute(candidates, self._load_answers(candidates))
         settled_events: list[_RuleEvents] = []
-        changed: list[sql.ChangedContextRow] = []
+        changed: list[ChangedContextRow] = []
         for rule, events in candidates:
             ready = [event for event in events if self._may_settle(rule, event, contexts)]
             settled_events.append((rule, ready))
             for event in ready:
                 key = rule.name, event.eid
                 stored = stored_contexts[key]
-                changed_row = sql.ChangedContextRow(
+                changed_row = ChangedContextRow(
                     event.eid,
                     rule.version,
                     _changed_names(stored.contexts, contexts[key].contexts),
@@ -170,7 +174,7 @@ class AlertContexts:
         active_rules: Sequence[ActiveRule],
         settled_events: Sequence[_RuleEvents],
         contexts: Mapping[_EventKey, EventContexts],
-        changed: Sequence[sql.ChangedContextRow],
+        changed: Sequence[ChangedContextRow],
     ) -> None:
         with self._connection.transaction():
             for rule, events in settled_events:
@@ -240,10 +244,10 @@ class AlertContexts:
         contexts: Mapping[_EventKey, EventContexts],
         settled_ids: Collection[UUID],
     ) -> None:
-        rows: list[sql.NewContextRow] = []
+        rows: list[NewContextRow] = []
         for event in events:
             event_contexts = contexts[rule.name, event.eid]
-            row = sql.NewContextRow(
+            row = NewContextRow(
                 rule=rule.name,
                 version=rule.version,
                 eid=event.eid,
@@ -268,5 +272,5 @@ def _changed_names(stored: Mapping[str, Any], computed: Mapping[str, Any]) -> se
     return {name for name in names if stored.get(name) != rows_by_name.get(name)}
 
 
-def _to_event(row: sql.RecallEventRow) -> RecallEvent:
+def _to_event(row: RecallEventRow) -> RecallEvent:
     return RecallEvent(row.eid, row.ts, row.key, row.attributes)

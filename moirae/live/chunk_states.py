@@ -1,9 +1,9 @@
 """Chunk states: finished maintenance is recorded, due maintenance is submitted."""
 
-import sql
 from archiver.chunks import ChunkMaintenance, LifecyclePolicy
 from archiver.ingest import ArchiveWriter
 from moirae.live.event_time import get_watermarks
+from sql.recalls import TaskGateway
 
 
 class ChunkStates:
@@ -14,7 +14,7 @@ class ChunkStates:
         archive: ArchiveWriter,
         maintenance: ChunkMaintenance,
         policy: LifecyclePolicy,
-        tasks: sql.TaskGateway,
+        tasks: TaskGateway,
     ) -> None:
         self._archive = archive
         self._maintenance = maintenance

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
-from archiver.delta import CONTEXTS, EVENTS
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
-from archiver.ingest import ArchiveWriter, EnginePolicy
+from archiver.ingest import ArchiveWriter
+from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
@@ -40,9 +41,13 @@ from moirae.live.sources import (
     UnreadFiles,
 )
 from moirae.live.spark_start import start_spark
-from moirae.rules import RuleAdmission
-from moirae.runtime import Role, check_storage, connect_database, open_storage
-from recall.engines import EngineChoice, EngineSetting
+from moirae.rules.checks import RuleAdmission
+from moirae.runtime import Role, connect_database
+from moirae.runtime.storage import check_storage, open_storage
+from recall.engines.routing import EngineChoice, EngineSetting
+from sql.alerts import AlertGateway
+from sql.archive import UnitGateway
+from sql.recalls import TaskGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -103,7 +108,7 @@ def build_live_process(
         archive,
         maintenance,
         policy=_make_lifecycle_policy(settings, grace),
-        tasks=sql.TaskGateway(connection),
+        tasks=TaskGateway(connection),
     )
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
@@ -127,7 +132,7 @@ def build_live_process(
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
     if settings.no_input is not None and settings.streams and not drain:
-        no_input = NoInputMonitor(sql.AlertGateway(connection), settings.no_input)
+        no_input = NoInputMonitor(AlertGateway(connection), settings.no_input)
 
     def record_batch(batch: BatchFigures) -> None:
         metrics.record_batch(batch)
@@ -144,7 +149,7 @@ def build_live_process(
         record_batch=record_batch,
     )
     lock = threading.Lock()
-    unread_files = UnreadFiles(sql.UnitGateway(connection).finished_names)
+    unread_files = UnreadFiles(UnitGateway(connection).finished_names)
     queries = SourceQueries(
         spark=spark,
         settings=settings,

@@ -16,7 +16,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import (
+from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
     RuleSlice,
@@ -32,6 +32,8 @@ from moirae.live.event_time import get_watermarks
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
 from recall.statements import FileRows
+from sql.alerts import AlertGateway
+from sql.stages import RowRevisionGateway
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules
@@ -59,9 +61,9 @@ class Detector:
         self._connection = connection
         self._registry = RuleRegistry(connection)
         self._store = AlertStore(connection)
-        self._alerts = sql.AlertGateway(connection)
+        self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
-        self._revisions = sql.RowRevisionGateway(connection)
+        self._revisions = RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules

@@ -15,7 +15,7 @@ from moirae.evaluation import (
     RevisionRows,
     RuleEvaluator,
 )
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 
 
 @dataclass(frozen=True)

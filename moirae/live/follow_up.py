@@ -8,11 +8,13 @@ import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Timer
 from archiver.times import Micros
-from moirae.evaluation import ActiveRule
+from moirae.evaluation.plan import ActiveRule
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.event_time import get_watermarks, newest_event_time
 from moirae.live.recall_requests import RecallRequests
+from sql.alerts import AlertGateway
+from sql.processes import ProcessGateway
 
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of contexts
 # Seconds: alerts changed this long before the last round are processed again, since transactions
@@ -41,7 +43,7 @@ class AlertFollowUp:
         """`relations`: with the types of their columns."""
         self._archive = archive
         self._active_rules = active_rules
-        self._alerts = sql.AlertGateway(connection)
+        self._alerts = AlertGateway(connection)
         self._contexts = contexts
         self._recall_requests = RecallRequests(connection, relations)
         self._changed_since: datetime | None = None
@@ -110,7 +112,7 @@ class AlertFollowUp:
 
 def is_recall_running(connection: sql.Connection) -> bool:
     """Whether recalls may end: a recall process runs."""
-    for process in sql.ProcessGateway(connection).list_all():
+    for process in ProcessGateway(connection).list_all():
         if process.alive and process.role.startswith("recall"):
             return True
     return False

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from archiver.errors import SourceUnreachable
-from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit, TopicRecords
+from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
+from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
 from moirae.errors import Unreachable
 from moirae.live.detection import Detector
@@ -21,7 +22,7 @@ from moirae.live.sources import (
     make_landed_units,
     select_batches,
 )
-from moirae.runtime import LandedBatch
+from moirae.runtime.storage import LandedBatch
 
 _MICROS_PER_SECOND = 1_000_000
 

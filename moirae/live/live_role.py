@@ -5,7 +5,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 
-from archiver.ingest import IngestStats
+from archiver.ingest.engines import IngestStats
 from archiver.periodic import Clock
 from moirae.errors import Stopped
 from moirae.runtime import Role, record_failure

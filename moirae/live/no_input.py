@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 import structlog
 
-import sql
+from sql.alerts import AlertDescriptionRow, AlertGateway, AlertLifetimeRow, OpenAlertRow
 
 _LOG = structlog.get_logger()
 
@@ -24,7 +24,7 @@ class NoInputMonitor:
 
     def __init__(
         self,
-        alerts: sql.AlertGateway,
+        alerts: AlertGateway,
         timeout: timedelta,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -62,7 +62,7 @@ class NoInputMonitor:
     def _raise_alert(self, now: datetime) -> None:
         started_at = self._last_row_at
         alert_id = uuid5(_NAMESPACE, started_at.isoformat())
-        description = sql.AlertDescriptionRow(
+        description = AlertDescriptionRow(
             id=alert_id,
             eid=alert_id,
             rule=NO_INPUT_RULE,
@@ -78,7 +78,7 @@ class NoInputMonitor:
         self._alerts.put([(description, _lifetime(started_at, now, now))])
         _LOG.warning("no input", action="no_input", since=started_at.isoformat())
 
-    def _resolve(self, alert: sql.OpenAlertRow) -> None:
+    def _resolve(self, alert: OpenAlertRow) -> None:
         end = self._last_row_at
         lifetime = _lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
         self._alerts.update({alert.id: lifetime})
@@ -87,8 +87,8 @@ class NoInputMonitor:
 
 def _lifetime(
     starts_at: datetime, fired_at: datetime, last_at: datetime, has_ended: bool = False
-) -> sql.AlertLifetimeRow:
-    return sql.AlertLifetimeRow(
+) -> AlertLifetimeRow:
+    return AlertLifetimeRow(
         state="resolved" if has_ended else "firing",
         starts_at=starts_at,
         fired_at=fired_at,

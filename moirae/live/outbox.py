@@ -17,15 +17,24 @@ import pyarrow as pa
 
 import sql
 from archiver.chunks import Chunk, locate
-from archiver.delta import COMMIT_ROWS, CONTEXTS, EVENTS, SequencedTable, TableSpec, should_commit
+from archiver.delta.sequenced_table import (
+    COMMIT_ROWS,
+    CONTEXTS,
+    EVENTS,
+    SequencedTable,
+    TableSpec,
+    should_commit,
+)
 from archiver.errors import CommitConflict
 from archiver.ingest import ArchiveWriter
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
+from sql.events import OutboxContextRow, OutboxEventRow, OutboxGateway
+from sql.similarity import CorpusGateway
 
 _BATCH_ROWS = 50_000  # rows in one commit
 
-_Row = sql.OutboxEventRow | sql.OutboxContextRow
+_Row = OutboxEventRow | OutboxContextRow
 
 
 class Outbox:
@@ -37,8 +46,8 @@ class Outbox:
     def __init__(self, connection: sql.Connection, storage: StorageRoot, spec: TableSpec) -> None:
         self._connection = connection
         name, self._columns = spec
-        self._corpora = sql.CorpusGateway(connection)
-        gateway = sql.OutboxGateway(connection)
+        self._corpora = CorpusGateway(connection)
+        gateway = OutboxGateway(connection)
         self._list_rows: Callable[[int, int], Sequence[_Row]] = gateway.list_events
         self._count_pending = gateway.count_events
         if name == CONTEXTS.name:

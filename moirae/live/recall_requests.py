@@ -9,18 +9,14 @@ from datetime import UTC, datetime
 
 import sql
 from archiver.times import Micros, from_micros
-from moirae.evaluation import ActiveRule
-from moirae.rules import (
-    Definition,
-    SqlRecall,
-    build_event_plan,
-    build_questions,
-    find_hybrid_contexts,
-)
+from moirae.evaluation.plan import ActiveRule
+from moirae.rules import Definition, SqlRecall, find_hybrid_contexts
+from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
 from recall.query import tables_used
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest
+from sql.events import ContextGateway, RecallOfVersion, UnrequestedEventRow
 
 _BATCH_EVENTS = 500  # events of a recall in one statement
 # Microseconds of event time: events this much older than the newest row are recalled in the
@@ -46,7 +42,7 @@ class RecallRequests:
         """`relations`: with the types of their columns."""
         self._connection = connection
         self._relations = relations
-        self._contexts = sql.ContextGateway(connection)
+        self._contexts = ContextGateway(connection)
         self._ledger = Ledger(connection)
         self._questions: dict[str, _RuleRequests] = {}
 
@@ -80,7 +76,7 @@ class RecallRequests:
                     tables_used(recall.sql, find_hybrid_contexts(spec).keys())
                 )
                 events = self._contexts.list_unrequested(
-                    sql.RecallOfVersion(rule.name, rule.version, name),
+                    RecallOfVersion(rule.name, rule.version, name),
                     every_event=rule.recalls_every_event,
                     needs_context=with_context,
                     needs_settled=needs_settled,
@@ -97,7 +93,7 @@ class RecallRequests:
         rule: ActiveRule,
         recall: str,
         question: AnyQuestion,
-        rows: Sequence[sql.UnrequestedEventRow],
+        rows: Sequence[UnrequestedEventRow],
     ) -> None:
         if not rows:
             return

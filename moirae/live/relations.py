@@ -16,6 +16,7 @@ from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
 from moirae.live.sources import FileRelationReader, TableRelationReader
 from recall.query import sql_names
+from sql.archive import RelationGateway
 
 _TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)  # start of validity of the first version
 _TIME_END = datetime(9999, 12, 31, tzinfo=UTC)  # end of validity of the current version
@@ -43,7 +44,7 @@ class Relations:
 
     def __init__(self, connection: sql.Connection, declared: Mapping[str, Relation]) -> None:
         self._connection = connection
-        self._gateway = sql.RelationGateway(connection)
+        self._gateway = RelationGateway(connection)
         self._declared = declared
         # Loaded by this process. A relation without rows leaves no trace in the database.
         self._loaded: set[str] = set()

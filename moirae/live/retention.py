@@ -20,6 +20,7 @@ from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
 from moirae.live.sources import glob_base
 from recall.ledger import retry_on_deadlock
+from sql.archive import RetentionGateway
 
 # Wall-clock time since a row was written, whatever its event time.
 _MIN_ROW_AGE = timedelta(days=1)
@@ -49,7 +50,7 @@ class Retention:
         min_age: timedelta = _MIN_ROW_AGE,
         compact_after: timedelta = MIN_UNIT_AGE,
     ) -> None:
-        self._gateway = sql.RetentionGateway(connection)
+        self._gateway = RetentionGateway(connection)
         self._settings = settings
         self._outboxes = outboxes
         self._pending_batches = pending_batches

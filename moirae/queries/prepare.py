@@ -13,21 +13,21 @@ from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import Settings
-from moirae.rules import Definition, ResultTypes, infer_result_types, locate_fragment
-from recall.engines import Template, runs_in_duckdb
+from moirae.rules import Definition
+from moirae.rules.checks import ResultTypes, infer_result_types, locate_fragment
+from recall.engines import Template
+from recall.engines.routing import runs_in_duckdb
 from recall.errors import QueryRejected
 from recall.query import (
-    EventScope,
     PhysicalTables,
-    TableBindings,
     Tables,
     Unsupported,
     check_table_count,
-    lift_query,
     parse,
     sql_names,
     tables_used,
 )
+from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.split import selects_plain_rows
 from recall.requests import SqlQuestion
 from recall.sandbox import harden_session, validate_query

@@ -9,6 +9,7 @@ import sql
 from archiver.read import Reader
 from archiver.times import Micros, to_micros
 from recall.requests import AD_HOC_RULE, RecallEvent, RecallRequest, SqlQuestion
+from sql.processes import ProcessGateway
 
 _RECALL = "query"
 _RECALL_ROLE = "recall"
@@ -26,7 +27,7 @@ def make_request(question: SqlQuestion, reader: Reader) -> RecallRequest:
 
 def has_recall_process(connection: sql.Connection) -> bool:
     """Whether a recall process of the workspace runs."""
-    for process in sql.ProcessGateway(connection).list_all():
+    for process in ProcessGateway(connection).list_all():
         if process.alive and process.role.split(" ")[0] == _RECALL_ROLE:
             return True
     return False

@@ -1,4 +1,4 @@
-"""Read rule files into a rule set. Queries are checked later, by `moirae.rules.check`."""
+"""Read rule files into a rule set. Queries are checked later, by `moirae.rules.checks.check`."""
 
 from __future__ import annotations
 

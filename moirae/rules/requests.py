@@ -11,16 +11,8 @@ from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import recalls_named_in
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
 from recall.event_plans import EventPlan, Stage
-from recall.query import (
-    EventScope,
-    LiftedQuery,
-    TableBindings,
-    Tables,
-    lift_query,
-    parse,
-    row_key_columns,
-    tables_used,
-)
+from recall.query import Tables, parse, row_key_columns, tables_used
+from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
 from recall.requests import AnyQuestion, SqlQuestion
 
 

@@ -17,6 +17,9 @@ import sql
 from archiver.periodic import Timer
 from moirae.runtime.logs import print_logs_with, prints_plain_messages
 from moirae.runtime.roles import list_processes
+from sql.alerts import AlertGateway
+from sql.archive import UnitGateway
+from sql.recalls import TaskGateway
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -115,9 +118,9 @@ class ProgressReporter:
 
     def _drain_line(self, connection: sql.Connection) -> str:
         """Records and events since the first report, and open recalls."""
-        records = sum(map(attrgetter("read"), sql.UnitGateway(connection).sum_by_stream()))
-        counts = sql.AlertGateway(connection).count_by_state()
-        recalls_by_state = sql.TaskGateway(connection).count_by_state()
+        records = sum(map(attrgetter("read"), UnitGateway(connection).sum_by_stream()))
+        counts = AlertGateway(connection).count_by_state()
+        recalls_by_state = TaskGateway(connection).count_by_state()
         events = counts.settled_events + counts.detected_events
         if self._baseline is None:
             self._baseline = records, events

@@ -18,6 +18,7 @@ import sql
 from archiver.errors import ArchiverError
 from moirae.errors import MoiraeError, RoleLost, RoleTaken
 from moirae.runtime.metrics import snapshot_metrics
+from sql.processes import ProcessGateway
 
 _LOG = structlog.get_logger()
 _LOCK_POLL = 0.2  # seconds
@@ -32,7 +33,7 @@ class Role:
 
         Raises `RoleTaken` where it does not.
         """
-        self._processes = sql.ProcessGateway(connection)
+        self._processes = ProcessGateway(connection)
         self._role = role
         self.metrics: CollectorRegistry | None = None
         """The metrics of the process, stored with the next heartbeat; None: it has none."""
@@ -77,7 +78,7 @@ class Role:
 
         Raises `RoleLost`, or `RoleTaken` where the old connection still holds the lock.
         """
-        self._processes = sql.ProcessGateway(connection)
+        self._processes = ProcessGateway(connection)
         self.fence()
         self._acquire_lock(0.0)
         self.fence()
@@ -179,5 +180,5 @@ def record_failure(role: Role | ReconnectingRole) -> Iterator[None]:
 
 
 def list_processes(connection: sql.Connection) -> list[dict[str, Any]]:
-    """The last process of each role as the status shows it: the fields of `sql.ProcessRow`."""
-    return [asdict(row) for row in sql.ProcessGateway(connection).list_all()]
+    """The last process of each role as the status shows it: the fields of `ProcessRow`."""
+    return [asdict(row) for row in ProcessGateway(connection).list_all()]

@@ -21,6 +21,8 @@ from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.roles import ReconnectingRole
 from moirae.runtime.signals import Signals
+from sql.recalls import TaskGateway
+from sql.stages import RecalledEventGateway
 
 _LOG = structlog.get_logger()
 
@@ -247,15 +249,15 @@ def _forward_reload(
 
 def _has_open_recalls(connection: sql.Connection) -> bool:
     try:
-        if sql.TaskGateway(connection).count_open():
+        if TaskGateway(connection).count_open():
             return True
         # Loaded here: the command line starts without the ledger.
-        from recall.ledger import CommandExecutor
+        from recall.ledger.commands import CommandExecutor
 
         commands = CommandExecutor(connection, 1)
         if commands.finalize_without_feedback(ignore_deadline=True):
             return True
-        return sql.RecalledEventGateway(connection).count_open() > 0
+        return RecalledEventGateway(connection).count_open() > 0
     except sql.DatabaseError:
         return True  # unknown; the next heartbeat reconnects
 

@@ -14,11 +14,12 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
-import sql
 from moirae.errors import RequestRejected
-from moirae.runtime import DISK_RESERVE, LandingFolder
+from moirae.runtime.storage import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
 from moirae.server.request_body import BodyFormat, decompress, parse_content_headers, split_rows
+from sql.access import IdempotencyKeyGateway
+from sql.archive import UnitGateway
 
 _KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,128}")
 _NAME_PREFIX = "push-"  # of batches; keeps the names apart from those of `moirae ingest`
@@ -107,7 +108,7 @@ class IngestHandler:
     def delete_expired_keys(self) -> None:
         """Delete idempotency keys that are older than their retention period."""
         with self._pool.connection() as connection:
-            sql.IdempotencyKeyGateway(connection).delete_expired()
+            IdempotencyKeyGateway(connection).delete_expired()
 
     def _body_too_large(self) -> RequestRejected:
         return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
@@ -197,7 +198,7 @@ class IngestHandler:
     ) -> bool:
         """Whether the batch was accepted before. Raises `RequestRejected` for a reused key."""
         with self._pool.connection() as connection:
-            keys = sql.IdempotencyKeyGateway(connection)
+            keys = IdempotencyKeyGateway(connection)
             if keys.insert(landing.stream, key, digest):
                 return False
             stored_digest = keys.find_digest(landing.stream, key)
@@ -205,4 +206,4 @@ class IngestHandler:
                 raise RequestRejected(409, "Idempotency-Key already used with different content")
             if landing.has_batch(name, suffix):
                 return True
-            return sql.UnitGateway(connection).is_finished(landing.stream, name)
+            return UnitGateway(connection).is_finished(landing.stream, name)

@@ -3,11 +3,12 @@
 import threading
 import time
 
-import sql
 from moirae.deployments import RuleRegistry
 from moirae.errors import RequestRejected
 from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import live_process_is_running
+from sql.access import AuditGateway
+from sql.rules import RuleFileGateway
 
 _RELOAD_TIMEOUT = 60.0  # seconds
 _POLL_INTERVAL = 0.1  # seconds
@@ -41,8 +42,8 @@ def _await_reload(pool: ConnectionPool, author: str) -> list[str]:
             )
         registry = RuleRegistry(connection)
         with connection.transaction():
-            sql.AuditGateway(connection).insert(author, "api", "service.reload", {})
-            request = sql.RuleFileGateway(connection).request_reload()
+            AuditGateway(connection).insert(author, "api", "service.reload", {})
+            request = RuleFileGateway(connection).request_reload()
         deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
             problems = registry.reload_problems(request)

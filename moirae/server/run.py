@@ -10,7 +10,6 @@ from functools import partial
 import structlog
 import uvicorn
 
-import sql
 from archiver.periodic import Periodic
 from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
@@ -20,6 +19,8 @@ from moirae.server.http_protocol import HttpProtocol
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
 from moirae.services import tokens
+from sql.access import AuditGateway, SessionGateway
+from sql.reports import ChangeGateway
 
 _LOG = structlog.get_logger()
 
@@ -45,7 +46,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
                 "there is no token: create one with `moirae tokens create NAME`, or listen on "
                 "127.0.0.1"
             )
-        sql.ChangeGateway(role.connection).delete_restored()
+        ChangeGateway(role.connection).delete_restored()
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
     ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
@@ -91,8 +92,8 @@ def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None
     with suppress(Unreachable, RequestRejected):  # the next interval will do
         ingest_handler.delete_expired_keys()
         with pool.connection() as connection:
-            sql.AuditGateway(connection).delete_expired_requests()
-            sql.SessionGateway(connection).delete_expired()
+            AuditGateway(connection).delete_expired_requests()
+            SessionGateway(connection).delete_expired()
 
 
 def _http_streams(settings: Settings) -> list[str]:

@@ -13,30 +13,17 @@ if TYPE_CHECKING:
     from moirae.services.load import load_operations
     from moirae.services.models import MAX_PAGE_ROWS, shaped_text
     from moirae.services.operation import Operation, Role
-    from moirae.services.operations.archive import check_declared
-    from moirae.services.operations.exports import ExportKind, export_rows
-    from moirae.services.operations.recalls import (
-        RecallRevision,
-        describe_revision,
-        describe_stage,
-    )
     from moirae.services.remote import API_PREFIX, RemoteWorkspace, open_server
     from moirae.services.workspace import LocalWorkspace, Workspace, to_json
 
 __all__ = [
     "API_PREFIX",
-    "ExportKind",
     "LocalWorkspace",
     "MAX_PAGE_ROWS",
     "Operation",
-    "RecallRevision",
     "RemoteWorkspace",
     "Role",
     "Workspace",
-    "check_declared",
-    "describe_revision",
-    "describe_stage",
-    "export_rows",
     "load_operations",
     "open_server",
     "problems",
@@ -51,9 +38,6 @@ _MODULES = {
     "load": ("load_operations",),
     "models": ("MAX_PAGE_ROWS", "shaped_text"),
     "operation": ("Operation", "Role"),
-    "operations.archive": ("check_declared",),
-    "operations.exports": ("ExportKind", "export_rows"),
-    "operations.recalls": ("RecallRevision", "describe_revision", "describe_stage"),
     "remote": ("API_PREFIX", "RemoteWorkspace", "open_server"),
     "workspace": ("LocalWorkspace", "Workspace", "to_json"),
 }

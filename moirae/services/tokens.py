@@ -11,6 +11,7 @@ from typing import cast, get_args
 import sql
 from moirae.errors import Conflict, NotFound, UsageError
 from moirae.services.operation import Role
+from sql.access import SessionGateway, TokenGateway
 
 TOKEN_ROLES: tuple[Role, ...] = get_args(Role)
 SESSION_DURATION = 12 * 3600.0  # seconds
@@ -51,7 +52,7 @@ def create_token(connection: sql.Connection, name: str, role: Role) -> str:
         )
     token_id = secrets.token_hex(8)
     token = f"moirae_{token_id}_{secrets.token_urlsafe(32)}"
-    tokens = sql.TokenGateway(connection)
+    tokens = TokenGateway(connection)
     with connection.transaction():  # a savepoint: the statement may fail
         inserted = tokens.insert(token_id, name=name, role=role, token_hash=_digest(token.encode()))
         if not inserted:
@@ -61,14 +62,14 @@ def create_token(connection: sql.Connection, name: str, role: Role) -> str:
 
 def has_active_token(connection: sql.Connection) -> bool:
     """Whether there is a token that is not revoked."""
-    return any(token.revoked_at is None for token in sql.TokenGateway(connection).list_all())
+    return any(token.revoked_at is None for token in TokenGateway(connection).list_all())
 
 
 def authenticate(connection: sql.Connection, token: bytes) -> Identity | None:
     """Whose token it is; None if it is unknown or revoked. Compares in constant time."""
     match = _TOKEN_PATTERN.fullmatch(token)
     token_id = match[1].decode("ascii") if match else ""
-    row = sql.TokenGateway(connection).get_active(token_id)
+    row = TokenGateway(connection).get_active(token_id)
     stored_hash = row.hash if row else _UNKNOWN_HASH
     matches = hmac.compare_digest(_digest(token), stored_hash)
     if row is None or not matches:
@@ -79,7 +80,7 @@ def authenticate(connection: sql.Connection, token: bytes) -> Identity | None:
 def open_session(connection: sql.Connection, token_id: str) -> str:
     """Open a session of a token, and return the value of its cookie. Raises `NotFound`."""
     cookie = secrets.token_urlsafe(32)
-    opened = sql.SessionGateway(connection).insert(
+    opened = SessionGateway(connection).insert(
         _digest(cookie.encode()), token_id, seconds=SESSION_DURATION
     )
     if not opened:
@@ -91,7 +92,7 @@ def find_session(connection: sql.Connection, cookie: str) -> Identity | None:
     """Whose session it is; None if it has ended, or its token is revoked."""
     if _SECRET_PATTERN.fullmatch(cookie) is None:
         return None
-    row = sql.SessionGateway(connection).find(_digest(cookie.encode()))
+    row = SessionGateway(connection).find(_digest(cookie.encode()))
     if row is None:
         return None
     return Identity(row.id, row.name, cast(Role, row.role), make_csrf_token(cookie), row.expires_at)
@@ -99,7 +100,7 @@ def find_session(connection: sql.Connection, cookie: str) -> Identity | None:
 
 def end_session(connection: sql.Connection, cookie: str) -> None:
     """End a session."""
-    sql.SessionGateway(connection).delete(_digest(cookie.encode()))
+    SessionGateway(connection).delete(_digest(cookie.encode()))
 
 
 def make_csrf_token(cookie: str) -> str:
@@ -110,7 +111,7 @@ def make_csrf_token(cookie: str) -> str:
 def create_login_code(connection: sql.Connection, name: str) -> str:
     """A code that opens one session of a token, within ten minutes. Raises `NotFound`."""
     code = secrets.token_urlsafe(32)
-    created = sql.SessionGateway(connection).insert_code(
+    created = SessionGateway(connection).insert_code(
         _digest(code.encode()), name, seconds=LOGIN_CODE_DURATION
     )
     if not created:
@@ -122,7 +123,7 @@ def take_login_code(connection: sql.Connection, code: str) -> str | None:
     """Use up a code; returns the ID of its token, None if the code is not valid."""
     if _SECRET_PATTERN.fullmatch(code) is None:
         return None
-    return sql.SessionGateway(connection).take_code(_digest(code.encode()))
+    return SessionGateway(connection).take_code(_digest(code.encode()))
 
 
 def role_allows(role: Role, required_role: Role) -> bool:

@@ -16,6 +16,7 @@ import sql
 from moirae.config import Settings
 from moirae.errors import Conflict, UsageError
 from moirae.services.models import find_text_problem
+from sql.access import AuditGateway
 
 
 class AnyOperation(Protocol):
@@ -95,7 +96,7 @@ class LocalWorkspace:
         prepared: Mapping[str, Any],
         digest: bytes,
     ) -> Any:
-        audit = sql.AuditGateway(self.connection)
+        audit = AuditGateway(self.connection)
         key = self.idempotency_key
         if key is not None and not audit.insert_request(self.author, key, operation.name, digest):
             return self._find_response(operation, digest)
@@ -111,7 +112,7 @@ class LocalWorkspace:
         Raises `Conflict` if the key belongs to another change.
         """
         assert self.idempotency_key is not None
-        request = sql.AuditGateway(self.connection).get_request(self.author, self.idempotency_key)
+        request = AuditGateway(self.connection).get_request(self.author, self.idempotency_key)
         if request is None:
             return None
         if request.digest != digest:

@@ -1,9 +1,10 @@
 """Engines that run statements over rows, for rules and for recalls: DuckDB and Spark.
 
-Both run a `Statement`; `EngineChoice` decides which of them does. `EngineRouter` answers queries of
-recalls over the archive. Modules of their own: `recall.engines.derived_streams` reads the archived
-rows of derived streams, `recall.engines.pending_events` creates the table of events that queries
-join, `recall.engines.isolation` repeats for parts what fails for many.
+Both run a `Statement`. `recall.engines.routing` has a front door of its own: `EngineChoice` decides
+which engine runs a statement, `EngineRouter` answers queries of recalls over the archive. Modules
+of their own: `recall.engines.derived_streams` reads the archived rows of derived streams,
+`recall.engines.pending_events` creates the table of events that queries join,
+`recall.engines.isolation` repeats for parts what fails for many.
 """
 
 from recall.engines.answers import AnswerRows, MergedPartials, to_json_value
@@ -14,15 +15,6 @@ from recall.engines.duckdb import (
     evaluate_condition,
 )
 from recall.engines.lru_cache import LruCache
-from recall.engines.routing import (
-    EngineChoice,
-    EngineCosts,
-    EngineRouter,
-    EngineSetting,
-    PartialCache,
-    explain_engine,
-    runs_in_duckdb,
-)
 from recall.engines.spark import SparkEngine, SparkStatements
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
 from recall.statements import Statement
@@ -30,15 +22,10 @@ from recall.statements import Statement
 __all__ = [
     "AnswerRows",
     "DuckDBStatements",
-    "EngineChoice",
-    "EngineCosts",
-    "EngineRouter",
-    "EngineSetting",
     "EventTables",
     "LocalEngine",
     "LruCache",
     "MergedPartials",
-    "PartialCache",
     "PartialQuery",
     "SparkEngine",
     "SparkStatements",
@@ -46,8 +33,6 @@ __all__ = [
     "Template",
     "WideScanEngine",
     "evaluate_condition",
-    "explain_engine",
     "merge_partials",
-    "runs_in_duckdb",
     "to_json_value",
 ]

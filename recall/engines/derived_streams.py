@@ -17,6 +17,7 @@ from archiver.time_range import TimeRange
 from recall.engines.lru_cache import LruCache
 from recall.engines.template import Template
 from recall.query import tables_used
+from sql.archive import DerivedChunkGateway
 
 # Between two reads of which chunks are archived.
 _REFRESH_INTERVAL = 1.0  # seconds
@@ -93,7 +94,7 @@ class DerivedStreamReader:
     def _refresh(self) -> None:
         self._chunks = Catalog(self._connection).chunks()
         self._archived_chunks = {}
-        for row in sql.DerivedChunkGateway(self._connection).list_readable():
+        for row in DerivedChunkGateway(self._connection).list_readable():
             self._archived_chunks.setdefault((row.stream, row.version), set()).add(row.chunk)
         # The files of versions that are no longer listed are deleted: drop their readers.
         for key in self._readers.keys() - self._archived_chunks.keys():

@@ -12,15 +12,8 @@ from sqlglot import exp
 from archiver.time_range import TimeRange
 from recall.errors import LimitExceeded
 from recall.operators import MAX_ROWS, check_limits, merge_tables
-from recall.query import (
-    EventScope,
-    LiftedQuery,
-    PhysicalTables,
-    TableBindings,
-    Tables,
-    lift_query,
-    sql_names,
-)
+from recall.query import PhysicalTables, Tables, sql_names
+from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.split import Split, split_query
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 

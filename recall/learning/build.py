@@ -11,7 +11,7 @@ from recall.learning.learner import Learner
 from recall.learning.pair_model import PairSample
 from recall.learning.resolutions import GroupedEvent, find_usable_times
 from recall.learning.stored_model import ResolvedEvents, StoredModel
-from recall.similarity import Corpus
+from recall.similarity.measures import Corpus
 
 
 @dataclass(frozen=True, slots=True)

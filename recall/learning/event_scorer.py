@@ -11,15 +11,9 @@ import numpy.typing as npt
 from recall.learning.learned_model import LearnedQuery, PastRows
 from recall.learning.pair_model import Feature
 from recall.learning.stored_model import StoredModel
-from recall.similarity import (
-    ContextVector,
-    CorpusCounts,
-    CorpusEvent,
-    RowsOfSegment,
-    ScoredRows,
-    Segment,
-    gather_rows,
-)
+from recall.similarity import CorpusEvent, ScoredRows
+from recall.similarity.measures import ContextVector, CorpusCounts
+from recall.similarity.segments import RowsOfSegment, Segment, gather_rows
 
 _FORECAST_TAGS = 5
 # How many past events are candidates for their tag: the newest of the most probable tags.

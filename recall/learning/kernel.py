@@ -10,7 +10,7 @@ of a term counts `decay`^(k - 1).
 
 An entry is one record of 28 bytes, so that reading it is one access to memory: there may be millions.
 
-Functions that call each other stay in one file, see `recall.similarity.kernel`.
+Functions that call each other stay in one file, see `recall.similarity.segments.kernel`.
 """
 
 # What numba compiles has no types for mypy.

@@ -9,7 +9,7 @@ from archiver.times import Micros
 from recall.learning.pair_model import Feature, PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_model import TagModel, TagPrediction
-from recall.similarity import (
+from recall.similarity.measures import (
     MEASURES,
     UNLEARNED_MEASURE,
     ContextVector,
@@ -17,8 +17,8 @@ from recall.similarity import (
     Floats,
     Ids,
     SparseRows,
-    score_by_measures,
 )
+from recall.similarity.segments import score_by_measures
 
 # Tags of past events, by number; -1: unknown.
 TagIds = npt.NDArray[np.int32]

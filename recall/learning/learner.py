@@ -16,7 +16,7 @@ from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuer
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
 from recall.learning.tag_model import PredictionError, TagPrediction, grow
-from recall.similarity import Corpus
+from recall.similarity.measures import Corpus
 
 # Past events in the sample of one event: at random, and of each probable tag and its own.
 _RANDOM_EVENTS = 40

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.learning.weight_fit import fit_weights
-from recall.similarity import Floats
+from recall.similarity.measures import Floats
 
 
 class Feature(IntEnum):

@@ -20,7 +20,8 @@ from recall.learning.pair_model import PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_evidence import TagEvidence
 from recall.learning.tag_model import TagModel
-from recall.similarity import ContextVector, Floats, Segment, Vocabulary
+from recall.similarity.measures import ContextVector, Floats, Vocabulary
+from recall.similarity.segments import Segment
 
 _FORMAT_VERSION = 1
 _TAG_PREFIX = "tag_model."

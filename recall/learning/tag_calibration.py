@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from recall.learning.weight_fit import fit_weights
-from recall.similarity import Floats
+from recall.similarity.measures import Floats
 
 _MAX_PREDICTIONS = 1000  # the newest are fitted to
 _MAX_TEMPERATURE_PREDICTIONS = 500

@@ -6,7 +6,7 @@ import numpy as np
 
 from recall.learning import kernel
 from recall.learning.tag_model import TagModel
-from recall.similarity import ContextVector, Floats, Ids
+from recall.similarity.measures import ContextVector, Floats, Ids
 
 
 class TagEvidence:

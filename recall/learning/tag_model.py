@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.learning import kernel
-from recall.similarity import ContextVector, Floats, Ids
+from recall.similarity.measures import ContextVector, Floats, Ids
 
 # A term's share of tags is estimated as if it had occurred this many times more.
 _SMOOTHING = 1.0  # events

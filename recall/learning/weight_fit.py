@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from recall.similarity import Floats
+from recall.similarity.measures import Floats
 
 _MAX_ITERATIONS = 50
 

@@ -1,14 +1,8 @@
-"""The recall ledger in PostgreSQL: tasks, leases, answers and their row revisions, commands."""
+"""The recall ledger in PostgreSQL: tasks, leases, answers and their row revisions.
 
-from recall.ledger.commands import (
-    ACCELERATION_FACTOR,
-    CommandExecutor,
-    Effect,
-    Target,
-    fetch_effect,
-    forecast_tasks,
-    submit_command,
-)
+A module of its own, `recall.ledger.commands`, holds the commands of operators and their execution.
+"""
+
 from recall.ledger.records import (
     Revision,
     SchedulingPolicy,
@@ -26,9 +20,6 @@ from recall.ledger.row_revisions import (
 from recall.ledger.tasks import LEASE_DURATION, Ledger, retry_on_deadlock
 
 __all__ = [
-    "ACCELERATION_FACTOR",
-    "CommandExecutor",
-    "Effect",
     "EventOutput",
     "LEASE_DURATION",
     "Ledger",
@@ -36,14 +27,10 @@ __all__ = [
     "RevisionArchive",
     "RevisionStreams",
     "SchedulingPolicy",
-    "Target",
     "Task",
     "TaskProgress",
     "TaskSpec",
     "TurnResult",
-    "fetch_effect",
-    "forecast_tasks",
     "read_revisions",
     "retry_on_deadlock",
-    "submit_command",
 ]

@@ -21,6 +21,9 @@ from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.ledger.tasks import put_revision, retry_on_deadlock
 from recall.requests import LiveCoverage, RecallEvent, parse_coverage
 from recall.scheduling import RemainingWork, forecast_finishes
+from sql.processes import SignalGateway
+from sql.recalls import CommandGateway, TaskGateway
+from sql.stages import RecalledEventGateway
 
 _LOG = structlog.get_logger()
 
@@ -81,10 +84,10 @@ def submit_command(
     stored_target: dict[str, Any] = target.to_json()
     if min_age is not None:
         stored_target["older"] = min_age
-    commands = sql.CommandGateway(connection)
+    commands = CommandGateway(connection)
     number = commands.add(key, command, stored_target, author=author, min_age=min_age)
     if number is not None:
-        sql.SignalGateway(connection).notify_recall_processes()
+        SignalGateway(connection).notify_recall_processes()
         return number
     existing = commands.find_by_key(key)
     assert existing is not None
@@ -97,7 +100,7 @@ def submit_command(
 
 def fetch_effect(connection: sql.Connection, command_id: int) -> Effect | None:
     """The effect of a command; None if it has not been executed yet."""
-    effect = sql.CommandGateway(connection).effect(command_id)
+    effect = CommandGateway(connection).effect(command_id)
     return None if effect is None else Effect(**effect)
 
 
@@ -106,9 +109,9 @@ class CommandExecutor:
 
     def __init__(self, connection: sql.Connection, concurrency: int) -> None:
         self._connection = connection
-        self._commands = sql.CommandGateway(connection)
-        self._tasks = sql.TaskGateway(connection)
-        self._events = sql.RecalledEventGateway(connection)
+        self._commands = CommandGateway(connection)
+        self._tasks = TaskGateway(connection)
+        self._events = RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
         self._concurrency = concurrency
 
@@ -242,12 +245,12 @@ def forecast_tasks(
 
     `concurrency`: history queries that run at once.
     """
-    forecasts = _forecast(sql.TaskGateway(connection), tasks, concurrency)
+    forecasts = _forecast(TaskGateway(connection), tasks, concurrency)
     return {task: seconds for task, (_, seconds) in forecasts.items()}
 
 
 def _forecast(
-    gateway: sql.TaskGateway, tasks: Sequence[UUID], concurrency: int
+    gateway: TaskGateway, tasks: Sequence[UUID], concurrency: int
 ) -> dict[UUID, tuple[RemainingWork[UUID], float | None]]:
     """What each task still reads, and in how many seconds it ends; None: suspended."""
     remaining_by_task: dict[UUID, RemainingWork[UUID]] = {}

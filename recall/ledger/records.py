@@ -8,7 +8,7 @@ from uuid import UUID
 
 from recall.requests import AnyQuestion, Coverage, Piece, RecallEvent, parse_question
 from recall.scheduling import TaskStatistics, TurnStatistics
-from sql import RemainingWorkRow, TaskRow
+from sql.recalls import RemainingWorkRow, TaskRow
 
 
 @dataclass(frozen=True, kw_only=True)

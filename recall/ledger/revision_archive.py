@@ -12,6 +12,7 @@ from archiver.delta import ArchivedRevision, RevisionTables
 from archiver.errors import ArchiverError
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot
+from sql.stages import RevisionStreamRow, RowRevisionGateway
 
 _LOG = structlog.get_logger()
 
@@ -34,7 +35,7 @@ class RevisionArchive:
         self._connection = connection
         self._root = root
         self._history = history
-        self._gateway = sql.RowRevisionGateway(connection)
+        self._gateway = RowRevisionGateway(connection)
         self._expire_timer = Timer(_EXPIRE_INTERVAL)
         # Up to which event time the revisions of each stream have been deleted, by its ID.
         self._expired_to: dict[int, datetime] = {}
@@ -66,7 +67,7 @@ class RevisionArchive:
                     return
                 self._flush(stream)
 
-    def _flush(self, stream: sql.RevisionStreamRow) -> None:
+    def _flush(self, stream: RevisionStreamRow) -> None:
         tables = self._tables(stream)
         last = tables.last_number()
         while rows := self._gateway.read(stream.id, after=last, limit=_BATCH_REVISIONS):
@@ -104,11 +105,11 @@ class RevisionArchive:
                 self._tables(stream).delete_before(before, self._history)
             self._expired_to[stream.id] = before
 
-    def _tables(self, stream: sql.RevisionStreamRow) -> RevisionTables:
+    def _tables(self, stream: RevisionStreamRow) -> RevisionTables:
         return RevisionTables(self._root, table_name(stream), stream.rule)
 
 
-def table_name(stream: sql.RevisionStreamRow) -> str:
+def table_name(stream: RevisionStreamRow) -> str:
     """The folder of a stream: its name, rule and number, as far as folders may have such names."""
     rule = re.sub(r"[^A-Za-z0-9]+", "_", stream.rule).strip("_")
     return f"{rule}.{stream.name}-{stream.id}"

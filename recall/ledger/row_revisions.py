@@ -15,6 +15,13 @@ import sql
 from archiver.times import Micros, from_micros
 from recall.errors import UnknownStream
 from recall.revisions import KeyedRows, RowChange, diff
+from sql.stages import (
+    AppendedRevisions,
+    ChangeJson,
+    RevisionStreamRow,
+    RowRevisionGateway,
+    RowRevisionRow,
+)
 
 # Revisions that are read at once.
 DEFAULT_LIMIT = 1_000
@@ -35,7 +42,7 @@ class RevisionStreams:
     """The revision streams, over one connection."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._gateway = sql.RowRevisionGateway(connection)
+        self._gateway = RowRevisionGateway(connection)
 
     def append(self, output: EventOutput, changes: Sequence[RowChange]) -> None:
         """Store changes as the next revisions of the stream.
@@ -46,9 +53,9 @@ class RevisionStreams:
 
     def append_all(
         self, outputs: Iterable[tuple[EventOutput, Sequence[RowChange]]]
-    ) -> list[sql.AppendedRevisions]:
+    ) -> list[AppendedRevisions]:
         """Store changes of several events and streams, in the order of all transactions."""
-        changes_by_stream: dict[tuple[str, str], list[sql.ChangeJson]] = {}
+        changes_by_stream: dict[tuple[str, str], list[ChangeJson]] = {}
         for output, changes in outputs:
             stored = changes_by_stream.setdefault((output.rule, output.name), [])
             ts = from_micros(output.ts).isoformat()
@@ -83,17 +90,17 @@ class RevisionBatch:
 
     rule: str
     name: str
-    revisions: Sequence[sql.RowRevisionRow]
+    revisions: Sequence[RowRevisionRow]
     last: int
     boundary: datetime | None
 
 
-def find_stream(connection: sql.Connection, name: str) -> sql.RevisionStreamRow:
+def find_stream(connection: sql.Connection, name: str) -> RevisionStreamRow:
     """The stream NAME, ALERT/NAME or GROUP/ALERT/NAME of a recall or stage.
 
     Raises `UnknownStream` unless there is exactly one.
     """
-    streams = sql.RowRevisionGateway(connection).find_streams(name)
+    streams = RowRevisionGateway(connection).find_streams(name)
     if len(streams) == 1:
         return streams[0]
     if not streams:
@@ -110,7 +117,7 @@ def read_revisions(
     `name`: see `find_stream`. `limit`: None for all. Raises `UnknownStream`.
     """
     stream = find_stream(connection, name)
-    gateway = sql.RowRevisionGateway(connection)
+    gateway = RowRevisionGateway(connection)
     # Read before the revisions: those up to the boundary are then among them, or were read before.
     boundary = gateway.boundary(stream.rule)
     revisions = gateway.read(stream.id, after=after, limit=limit)

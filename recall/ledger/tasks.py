@@ -33,6 +33,20 @@ from recall.requests import (
     task_id,
 )
 from recall.revisions import describe_rows, diff, key_rows, question_row_key
+from sql.processes import SignalGateway
+from sql.recalls import (
+    AnswerJson,
+    ChangedContextRow,
+    LastAnswerRow,
+    NewRevisionRow,
+    NewTask,
+    Progress,
+    Read,
+    RevisionGateway,
+    TaskGateway,
+    TaskRow,
+)
+from sql.stages import RecalledEventGateway
 
 _LOG = structlog.get_logger()
 
@@ -52,11 +66,11 @@ class Ledger:
         policy: SchedulingPolicy = SchedulingPolicy(),
     ) -> None:
         self._connection = connection
-        self._tasks = sql.TaskGateway(connection)
-        self._revisions = sql.RevisionGateway(connection)
-        self._events = sql.RecalledEventGateway(connection)
+        self._tasks = TaskGateway(connection)
+        self._revisions = RevisionGateway(connection)
+        self._events = RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
-        self._signals = sql.SignalGateway(connection)
+        self._signals = SignalGateway(connection)
         # Lease numbers start at 1: without a lease, no task is this process's.
         self._lease = lease or 0
         self._policy = policy
@@ -64,7 +78,7 @@ class Ledger:
     @staticmethod
     def acquire_lease(connection: sql.Connection) -> int:
         """A lease number for a process that claims tasks, valid as long as the connection lives."""
-        return sql.TaskGateway(connection).acquire_lease()
+        return TaskGateway(connection).acquire_lease()
 
     def add(self, requests: Iterable[RecallRequest]) -> None:
         """Create tasks; one that exists already is left as it is.
@@ -74,7 +88,7 @@ class Ledger:
         has_added = False
         for request in requests:
             eid = request.event.eid
-            task = sql.NewTask(
+            task = NewTask(
                 id=task_id(request.rule, request.version, request.recall, eid),
                 eid=eid,
                 rule=request.rule,
@@ -125,7 +139,7 @@ class Ledger:
         if request.plan.where is not None:
             self._events.await_history(request.rule, event.eid)
 
-    def restart_readers(self, changed: Sequence[sql.ChangedContextRow]) -> None:
+    def restart_readers(self, changed: Sequence[ChangedContextRow]) -> None:
         """Restart the recalls that have read contexts or surroundings which have changed."""
         self._tasks.restart_readers(changed)
         self._signals.notify_recall_processes()
@@ -163,7 +177,7 @@ class Ledger:
         rows = self._tasks.claim_task(self._lease, LEASE_DURATION, task)
         return list(_parse_tasks(rows, self._fail_unreadable))
 
-    def _fail_unreadable(self, row: sql.TaskRow, error: Exception) -> None:
+    def _fail_unreadable(self, row: TaskRow, error: Exception) -> None:
         """Mark a claimed task as failed that this version cannot parse."""
         self._tasks.fail_unreadable(row.id, row.fence, _unreadable_message(error))
 
@@ -194,7 +208,7 @@ class Ledger:
             claims[row.id] = ClaimState(row.fence, row.level, row.tickets)
         return claims
 
-    def list_reads(self, task: UUID) -> list[sql.Read]:
+    def list_reads(self, task: UUID) -> list[Read]:
         """What each query of an SQL task has read."""
         return self._tasks.list_reads(task)
 
@@ -274,7 +288,7 @@ class Ledger:
     ) -> tuple[str, int] | None:
         """The task's new state and tickets; None: this process has lost it, or it has ended."""
         statistics = result.statistics
-        turn = sql.Progress(
+        turn = Progress(
             id=task.id,
             fence=task.spec.fence,
             expected_next=task.progress.next,
@@ -302,7 +316,7 @@ class Ledger:
                 self._connection, recall, revision.answer, revision.forecast
             )
             revision = replace(revision, comparable=comparable)
-        previous: sql.AnswerJson = ()
+        previous: AnswerJson = ()
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
         put_revision(self._tasks, task.id, number, revision)
@@ -315,7 +329,7 @@ class Ledger:
         after = key_rows(describe_rows(question, answer), row_key)
         self._streams.append(_task_output(task), diff(before, after))
 
-    def latest_answers(self, eid: UUID) -> dict[str, sql.LastAnswerRow]:
+    def latest_answers(self, eid: UUID) -> dict[str, LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
         return {row.recall: row for row in self._revisions.list_last_of_event(eid)}
 
@@ -342,9 +356,9 @@ def _task_output(task: TaskSpec) -> EventOutput:
     return EventOutput(task.rule, task.version, task.recall, task.event.eid, task.event.ts)
 
 
-def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revision) -> None:
+def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    row = sql.NewRevisionRow(
+    row = NewRevisionRow(
         final=revision.coverage.final,
         coverage=asdict(revision.coverage),
         answer=revision.answer,
@@ -356,7 +370,7 @@ def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revi
 
 
 def _parse_tasks(
-    rows: Iterable[sql.TaskRow], on_error: Callable[[sql.TaskRow, Exception], None]
+    rows: Iterable[TaskRow], on_error: Callable[[TaskRow, Exception], None]
 ) -> Iterator[Task]:
     """Parse rows; one that an incompatible version has stored is logged and given to `on_error`."""
     for row in rows:

@@ -1,14 +1,13 @@
 """SQL over streams and their archive: parsing, shape, binding to tables, lifting to many events.
 
-Two folders have front doors of their own: `recall.query.split` takes a query apart into partial
-answers for each piece of history and their merge; `recall.query.plain` writes queries of a common
-subset for Spark and for DuckDB. `sql_names` holds the names of columns and tables that rewritten
-queries reserve.
+Three folders have front doors of their own: `recall.query.lift` rewrites a query about one event for
+many events; `recall.query.split` takes a query apart into partial answers for each piece of history
+and their merge; `recall.query.plain` writes queries of a common subset for Spark and for DuckDB.
+`sql_names` holds the names of columns and tables that rewritten queries reserve.
 """
 
 from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
-from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import clauses_of, sources_of
@@ -18,12 +17,8 @@ from recall.query.shape import Shape, Tables, infer_shape
 from recall.query.windows import window_specs
 
 __all__ = [
-    "AttributeFilter",
-    "EventScope",
-    "LiftedQuery",
     "PhysicalTables",
     "Shape",
-    "TableBindings",
     "Tables",
     "Unsupported",
     "bind_query",
@@ -31,7 +26,6 @@ __all__ = [
     "clauses_of",
     "find_outputs",
     "infer_shape",
-    "lift_query",
     "order_columns",
     "parse",
     "row_key_columns",

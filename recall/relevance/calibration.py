@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from archiver.times import Micros
-from recall.relevance.ready_contexts import CandidateSet, Floats, Ranker
+from recall.relevance.rankers import CandidateSet, Floats, Ranker
 from recall.similarity.calibration_model import Calibration, answer_features
 
 # The minimum number of cases to fit a model, and of cases with either outcome.

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recall.relevance.learned_ranker import LearnedRanker
-from recall.relevance.ready_contexts import (
+from recall.relevance.rankers import (
     AlertContext,
     CandidateSet,
     Floats,
+    LearnedRanker,
     iter_candidate_sets,
     rank_by,
 )
-from recall.similarity import MEASURES
+from recall.similarity.measures import MEASURES
 
 _BINS = 15
 # Forecasts are evaluated once this many tags are known.

@@ -14,13 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros, from_micros
-from recall.relevance.ready_contexts import (
-    AlertContext,
-    CandidateSet,
-    Floats,
-    Ranker,
-    iter_candidate_sets,
-)
+from recall.relevance.rankers import AlertContext, CandidateSet, Floats, Ranker, iter_candidate_sets
 
 # The relevance grade of past events, by event ID: 1 or more. Events without one are not relevant.
 Gains = Mapping[str, int]

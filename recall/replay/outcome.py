@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import sql
+from sql.recalls import RepeatableRow, ReplayGateway
 
 # What a task has read: from piece, to piece (exclusive), appends of each stream (None: failed).
 StoredRead = tuple[int, int, Mapping[str, int] | None]
@@ -32,7 +33,7 @@ def not_reproducible(reason: str) -> ReplayResult:
 class Replayer(Protocol):
     """Computes one answer again; `row` has pieces."""
 
-    def __call__(self, row: sql.RepeatableRow) -> ReplayResult: ...
+    def __call__(self, row: RepeatableRow) -> ReplayResult: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def replay(
 
     `replayers`: by kind of question, `sql` and `similar`.
     """
-    for row in sql.ReplayGateway(connection).list_repeatable(event_or_task_id):
+    for row in ReplayGateway(connection).list_repeatable(event_or_task_id):
         if row.pieces is None:
             result = not_reproducible("the recall was restarted and has no new answer yet")
         else:

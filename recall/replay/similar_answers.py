@@ -15,6 +15,8 @@ from recall.learned_models import LearnedModels
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState
+from sql.events import ContextGateway
+from sql.recalls import RepeatableRow
 
 # Scores that differ by less are equal.
 _SCORE_TOLERANCE = 1e-9
@@ -28,11 +30,11 @@ class SimilarReplayer:
         self._corpora = corpora
         self._learned_models = LearnedModels(connection)
 
-    def __call__(self, row: sql.RepeatableRow) -> ReplayResult:
+    def __call__(self, row: RepeatableRow) -> ReplayResult:
         question = parse_question(row.request)
         assert isinstance(question, SimilarQuestion)
         assert row.corpus is not None
-        gateway = sql.ContextGateway(self._connection)
+        gateway = ContextGateway(self._connection)
         stored = gateway.get(row.rule, row.version, row.eid)
         if stored is None:
             return not_reproducible("the event's context has expired")
@@ -59,7 +61,7 @@ class SimilarReplayer:
 
 
 def _replay_reads(
-    index: Index, state: SimilarState, row: sql.RepeatableRow, corpus: Mapping[str, Any] | None
+    index: Index, state: SimilarState, row: RepeatableRow, corpus: Mapping[str, Any] | None
 ) -> None:
     """Compare with the pieces that the answer covers, each as far as it was settled then."""
     assert row.pieces is not None and row.corpus is not None

@@ -19,16 +19,8 @@ from archiver.ingest import Catalog
 from archiver.read import ReaderAt
 from archiver.storage import StorageRoot
 from archiver.times import from_micros
-from recall.engines import (
-    EngineRouter,
-    EngineSetting,
-    EventTables,
-    LocalEngine,
-    PartialCache,
-    SparkEngine,
-    Template,
-    merge_partials,
-)
+from recall.engines import EventTables, LocalEngine, SparkEngine, Template, merge_partials
+from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
 from recall.errors import QueryRejected, RecallError
 from recall.query import Unsupported
 from recall.replay.differences import describe_difference
@@ -41,6 +33,8 @@ from recall.requests import (
     join_pieces,
     parse_question,
 )
+from sql.events import ContextGateway
+from sql.recalls import RepeatableRow, ReplayGateway
 
 _READS_NOT_RECORDED = "it was answered by a version that did not record which rows it read"
 
@@ -64,7 +58,7 @@ class SqlReplayer:
         setting: EngineSetting = "auto",
     ) -> None:
         self._connection = connection
-        self._replay_gateway = sql.ReplayGateway(connection)
+        self._replay_gateway = ReplayGateway(connection)
         self._past_reader = ReaderAt(root, schemas)
         local = None if setting == "spark" else LocalEngine(self._past_reader)
         self._engines = EngineRouter(
@@ -75,7 +69,7 @@ class SqlReplayer:
             setting=setting,
         )
 
-    def __call__(self, row: sql.RepeatableRow) -> ReplayResult:
+    def __call__(self, row: RepeatableRow) -> ReplayResult:
         try:
             question = parse_question(row.request)
             assert isinstance(question, SqlQuestion)
@@ -99,7 +93,7 @@ class SqlReplayer:
         return ReplayResult(answer, False, difference)
 
     def _recompute(
-        self, template: Template, reads: Sequence[_PastRead], row: sql.RepeatableRow
+        self, template: Template, reads: Sequence[_PastRead], row: RepeatableRow
     ) -> list[dict[str, Any]]:
         event = RecallEvent.from_json(row.eid, row.event)
         eid = str(event.eid)
@@ -112,13 +106,13 @@ class SqlReplayer:
         answers = self._engines.compute_answers(template, [(event, accumulator)], event_tables)
         return [sql.replace_nul(answer_row) for answer_row in answers.get(eid, [])]
 
-    def _load_event_tables(self, template: Template, row: sql.RepeatableRow) -> EventTables:
+    def _load_event_tables(self, template: Template, row: RepeatableRow) -> EventTables:
         """The event's rows in the contexts and surroundings that the question names."""
         inputs = template.partial.inputs.event_tables | template.merge.inputs.event_tables
         names = inputs & template.question.own.keys()
         if not names:
             return {}
-        gateway = sql.ContextGateway(self._connection)
+        gateway = ContextGateway(self._connection)
         stored = gateway.get(row.rule, row.version, row.eid)
         if stored is None:
             raise _InputUnavailable("the event's context has expired")
@@ -130,7 +124,7 @@ class SqlReplayer:
         return tables
 
     def _describe_expired(
-        self, template: Template, reads: Sequence[_PastRead], row: sql.RepeatableRow
+        self, template: Template, reads: Sequence[_PastRead], row: RepeatableRow
     ) -> str | None:
         """The first chunk that the answer read and that has expired since; or None."""
         if not reads:
@@ -150,7 +144,7 @@ class SqlReplayer:
                 return f"chunk {expired.id} (event time up to {to_time}) expired at {expired_at}"
         return None
 
-    def _describe_changed(self, template: Template, row: sql.RepeatableRow) -> str | None:
+    def _describe_changed(self, template: Template, row: RepeatableRow) -> str | None:
         """Which input other than streams has changed since; None if none has."""
         inputs = [template.partial.inputs, template.merge.inputs]
         context_changed_at = self._replay_gateway.context_changed_at(
@@ -174,7 +168,7 @@ class _InputUnavailable(RecallError):
     """An input of an answer was not stored, or has expired."""
 
 
-def parse_reads(row: sql.RepeatableRow) -> Iterator[_PastRead]:
+def parse_reads(row: RepeatableRow) -> Iterator[_PastRead]:
     """The successful queries behind an answer, in order."""
     assert row.pieces is not None
     position, end = _read_bounds(row.coverage)

@@ -22,7 +22,7 @@ from recall.similarity.events import (
     make_corpus_event,
 )
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES, UNLEARNED_MEASURE
+from recall.similarity.measures import MEASURES, UNLEARNED_MEASURE
 from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
 
 # Maximum number of terms shown for each hit, separately for shared terms and those of one side.

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recall.similarity.corpus import Floats
 from recall.similarity.events import EventKey
+from recall.similarity.measures import Floats
 from recall.similarity.ranking import RankedHit, TopK
 
 # In a corpus with up to this many events, all are ranked.

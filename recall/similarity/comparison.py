@@ -9,13 +9,11 @@ import numpy.typing as npt
 
 from archiver.times import Micros
 from recall.similarity.candidates import RANK_ALL_EVENTS, Candidates
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats
 from recall.similarity.events import CorpusEvent, EventKey
-from recall.similarity.measure import Measure
+from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Measure
 from recall.similarity.numeric import Scales
-from recall.similarity.pinned_counts import PinnedCounts
 from recall.similarity.ranking import RankedHit, TopK
-from recall.similarity.segment import RowsOfSegment, Segment
+from recall.similarity.segments import PinnedCounts, RowsOfSegment, Segment
 
 
 class ScoredRows(NamedTuple):

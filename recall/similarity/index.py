@@ -1,28 +1,21 @@
-"""The corpus of one rule version, chunk by chunk: contexts of past events, ready to be compared.
-
-Each chunk has several segments. New events make a new segment, and small ones are merged as in a
-log-structured merge tree (O'Neil et al. 1996), so that an event is copied a logarithmic number of
-times. E and C_k are counted over the whole corpus. No I/O.
-"""
+"""Comparison of events with the past events of a corpus, by bounds and by their scores. No I/O."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
-from archiver.times import Micros
-from recall.similarity import kernel
 from recall.similarity.candidates import BEST_COUNT, CandidateRows, Mask
 from recall.similarity.comparison import Comparison, ScoredRows
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
-from recall.similarity.events import CorpusEvent, EventKey
-from recall.similarity.journal import Journal
-from recall.similarity.measure import (
+from recall.similarity.events import EventKey
+from recall.similarity.measures import (
     MEASURES,
     BinaryMeasure,
+    ContextVector,
+    Floats,
     TfIdfMeasure,
     round_scores,
     score_with_numbers,
@@ -30,21 +23,11 @@ from recall.similarity.measure import (
 from recall.similarity.numeric import (
     NO_VALUES,
     Scales,
-    build_scales,
     flatten_values,
     numeric_products,
     numeric_squares,
 )
-from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
-from recall.similarity.segment import (
-    MAX_SEGMENT_ROWS,
-    BoundedRows,
-    RowsOfSegment,
-    SearchBuffers,
-    Segment,
-)
-from recall.similarity.segment_merge import merge_segments
 from recall.similarity.segment_rows import (
     RowsBySegment,
     is_among,
@@ -52,9 +35,16 @@ from recall.similarity.segment_rows import (
     select_rows,
     unite_rows,
 )
+from recall.similarity.segmented_corpus import SegmentedCorpus
+from recall.similarity.segments import (
+    MAX_LOG_LAG,
+    BoundedRows,
+    RowsOfSegment,
+    SearchQuery,
+    Segment,
+)
 from recall.similarity.spans import max_by_span
 
-_MIN_CAPACITY = 1024  # terms
 # Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1 - 1e-9
 
@@ -67,185 +57,8 @@ _BOUND_SHARE = 0.98
 SegmentRange = tuple[Segment, int, int]
 
 
-class Index:
-    """The corpus of one rule version, by some of its contexts.
-
-    `numeric`: attributes compared as numbers, with their bandwidths (None: Silverman's rule).
-    """
-
-    def __init__(self, numeric: Mapping[str, float | None] | None = None) -> None:
-        self.numeric = dict(sorted((numeric or {}).items()))
-        self.vocabulary = Vocabulary()
-        self.last_sequence = 0
-        """The sequence number of the newest event."""
-        self.segments: list[Segment] = []
-        self._event_count = 0
-        self._newest_ts: Micros | None = None
-        # C_k by term, with spare capacity. Copied before a change once it was shared.
-        self._document_frequencies = np.zeros(0)
-        self._counts_shared = False
-        self._journal = Journal()
-        self._search_buffers = SearchBuffers()
-
-    def __len__(self) -> int:
-        return self._event_count
-
-    # Adding events
-
-    def add(self, chunk: int, events: Iterable[CorpusEvent]) -> None:
-        """Add events of one chunk, in any order."""
-        ordered = sorted(events, key=lambda event: event.key)
-        for first in range(0, len(ordered), MAX_SEGMENT_ROWS):
-            part = ordered[first : first + MAX_SEGMENT_ROWS]
-            self.add_segment(Segment.from_events(chunk, part, self.vocabulary))
-
-    def add_segment(self, segment: Segment) -> None:
-        """Add a segment of new events, whose terms are numbered by this index's vocabulary."""
-        self._make_counts_writable()
-        self._document_frequencies[segment.term_ids] += segment.document_frequencies()
-        if self._journal.is_full:
-            for existing in self.segments:
-                self._refresh_segment_bounds(existing, self._log_event_count)
-                existing.journal_position = 0
-            self._journal.clear()
-        self._journal.record(segment.term_ids)
-        self._event_count += len(segment)
-        newest_ts = int(segment.arrays["ts"][-1])
-        if self._newest_ts is None or newest_ts > self._newest_ts:
-            self._newest_ts = newest_ts
-        self.last_sequence = max(self.last_sequence, segment.newest_sequence)
-        self.segments.append(segment)
-        self._merge_small_segments(segment.chunk)
-        self.segments.sort(key=lambda segment: (segment.chunk, segment.key_range[0]))
-
-    def _make_counts_writable(self) -> None:
-        """Have an unshared array of C_k with an element for every term."""
-        width, capacity = len(self.vocabulary), len(self._document_frequencies)
-        if capacity >= width and not self._counts_shared:
-            return
-        if capacity < width:
-            capacity = max(width, 2 * capacity, _MIN_CAPACITY)
-        writable = np.zeros(capacity)
-        writable[: len(self._document_frequencies)] = self._document_frequencies
-        self._document_frequencies = writable
-        self._counts_shared = False
-
-    def _merge_small_segments(self, chunk: int) -> None:
-        """Merge the two smallest segments of a chunk, until one is twice as large as the other."""
-        while True:
-            segments = [segment for segment in self.segments if segment.chunk == chunk]
-            if len(segments) < 2:
-                return
-            smallest, second = sorted(segments, key=len)[:2]
-            if len(second) >= 2 * len(smallest):
-                return
-            if len(smallest) + len(second) > MAX_SEGMENT_ROWS:
-                return
-            merged = merge_segments([smallest, second])
-            self.segments.remove(smallest)
-            self.segments.remove(second)
-            self.segments.append(merged)
-
-    # E and C_k
-
-    def pin_counts(self, event: CorpusEvent) -> PinnedCounts:
-        """E and C_k of the events up to and including `event`, by (ts, event ID).
-
-        Of these, the events that entered the corpus up to `event.sequence` are counted. The event
-        itself counts once, whether or not it is in the corpus yet.
-        """
-        width = len(self.vocabulary)
-        event_count, newest_ts = self._event_count, self._newest_ts
-        excluded: Floats | None = None
-        for segment in self.segments:
-            counted = segment.counted_rows(event.key, event.sequence)
-            if counted is None:
-                continue
-            if excluded is None:
-                excluded = np.zeros(width)
-            excluded[segment.term_ids] += segment.document_frequencies(~counted)
-            event_count -= int(np.count_nonzero(~counted))
-        changed_terms, changes = np.empty(0, dtype=np.int32), np.zeros(0)
-        if excluded is not None:
-            changed_terms = np.flatnonzero(excluded).astype(np.int32)
-            changes = -excluded[changed_terms]
-            newest_ts = self._newest_counted_ts(event)
-        if not self._contains(event):
-            event_count += 1
-            newest_ts = event.ts
-            event_terms = self.vocabulary.encode(event.term_counts).terms
-            changed_terms, changes = _count_terms_once(changed_terms, changes, event_terms)
-        self._counts_shared = True
-        return PinnedCounts(
-            event_count, self._document_frequencies, changed_terms, changes, newest_ts
-        )
-
-    def _newest_counted_ts(self, event: CorpusEvent) -> Micros | None:
-        """The newest time of the events that are counted for `event`; None: there are none."""
-        newest_ts: Micros | None = None
-        for segment in self.segments:
-            ts = segment.arrays["ts"]
-            counted = segment.counted_rows(event.key, event.sequence)
-            if counted is not None:
-                ts = ts[counted]
-            if len(ts) and (newest_ts is None or ts[-1] > newest_ts):
-                newest_ts = int(ts[-1])
-        return newest_ts
-
-    def full_counts(self, comparison: Comparison) -> CorpusCounts:
-        """The pinned counts of a comparison, for every term."""
-        if comparison.counts is None:
-            pinned = comparison.pinned_counts
-            frequencies = np.zeros(len(self.vocabulary))
-            size = min(len(frequencies), len(pinned.base_frequencies))
-            frequencies[:size] = pinned.base_frequencies[:size]
-            frequencies[pinned.changed_terms] += pinned.frequency_changes
-            comparison.counts = CorpusCounts(
-                pinned.event_count, frequencies, pinned.newest_ts, self.vocabulary.attributes
-            )
-        return comparison.counts
-
-    def _encode(self, comparison: Comparison) -> ContextVector:
-        if comparison.context is None:
-            comparison.context = self.vocabulary.encode(comparison.event.term_counts)
-        return comparison.context
-
-    def pinned_scales(self, comparison: Comparison) -> Scales:
-        """The scales of numeric attributes, from the values that are counted for a comparison."""
-        if comparison.scales is None:
-            event = comparison.event
-            parts = []
-            for segment in self.segments:
-                values = segment.values
-                counted = segment.counted_rows(event.key, event.sequence)
-                if counted is not None:
-                    values = values.select(counted[values.rows])
-                parts.append(values)
-            event_values = NO_VALUES
-            if not self._contains(event):
-                event_values = flatten_values([event.numeric_values])
-            comparison.scales = build_scales(parts, event_values, list(self.numeric.values()))
-        return comparison.scales
-
-    def _contains(self, event: CorpusEvent) -> bool:
-        """Whether the event is in the corpus and entered it up to `event.sequence`."""
-        for segment, row in self._find_rows(event.key):
-            if segment.arrays["numbers"][row] <= event.sequence:
-                return True
-        return False
-
-    def _find_rows(self, key: EventKey) -> Iterator[tuple[Segment, int]]:
-        for segment in self.segments:
-            if segment.key_range[0] <= key <= segment.key_range[1]:
-                row = segment.find_row(key)
-                if segment.key(row) == key:
-                    yield segment, row
-
-    def context(self, key: EventKey) -> ContextVector:
-        """The context of an event. Raises `KeyError` if it is not in the corpus."""
-        for segment, row in self._find_rows(key):
-            return segment.context(row)
-        raise KeyError(key)
+class Index(SegmentedCorpus):
+    """A corpus with whose events new ones are compared."""
 
     # Comparing
 
@@ -480,7 +293,7 @@ class Index:
     def _candidate_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query by TF-IDF; None: E was pinned too long ago."""
         pinned = comparison.pinned_counts
-        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+        if pinned.log_event_count < self._log_event_count - MAX_LOG_LAG:
             return None
         return pinned.weighted_query(self._encode(comparison))
 
@@ -498,7 +311,7 @@ class Index:
             return pinned.set_query(context)
         if not isinstance(comparison.measure, TfIdfMeasure) or self.numeric:
             return None
-        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+        if pinned.log_event_count < self._log_event_count - MAX_LOG_LAG:
             return None
         return pinned.weighted_query(context)
 
@@ -511,10 +324,6 @@ class Index:
             counts = self.full_counts(comparison)
             return comparison.scorer.explain(context, counts, segment, row)
         raise KeyError(key)
-
-    @property
-    def _log_event_count(self) -> float:
-        return math.log10(max(self._event_count, 1))
 
     def _score_exhaustively(
         self, segment: Segment, comparison: Comparison, first: int, last: int
@@ -572,20 +381,6 @@ class Index:
                 contributions.append((label, product))
         return contributions
 
-    def refresh_bounds(self) -> None:
-        """Bring the bounds of all segments up to date with E and C_k."""
-        log_event_count = self._log_event_count
-        for segment in self.segments:
-            self._refresh_segment_bounds(segment, log_event_count)
-
-    def _refresh_segment_bounds(self, segment: Segment, log_event_count: float) -> None:
-        if segment.has_stale_bounds(log_event_count):
-            segment.rebuild_bounds(log_event_count, self._document_frequencies)
-        elif segment.journal_position < len(self._journal):
-            terms, logs = self._journal.since(segment.journal_position, self._document_frequencies)
-            segment.update_bounds(terms, logs)
-        segment.journal_position = len(self._journal)
-
     # Bounds of unread history
 
     def score_bounds(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
@@ -642,16 +437,6 @@ class Index:
         if total_square <= 0:
             return 0.0
         return math.sqrt(shared_square / total_square)
-
-
-def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> tuple[Ids, Floats]:
-    """Changes of C_k by which the terms of one more event are counted."""
-    if not len(changed_terms):
-        return event_terms, np.ones(len(event_terms))
-    terms = np.union1d(changed_terms, event_terms).astype(np.int32)
-    sums = np.isin(terms, event_terms).astype(np.float64)
-    sums[np.searchsorted(terms, changed_terms)] += changes
-    return terms, sums
 
 
 def _format_values(values: Floats) -> str:

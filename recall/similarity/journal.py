@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recall.similarity.corpus import Floats, Ids
+from recall.similarity.measures import Floats, Ids
 
 # Entries after which the bounds of all segments are brought up to date and the journal is cleared.
 _MAX_ENTRIES = 1000

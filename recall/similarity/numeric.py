@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.similarity.compilation import compiled
-from recall.similarity.corpus import Floats
+from recall.similarity.measures import Floats
 
 # Maximum number of non-empty bins of a histogram.
 MAX_BINS = 4096

@@ -8,8 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros
-from recall.similarity.corpus import ContextVector, ContextVectors, CorpusCounts, Floats, Vocabulary
-from recall.similarity.measure import Measure
+from recall.similarity.measures import (
+    ContextVector,
+    ContextVectors,
+    CorpusCounts,
+    Floats,
+    Measure,
+    Vocabulary,
+)
 
 # An event's key: (ts, ID) or a position in time order. The newer of two events is the larger key.
 Event = TypeVar("Event")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from recall.similarity.candidates import Mask
 from recall.similarity.events import EventKey
-from recall.similarity.segment import RowsOfSegment, Segment
+from recall.similarity.segments import RowsOfSegment, Segment
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 # Some rows of segments; none for the segments that are left out.

@@ -6,7 +6,7 @@ import numpy as np
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from recall.similarity.segment import Segment
+from recall.similarity.segments import Segment
 
 
 def max_by_span(

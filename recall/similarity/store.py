@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 
 from recall.similarity.index import Index
-from recall.similarity.segment import ARRAYS, BOUNDS, Segment, SegmentFile
+from recall.similarity.segments import ARRAYS, BOUNDS, Segment, SegmentFile
 
 _FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"

@@ -6,8 +6,8 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES
-from recall.similarity.segment import RowsOfSegment, SearchBuffers, gather_rows
+from recall.similarity.measures import MEASURES
+from recall.similarity.segments import RowsOfSegment, SearchBuffers, gather_rows
 
 
 def compile_kernels() -> None:

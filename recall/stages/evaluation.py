@@ -21,7 +21,6 @@ from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from recall.engines import (
     DuckDBStatements,
-    EngineChoice,
     SparkEngine,
     SparkStatements,
     Statement,
@@ -37,6 +36,7 @@ from recall.engines.pending_events import (
     create_pending_table,
     to_arrow_value,
 )
+from recall.engines.routing import EngineChoice
 from recall.errors import EngineLost, SparkRequired
 from recall.event_plans import ColumnTypes, Condition, Stage
 from recall.query import sql_names

@@ -21,6 +21,7 @@ from recall.stages.evaluation import StageEvaluator, StageFailure
 from recall.stages.event_rows import EventRows
 from recall.stages.state import EventKey, EventOutcome, PlannedEvent, changed_recalls, is_due
 from recall.stages.statements import StageQuery, stage_queries
+from sql.recalls import RevisionGateway
 
 _LOG = structlog.get_logger()
 
@@ -40,7 +41,7 @@ class EventEvaluator:
         stages: StageEvaluator,
         stream_columns: Mapping[str, ColumnTypes],
     ) -> None:
-        self._answers = sql.RevisionGateway(connection)
+        self._answers = RevisionGateway(connection)
         self._rows = rows
         self._stages = stages
         self._stream_columns = stream_columns

@@ -19,6 +19,8 @@ from recall.stages.state import (
     context_tables,
 )
 from recall.stages.statements import StageQuery
+from sql.events import ContextGateway, EventGateway
+from sql.stages import RecalledEventGateway, RowRevisionGateway
 
 _MAX_STATES = 20_000  # events whose rows are in memory
 
@@ -27,10 +29,10 @@ class EventRows:
     """The rows of open events: of recalls and stages from revisions, of contexts as stored."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._events = sql.RecalledEventGateway(connection)
-        self._revisions = sql.RowRevisionGateway(connection)
-        self._contexts = sql.ContextGateway(connection)
-        self._past_events = sql.EventGateway(connection)
+        self._events = RecalledEventGateway(connection)
+        self._revisions = RowRevisionGateway(connection)
+        self._contexts = ContextGateway(connection)
+        self._past_events = EventGateway(connection)
         self._states: LRUCache[EventKey, EventState] = LRUCache(_MAX_STATES)
 
     @property

@@ -35,6 +35,7 @@ from recall.stages.event_evaluation import EventEvaluator
 from recall.stages.event_rows import EventRows
 from recall.stages.state import EventKey, EventOutcome, EventState, PlannedEvent, may_end
 from recall.stages.store import EvaluationStore
+from sql.stages import AppendedRevisions, RecalledEventGateway, RecalledEventRow, RowRevisionGateway
 
 _LOG = structlog.get_logger()
 
@@ -68,8 +69,8 @@ class StageRunner:
         config: StageConfig,
     ) -> None:
         self._connection = connection
-        self._events = sql.RecalledEventGateway(connection)
-        self._revisions = sql.RowRevisionGateway(connection)
+        self._events = RecalledEventGateway(connection)
+        self._revisions = RowRevisionGateway(connection)
         self._catalog = Catalog(connection)
         self._lateness = config.lateness
         self._rows = EventRows(connection)
@@ -140,7 +141,7 @@ class StageRunner:
         rows = self._revisions.list_changed_events(behind)
         return {(row.rule, row.version, row.eid) for row in rows}
 
-    def _skip_own(self, new_revisions: Sequence[sql.AppendedRevisions]) -> None:
+    def _skip_own(self, new_revisions: Sequence[AppendedRevisions]) -> None:
         """Do not search revisions for changed events that this process has just appended."""
         if self._searched is None:
             return
@@ -172,7 +173,7 @@ class StageRunner:
         for group in _group(planned):
             self._evaluate(group, new_rows=True)
 
-    def _parse(self, rows: Iterable[sql.RecalledEventRow]) -> Iterable[PlannedEvent]:
+    def _parse(self, rows: Iterable[RecalledEventRow]) -> Iterable[PlannedEvent]:
         for row in rows:
             if row.plan not in self._plans:
                 self._plans[row.plan] = EventPlan.from_json(orjson.loads(row.plan))

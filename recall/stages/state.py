@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import sql
 from recall.event_plans import EventPlan, Stage
 from recall.ledger import EventOutput
 from recall.requests import RecallEvent
 from recall.revisions import RowChange, apply_change
 from recall.stages.conditions import Verdict
+from sql.stages import RecalledEventRow
 
 Rows = Mapping[str, Any]
 EventKey = tuple[str, str, UUID]  # rule, version, event
@@ -20,7 +20,7 @@ EventKey = tuple[str, str, UUID]  # rule, version, event
 class PlannedEvent:
     """An event without boundary. `plan_key`: equal for equal plans of one rule."""
 
-    row: sql.RecalledEventRow
+    row: RecalledEventRow
     plan: EventPlan
     plan_key: tuple[str, str]
     event: RecallEvent

@@ -10,15 +10,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.errors import SparkRequired
 from recall.event_plans import ColumnTypes, EventPlan, Stage
-from recall.query import (
-    EventScope,
-    LiftedQuery,
-    PhysicalTables,
-    TableBindings,
-    Tables,
-    Unsupported,
-    lift_query,
-)
+from recall.query import PhysicalTables, Tables, Unsupported
+from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.plain import check_stage_select
 
 PENDING_TABLE = "_pending"

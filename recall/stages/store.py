@@ -6,6 +6,7 @@ import sql
 from recall.ledger import RevisionStreams
 from recall.revisions import RowChange
 from recall.stages.state import EventKey, EventOutcome
+from sql.stages import AppendedRevisions, NewStageRow, RecalledEventGateway
 
 
 class EvaluationStore:
@@ -13,12 +14,12 @@ class EvaluationStore:
 
     def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
-        self._events = sql.RecalledEventGateway(connection)
+        self._events = RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
 
     def store(
         self, outcomes: Sequence[EventOutcome]
-    ) -> tuple[list[EventKey], list[sql.AppendedRevisions]]:
+    ) -> tuple[list[EventKey], list[AppendedRevisions]]:
         """Store evaluations of one rule.
 
         Returns the events that others have evaluated since, and the revisions of the stages.
@@ -56,7 +57,7 @@ class EvaluationStore:
                 if error is not None:
                     state = "failed"
                 if final or name in item.evaluated:
-                    row = sql.NewStageRow(
+                    row = NewStageRow(
                         rule=rule,
                         version=version,
                         eid=eid,

@@ -25,6 +25,7 @@ from recall.worker.history_queries import ReadBatch, read_batches
 from recall.worker.preparation import HistoryPreparation
 from recall.worker.query_slots import Job, Workers, summarise_error
 from recall.worker.turn_recorder import TurnRecorder
+from sql.events import ContextGateway
 
 
 class Dispatcher:
@@ -200,7 +201,7 @@ class Dispatcher:
         if not tables:
             return {}
         eids = [turn.spec.event.eid for turn in turns]
-        for row in sql.ContextGateway(self._connection).list_of_events(eids):
+        for row in ContextGateway(self._connection).list_of_events(eids):
             for name, rows_by_event in tables.items():
                 rows = row.contexts.get(name) or row.surroundings.get(name) or []
                 rows_by_event[str(row.eid)] = rows

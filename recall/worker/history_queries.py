@@ -12,7 +12,6 @@ import structlog
 
 from recall.engines import (
     AnswerRows,
-    EngineRouter,
     EventTables,
     MergedPartials,
     PartialQuery,
@@ -20,6 +19,7 @@ from recall.engines import (
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
+from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from archiver.errors import ArchiverError
 from archiver.read import Reader
 from recall.engines import Template
-from recall.query import AttributeFilter
+from recall.query.lift import AttributeFilter
 from recall.requests import Piece, RecallEvent
 
 _LOG = structlog.get_logger()

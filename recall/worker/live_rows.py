@@ -15,11 +15,11 @@ import pyarrow as pa
 from cachetools import LRUCache
 from sqlglot import exp
 
-import sql
 from archiver.read import AppendedRows, RowsAfter
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from recall.engines import EngineRouter, PartialQuery, Template, merge_partials
+from recall.engines import PartialQuery, Template, merge_partials
+from recall.engines.routing import EngineRouter
 from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Revision, TurnResult
 from recall.operators import MAX_ROWS
@@ -30,6 +30,7 @@ from recall.worker.active_tasks import ActiveTask, ActiveTasks, TurnTask
 from recall.worker.history_queries import deserialise_partial, serialise_partial
 from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
 from recall.worker.turn_recorder import TurnRecorder
+from sql.recalls import Read
 
 # Between two reads of the live rows of a query.
 _INTERVAL = 1.0  # seconds
@@ -162,7 +163,7 @@ class LiveRowReader:
                 job.cancel()
 
 
-def find_live_rows(active_task: ActiveTask, reads: Sequence[sql.Read]) -> dict[str, RowsAfter]:
+def find_live_rows(active_task: ActiveTask, reads: Sequence[Read]) -> dict[str, RowsAfter]:
     """The rows that a task has not read yet, by stream.
 
     `reads`: what its history queries have read. Pieces that failed are left out, as in its answer.

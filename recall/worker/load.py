@@ -4,6 +4,7 @@ import psutil
 
 import sql
 from recall.scheduling import CpuTimes, adjust_concurrency
+from sql.processes import ProcessGateway
 
 _COUNTED_TIMES = 8  # those after it, of guests, are part of `user` and `nice`
 
@@ -25,7 +26,7 @@ class LoadMonitor:
         cpu_times = _read_cpu_times()
         urgent_share = cpu_times.urgent_share_since(self._last_cpu_times)
         self._last_cpu_times = cpu_times
-        live_silent_seconds = sql.ProcessGateway(self._connection).live_heartbeat_age()
+        live_silent_seconds = ProcessGateway(self._connection).live_heartbeat_age()
         self._concurrency = adjust_concurrency(
             self._concurrency,
             self._min_queries,

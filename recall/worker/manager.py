@@ -17,8 +17,9 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic, Schedule
 from recall.corpora import Corpora
-from recall.engines import EngineRouter
-from recall.ledger import LEASE_DURATION, CommandExecutor, Ledger
+from recall.engines.routing import EngineRouter
+from recall.ledger import LEASE_DURATION, Ledger
+from recall.ledger.commands import CommandExecutor
 from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks
 from recall.worker.claims import TaskClaimer
@@ -31,6 +32,7 @@ from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers
 from recall.worker.turn_recorder import TurnRecorder
+from sql.processes import SignalListener
 
 # Between two rounds of an idle loop that is not woken: signals may get lost with a connection.
 _POLL_INTERVAL = 1.0  # seconds
@@ -89,7 +91,7 @@ class RecallManager:
         self._config = config
         self._ledger = ledger
         self._key_counts = key_counts
-        self._signals = sql.SignalListener(connection)
+        self._signals = SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
         self._recorder = TurnRecorder(

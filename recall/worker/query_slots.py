@@ -12,7 +12,7 @@ from uuid import UUID
 
 import structlog
 
-from recall.engines import EngineRouter
+from recall.engines.routing import EngineRouter
 from recall.errors import Cancelled, EngineLost
 
 Result = TypeVar("Result")

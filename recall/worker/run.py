@@ -28,17 +28,15 @@ from archiver.spark import jvm_process, open_session
 from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
 from recall.corpora import Corpora
-from recall.engines import (
+from recall.engines import LocalEngine, SparkEngine, WideScanEngine
+from recall.engines.derived_streams import DerivedStreamReader
+from recall.engines.routing import (
     EngineChoice,
     EngineCosts,
     EngineRouter,
     EngineSetting,
-    LocalEngine,
     PartialCache,
-    SparkEngine,
-    WideScanEngine,
 )
-from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels

@@ -1,4 +1,4 @@
-"""Events, their contexts, alerts and notes."""
+"""Alerts and notes on them."""
 
 from sql.alerts.alert_notes import AlertNoteGateway, AlertNoteRow
 from sql.alerts.alerts import (
@@ -12,23 +12,6 @@ from sql.alerts.alerts import (
     RaisedAlertRow,
     to_json_row,
 )
-from sql.alerts.contexts import (
-    ContextGateway,
-    ContextRow,
-    NewContextRow,
-    RecallEventRow,
-    RecallOfVersion,
-    UnrequestedEventRow,
-    UnsettledContextRow,
-)
-from sql.alerts.events import (
-    EventFilter,
-    EventGateway,
-    NewEventRow,
-    SettledEventIdRow,
-    StoredEventRow,
-)
-from sql.alerts.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
 
 __all__ = [
     "AlertDescriptionRow",
@@ -38,23 +21,8 @@ __all__ = [
     "AlertNoteGateway",
     "AlertNoteRow",
     "AlertRow",
-    "ContextGateway",
-    "ContextRow",
-    "EventFilter",
-    "EventGateway",
     "NewAlert",
-    "NewContextRow",
-    "NewEventRow",
     "OpenAlertRow",
-    "OutboxContextRow",
-    "OutboxEventRow",
-    "OutboxGateway",
     "RaisedAlertRow",
-    "RecallEventRow",
-    "RecallOfVersion",
-    "SettledEventIdRow",
-    "StoredEventRow",
-    "UnrequestedEventRow",
-    "UnsettledContextRow",
     "to_json_row",
 ]

@@ -1,12 +1,6 @@
-"""Tasks of recalls, commands to them, answers and row revisions."""
+"""Tasks of recalls, commands to them, and answers."""
 
 from sql.recalls.commands import CommandGateway
-from sql.recalls.recalled_events import (
-    HistoryChangeRow,
-    NewStageRow,
-    RecalledEventGateway,
-    RecalledEventRow,
-)
 from sql.recalls.replay import RepeatableRow, ReplayGateway
 from sql.recalls.revisions import (
     AnswerJson,
@@ -15,15 +9,6 @@ from sql.recalls.revisions import (
     LastAnswerRow,
     NewRevisionRow,
     RevisionGateway,
-)
-from sql.recalls.row_revisions import (
-    AppendedRevisions,
-    ChangeJson,
-    RevisionStreamRow,
-    RowRevisionGateway,
-    RowRevisionRow,
-    StageRow,
-    ValidRow,
 )
 from sql.recalls.tasks import (
     ChangedContextRow,
@@ -40,31 +25,20 @@ from sql.recalls.tasks import (
 __all__ = [
     "AnswerJson",
     "AnswerRow",
-    "AppendedRevisions",
-    "ChangeJson",
     "ChangedContextRow",
     "CommandGateway",
     "ExportedRecallRow",
-    "HistoryChangeRow",
     "LastAnswerRow",
     "NewRevisionRow",
-    "NewStageRow",
     "NewTask",
     "Progress",
     "Read",
-    "RecalledEventGateway",
-    "RecalledEventRow",
     "RemainingWorkRow",
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",
-    "RevisionStreamRow",
-    "RowRevisionGateway",
-    "RowRevisionRow",
-    "StageRow",
     "TaskFilter",
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",
-    "ValidRow",
 ]

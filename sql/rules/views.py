@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import starmap
 
-from sql.alerts import NewAlert, NewContextRow, NewEventRow, to_json_row
+from sql.alerts import NewAlert, to_json_row
+from sql.events import NewContextRow, NewEventRow
 from sql.gateway import Gateway
 from sql.values import replace_nul
 

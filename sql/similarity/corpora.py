@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sql.alerts import SettledEventIdRow
+from sql.events import SettledEventIdRow
 from sql.gateway import Gateway
 
 

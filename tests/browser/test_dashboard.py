@@ -13,7 +13,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from selenium.webdriver.common.keys import Keys
 
-import sql
+from sql.stages import NewStageRow, RecalledEventGateway, RowRevisionGateway
 from tests.api_data import COUNT, alert_id, event_id, put_revision, put_task, task_id
 from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
 from tests.served import Served
@@ -518,8 +518,8 @@ def test_rows_of_a_stage_appear_live(browser: Browser, served: Served) -> None:
         changes = [["insert", "a", {"target": "idle-host"}]]
         ts = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
         stored = [(str(event_id(1)), "v", ts, *change, None) for change in changes]
-        sql.RowRevisionGateway(served.connection).append("g/r", "candidates", stored)
-        row = sql.NewStageRow(
+        RowRevisionGateway(served.connection).append("g/r", "candidates", stored)
+        row = NewStageRow(
             rule="g/r",
             version="v",
             eid=event_id(1),
@@ -528,7 +528,7 @@ def test_rows_of_a_stage_appear_live(browser: Browser, served: Served) -> None:
             error=None,
             has_changed=True,
         )
-        sql.RecalledEventGateway(served.connection).put_stages([row])
+        RecalledEventGateway(served.connection).put_stages([row])
     browser.wait_for_text("candidates running", ".side")
     browser.wait_for_text("idle-host", ".side")
     served.connection.execute("DELETE FROM recalled_events")

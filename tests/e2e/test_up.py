@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import sql
 from moirae.deployments.registry import RuleRegistry
+from sql.rules import RuleFileGateway, RuleGateway
 from tests.commands import Commands
 from tests.faults.harness import RULES, Stage, ended, kill, stage
 from tests.faults.reloading import EXTRA, wait_for_extra
@@ -63,13 +63,13 @@ def test_second_instance_refuses_to_start(running: Stage) -> None:
 
 def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage) -> None:
     rules = running.root / "rules.yaml"
-    rule_files = sql.RuleFileGateway(running.connection)
+    rule_files = RuleFileGateway(running.connection)
     rules.write_text(RULES + EXTRA.format(version=1, limit=50))
     wait_for_extra(running, "1")
-    revision = sql.RuleGateway(running.connection).revision()
+    revision = RuleGateway(running.connection).revision()
     rules.write_text(RULES + EXTRA.format(version=2, limit="nothing"))
     running.wait(lambda: bool(rule_files.get_state().problems), 250)
-    assert sql.RuleGateway(running.connection).revision() == revision
+    assert RuleGateway(running.connection).revision() == revision
     with Commands(running.root) as commands:
         shown = commands.run("status")
         assert shown.returncode == 1

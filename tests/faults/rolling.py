@@ -11,7 +11,6 @@ from pathlib import Path
 
 import orjson
 
-import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -20,6 +19,7 @@ from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.runtime import database
+from sql.archive import UnitGateway
 
 ROWS, BACK, LATE = 100, 3_000, 1 << 40
 START = 1_767_225_600_000_000
@@ -58,7 +58,7 @@ def main(workspace: Path) -> None:
     roller = ChunkMaintenance(root, schemas, RETENTION)
     assert chunks.keep is not None
     policy = LifecyclePolicy(chunks.recent, duration_to_micros(chunks.keep), RETENTION)
-    unit = len(sql.UnitGateway(connection).finished_names("s"))
+    unit = len(UnitGateway(connection).finished_names("s"))
     while True:
         archive.ingest(
             [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 60

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-import sql
 from archiver.ingest.ledger import Catalog
 from moirae.config.settings import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database
+from sql.archive import UnitGateway
 from tests.faults.copies import start_copy
 from tests.faults.harness import workspace
 from tests.faults.retaining import ROWS, main
@@ -50,7 +50,7 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
             finally:
                 process.kill()
                 process.join()
-            (counts,) = sql.UnitGateway(connection).sum_by_stream()
+            (counts,) = UnitGateway(connection).sum_by_stream()
             units = counts.units
             assert counts.read == units * ROWS + units + (units + 6) // 7
             assert (counts.archived, counts.duplicates) == (units * ROWS, units)
@@ -65,7 +65,7 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
 
 def _units(connection: Connection[Any]) -> int:
     """How many are archived."""
-    return sum(counts.units for counts in sql.UnitGateway(connection).sum_by_stream())
+    return sum(counts.units for counts in UnitGateway(connection).sum_by_stream())
 
 
 def _forgets(connection: Connection[Any]) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import sql
 from archiver.delta.table import StreamTable
 from archiver.ingest.ledger import Catalog
 from archiver.time_range import TimeRange
@@ -18,6 +17,7 @@ from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database
+from sql.archive import UnitGateway
 from tests.faults.copies import start_copy
 from tests.faults.harness import workspace
 from tests.faults.rolling import RETENTION, START, main, rows
@@ -36,7 +36,7 @@ class Look:
         settings = self.settings = load_settings_from_environment(root / "moirae.yaml")
         self.connection = database.connect_database(settings, "reader")
         self.catalog = Catalog(self.connection)
-        self.units = sql.UnitGateway(self.connection)
+        self.units = UnitGateway(self.connection)
         self._declared = stream_schema("s", settings.streams["s"])
         self._root = Path(settings.archive)
         self._table: StreamTable | None = None

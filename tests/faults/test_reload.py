@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-import sql
 from moirae.deployments.registry import RuleRegistry
+from sql.rules import RuleFileGateway
 from tests.faults.harness import RULES, stage
 from tests.faults.reloading import EXTRA, wait_for_extra
 
@@ -38,7 +38,7 @@ def test_hundred_reloads_under_load_lose_no_event() -> None:
             }.get(kind, extra)
             if text is not None:
                 rules.write_text(RULES + text)
-            request = sql.RuleFileGateway(system.connection).request_reload()
+            request = RuleFileGateway(system.connection).request_reload()
             system.wait(
                 lambda request=request: (
                     RuleRegistry(system.connection).reload_problems(request) is not None

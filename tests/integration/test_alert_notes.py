@@ -12,7 +12,6 @@ import pytest
 from psycopg import Connection
 from typer.testing import CliRunner
 
-import sql
 from moirae.alerts.notes import add_note
 from moirae.cli import app
 from moirae.config.settings import load_settings
@@ -20,6 +19,7 @@ from moirae.demo.failures import SimulatedFailure
 from moirae.demo.resolutions import RULES_BY_KIND, record_resolutions
 from moirae.errors import UsageError
 from moirae.runtime import database
+from sql.alerts import AlertNoteGateway
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,7 +121,7 @@ def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[
         failure("n3", 0, "Not detected."),
     )
     assert record_resolutions(connection, failures) == 1
-    notes = sql.AlertNoteGateway(connection).list_by_alerts(alerts)
+    notes = AlertNoteGateway(connection).list_by_alerts(alerts)
     assert [note.alert_id for note in notes] == [alerts[2]]
 
 
@@ -130,4 +130,4 @@ def test_note_without_text_is_rejected(connection: Connection[Any], text: str) -
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")
-    assert sql.AlertNoteGateway(connection).list_by_alerts([alert_id]) == []
+    assert AlertNoteGateway(connection).list_by_alerts([alert_id]) == []

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text_format
 
-import sql
 from moirae.runtime import database
 from moirae.runtime.roles import Role
 from moirae.services import tokens
+from sql.access import TokenGateway
 from tests.api_data import COUNT, RULES, START, WORKSPACE, alert_id, event_id, fill, task_id
 from tests.served import JSON, Served, serve
 
@@ -399,7 +399,7 @@ def test_session_cookie_replaces_the_token_and_ends_with_it(served: Served) -> N
         assert browser.post(ACK, headers=evil, **body).status_code == 403
         assert browser.post(ACK, headers=right, **body).json()["author"] == "browser"
         assert browser.post("/api/v1/rules/apply", headers=right, json={}).status_code == 403
-        assert sql.TokenGateway(served.connection).revoke("browser")
+        assert TokenGateway(served.connection).revoke("browser")
         assert browser.get("/api/v1/alerts").status_code == 401
 
 

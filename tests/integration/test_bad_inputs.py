@@ -32,10 +32,11 @@ from archiver.times import to_micros
 from moirae.cli.export import format_csv_cell
 from moirae.config.settings import Settings, load_settings, load_settings_from_environment
 from moirae.errors import Problem
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
+from sql.archive import DeadLetterGateway, UnitGateway
 from tests.bad_inputs import FILES, read, read_all
 from tests.faults.harness import workspace
 
@@ -321,7 +322,7 @@ class Fed:
 
     def account(self) -> dict[str, Any]:
         """The counters that are not 0."""
-        (counts,) = sql.UnitGateway(self.connection).sum_by_stream()
+        (counts,) = UnitGateway(self.connection).sum_by_stream()
         names = (
             "read",
             "archived",
@@ -336,7 +337,7 @@ class Fed:
 
     def letters(self) -> list[tuple[str, int, str, bytes]]:
         """Dead letters: source, line, reason and raw bytes."""
-        letters = sql.DeadLetterGateway(self.connection).list_newest("events", None, 10)
+        letters = DeadLetterGateway(self.connection).list_newest("events", None, 10)
         return [(letter.source, letter.line, letter.reason, letter.raw) for letter in letters]
 
 

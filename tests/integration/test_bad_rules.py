@@ -14,7 +14,6 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from archiver.executors import SparkJobs
 from archiver.ingest.writer import SourceUnit
 from archiver.time_range import TimeRange
@@ -23,13 +22,14 @@ from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation import ExecutorRules, LiveStreamRows, RuleEvaluator
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.inspect import health, status
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
-from recall.engines import EngineChoice
+from recall.engines.routing import EngineChoice
 from recall.errors import StatementTimeout
 from recall.statements import FileRows
+from sql.rules import DeploymentGateway, RuleErrorGateway
 from tests.property.world import NOW, START, WORKSPACE, World
 
 pytestmark = pytest.mark.spark
@@ -119,8 +119,7 @@ def test_other_rules_find_every_event(
     assert _good(connection) == undisturbed
     registry = RuleRegistry(connection)
     states = {
-        deployment.rule: deployment
-        for deployment in sql.DeploymentGateway(connection).list_active()
+        deployment.rule: deployment for deployment in DeploymentGateway(connection).list_active()
     }
     assert (states["g/Good"].state, states["g/Good"].failures, states["g/Good"].error) == (
         "running",
@@ -170,18 +169,18 @@ def test_rule_that_is_slow_in_tasks_is_quarantined(
         states.append(
             {
                 deployment.rule: deployment.state
-                for deployment in sql.DeploymentGateway(connection).list_active()
+                for deployment in DeploymentGateway(connection).list_active()
             }["g/Slow"]
         )
     assert states == ["running", "quarantined"]
-    (error,) = {error.kind for error in sql.RuleErrorGateway(connection).list_newest("g/Slow")}
+    (error,) = {error.kind for error in RuleErrorGateway(connection).list_newest("g/Slow")}
     assert error == "time"
     world.detector.reload(START)
     assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
 
 
 def _check_reported_error(connection: Connection[Any], bad: str) -> None:
-    errors = sql.RuleErrorGateway(connection).list_newest("g/Bad")
+    errors = RuleErrorGateway(connection).list_newest("g/Bad")
     if bad == "throws":
         (located,) = [error for error in errors if error.event is not None]
         assert located.kind == "error"
@@ -211,7 +210,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
                 lambda: spark.sql("SELECT max(id % 7) FROM range(1000000000000)").toArrow(),
             )
         guard.record_failure(bad, stopped.value)
-        assert {d.rule: d.state for d in sql.DeploymentGateway(connection).list_active()} == {
+        assert {d.rule: d.state for d in DeploymentGateway(connection).list_active()} == {
             "g/Bad": state,
             "g/Good": "running",
         }
@@ -219,9 +218,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
             "one"
         ].to_pylist() == [1]
     assert guard.isolate_suspects([bad, good], lambda rule: rule.name) == [[good], [bad]]
-    assert {error.kind for error in sql.RuleErrorGateway(connection).list_newest("g/Bad")} == {
-        "time"
-    }
+    assert {error.kind for error in RuleErrorGateway(connection).list_newest("g/Bad")} == {"time"}
     world.detector.reload(START)
     _drive(world)
     assert len(_good(connection)) == 100
@@ -242,8 +239,7 @@ def test_stored_rules_are_checked_again(
     _drive(world)
     assert len(_good(connection)) == 100
     states = {
-        deployment.rule: deployment
-        for deployment in sql.DeploymentGateway(connection).list_active()
+        deployment.rule: deployment for deployment in DeploymentGateway(connection).list_active()
     }
     assert states["g/Bad"].state == "quarantined"
     assert "rejected by the rule check: reflect is not allowed" in str(states["g/Bad"].error)

@@ -28,6 +28,7 @@ from moirae.errors import RoleLost, RoleTaken, Unreachable
 from moirae.runtime import database, embedded_database
 from moirae.runtime.roles import ReconnectingRole, Role
 from moirae.runtime.supervisor import _forward_reload, _has_open_recalls
+from sql.rules import RuleFileGateway
 from tests.property.world import workspace
 
 # Tables of the first published schema that have changed since.
@@ -187,7 +188,7 @@ def test_process_keeps_its_role_after_a_lost_connection(
 
 
 def _request_reload(connection: Connection[Any]) -> None:
-    sql.RuleFileGateway(connection).request_reload()
+    RuleFileGateway(connection).request_reload()
 
 
 def test_supervisor_waits_for_an_unavailable_database(

@@ -12,7 +12,6 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from archiver.delta import StreamTable
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
@@ -34,6 +33,7 @@ from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
 from recall.requests import Piece, RecallEvent, SqlQuestion
+from sql.archive import DerivedChunkGateway
 from tests.property.world import LOAD, Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -244,7 +244,7 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
     )
     stream_versions = list({work.stream.name: work.stream for work in works}.values())
     rows = "SELECT count(*) FROM derived_chunks WHERE chunk = %s"
-    readable = {row.chunk for row in sql.DerivedChunkGateway(connection).list_readable()}
+    readable = {row.chunk for row in DerivedChunkGateway(connection).list_readable()}
     assert chunk not in readable and readable
     streams.vacuum(stream_versions, 0.0)
     streams.vacuum(stream_versions, 100_000.0)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import Settings
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from tests.property.world import START, World, definitions, workspace

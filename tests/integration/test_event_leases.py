@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-import sql
 from moirae.runtime import database
 from recall.event_plans import EventPlan, Stage
 from recall.ledger.tasks import Ledger
+from sql.stages import RecalledEventGateway
 from tests.stage_world import NORM_COLUMNS, StageWorld, stage, stage_world
 from tests.waiting import wait_until
 
@@ -143,4 +143,4 @@ def test_whether_something_follows_is_stored_with_the_event(world: StageWorld) -
         "SELECT eid, has_stages FROM recalled_events ORDER BY eid"
     ).fetchall()
     assert [(UUID(str(eid)).int, has) for eid, has in rows] == [(1, True), (2, False), (3, True)]
-    assert len(sql.RecalledEventGateway(world.connection).list_open(None)) == 2
+    assert len(RecalledEventGateway(world.connection).list_open(None)) == 2

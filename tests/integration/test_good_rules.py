@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moirae.config.settings import load_settings
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,6 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from archiver.ingest.source_units import SourceUnit
 from archiver.read.reader import Reader
 from moirae.alerts.event import Event
@@ -22,7 +21,7 @@ from moirae.config.table_schemas import stream_schema
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.inspect.past_events import load_answers
 from moirae.live import follow_up
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from recall.corpora import Corpora
@@ -33,6 +32,7 @@ from recall.engines.spark.engine import SparkEngine
 from recall.ledger.tasks import Ledger
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
+from sql.events import EventFilter, EventGateway
 from tests.integration.history import run_until
 from tests.property.world import START, World, definitions, workspace
 
@@ -173,7 +173,7 @@ def test_past_events_have_the_contexts_of_new_ones(world: World) -> None:
     schemas = [stream_schema(name, s) for name, s in world.settings.streams.items()]
     relations = RelationVersions(lambda _: pa.table({}), frozenset())
     finder = PastFinder(world.spark.newSession(), Reader(world.root, schemas), relations)
-    rows = sql.EventGateway(world.connection).list_newest(sql.EventFilter(), limit=100)
+    rows = EventGateway(world.connection).list_newest(EventFilter(), limit=100)
     events = []
     for row in rows:
         micros = int(row.ts.timestamp() * 1_000_000)

@@ -28,7 +28,7 @@ from moirae.runtime import database
 from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
-from recall.similarity.segment import BOUNDS
+from recall.similarity.segments.segment import BOUNDS
 from tests.integration.history import SCHEMA, START, History, history, run_until
 from tests.integration.test_late_rows import ROWS, open_writer, run_maintenance
 

@@ -12,7 +12,7 @@ from moirae.config.settings import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.inspect.health import is_live_available
 from moirae.runtime.database import connect_database
-from moirae.runtime.landing_folder import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 from tests.faults.harness import workspace
 
 WORKSPACE = """

@@ -10,7 +10,6 @@ from uuid import UUID
 import orjson
 import pytest
 
-import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import DELETE_CHUNK, LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -22,6 +21,8 @@ from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import Ledger
 from recall.requests import Piece
+from sql.archive import DeadLetterGateway, StreamCounts, UnitGateway
+from sql.recalls import TaskGateway
 from tests.integration.history import SCHEMA, START, History, history, run_until
 
 ROWS = 100
@@ -68,9 +69,9 @@ def run_maintenance(
         writer.record_results(maintenance.collect_results())
 
 
-def accounting(past: History) -> sql.StreamCounts:
+def accounting(past: History) -> StreamCounts:
     """The counters of the stream."""
-    (counts,) = sql.UnitGateway(past.connection).sum_by_stream()
+    (counts,) = UnitGateway(past.connection).sum_by_stream()
     return counts
 
 
@@ -107,7 +108,7 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
         ingest_rows(writer, "expired", [(5, "expired", 1), (480, "h1", 2)])
         last = accounting(past)
         assert last.expired == 1 and last.read == last.archived + last.duplicates + last.expired
-        (letter,) = sql.DeadLetterGateway(past.connection).list_newest("past", "expired", 10)
+        (letter,) = DeadLetterGateway(past.connection).list_newest("past", "expired", 10)
         assert b'"expired"' in letter.raw
         assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
@@ -150,7 +151,7 @@ def test_files_of_an_expired_chunk_stay_until_running_recalls_finish(
     writer, maintenance = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
 
     def chunks_in_use() -> set[int]:
-        return sql.TaskGateway(past.connection).list_pinned_chunks()
+        return TaskGateway(past.connection).list_pinned_chunks()
 
     def deleted_chunks() -> list[int]:
         return [

@@ -18,7 +18,7 @@ from recall.ledger.tasks import Ledger
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.similar_answers import SimilarReplayer
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
-from sql import LearnedModelGateway
+from sql.similarity import LearnedModelGateway
 from tests.integration.history import START, History, history, run_until
 
 _CHUNKS, _ROWS = 4, 40

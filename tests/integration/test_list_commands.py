@@ -13,7 +13,6 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
-import sql
 from archiver.time_range import TimeRange
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
@@ -31,6 +30,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
+from sql.alerts import AlertGateway
 from sql.alerts.alerts import AlertDelaysRow
 from tests.faults.harness import workspace
 
@@ -361,7 +361,7 @@ def test_events_and_alerts_are_exported_oldest_first(
 
 
 def test_alerts_that_fired_are_listed_with_their_delay(connection: Connection[Any]) -> None:
-    gateway = sql.AlertGateway(connection)
+    gateway = AlertGateway(connection)
     assert gateway.delays(START) == AlertDelaysRow(alerts=0, p50=None, p99=None)
     connection.execute(
         "UPDATE alerts SET fired_at = starts_at, raised_at = starts_at + interval '250 ms'"

@@ -17,6 +17,9 @@ from archiver.times import to_micros
 from moirae.services import tokens
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.revisions.changes import RowChange
+from sql.access import TokenGateway
+from sql.archive import RetentionGateway
+from sql.stages import NewStageRow, RecalledEventGateway
 from tests.api_data import RULES, WORKSPACE, alert_id, event_id, fill, put_revision, task_id
 from tests.served import JSON, Served, serve
 
@@ -83,7 +86,7 @@ def _end(served: Served, state: str = "finalized") -> None:
 
 def _put_stage(served: Served, state: str, rows: list[dict[str, Any]]) -> None:
     """Store the rows of a stage of the event, as the recall process does."""
-    events = sql.RecalledEventGateway(served.connection)
+    events = RecalledEventGateway(served.connection)
     key = {"rule": "g/r", "version": "v", "eid": EVENT}
     ts = datetime(2026, 1, 1, tzinfo=UTC)
     error = "too many rows" if state == "failed" else None
@@ -96,7 +99,7 @@ def _put_stage(served: Served, state: str, rows: list[dict[str, Any]]) -> None:
         changes = [RowChange("insert", row["host"], row) for row in rows]
         output = EventOutput("g/r", "v", "candidates", EVENT, to_micros(ts))
         RevisionStreams(served.connection).append(output, changes)
-        row = sql.NewStageRow(**key, name="candidates", state=state, error=error, has_changed=True)
+        row = NewStageRow(**key, name="candidates", state=state, error=error, has_changed=True)
         events.put_stages([row])
 
 
@@ -213,7 +216,7 @@ def test_quiet_client_resumes_after_old_changes_were_deleted(served: Served) -> 
     with follow(served) as events:
         _note(served, "the last change for days")
         events.next("alert")
-    assert sql.RetentionGateway(served.connection).delete_changes(timedelta(0), 100_000) > 0
+    assert RetentionGateway(served.connection).delete_changes(timedelta(0), 100_000) > 0
     with follow(served, last_id=events.last_id) as events:
         assert events.next()[0] == "status"
 
@@ -222,7 +225,7 @@ def test_revoked_token_ends_the_stream(served: Served) -> None:
     served.tokens["passing"] = tokens.create_token(served.connection, "passing", "viewer")
     with follow(served, "passing") as events:
         events.next("status")
-        sql.TokenGateway(served.connection).revoke("passing")
+        TokenGateway(served.connection).revoke("passing")
         started_at = time.monotonic()
         with pytest.raises((EOFError, httpx.RemoteProtocolError)):
             events.next("never")

@@ -19,8 +19,7 @@ from moirae.history import finder
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.live.relations import Relations
 from moirae.runtime import database
-from recall.engines import EngineSetting
-from recall.engines.routing import choice
+from recall.engines.routing import EngineSetting, choice
 from recall.errors import LimitExceeded
 from recall.statements import file_rows
 from tests.property.world import Plan, World, definitions, workspace

@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 import recall.worker.comparisons
-import sql
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, SqlQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
-from recall.similarity.measure import TfIdfMeasure
+from recall.similarity.measures.measure import TfIdfMeasure
+from sql.recalls import ChangedContextRow
 from tests.integration.history import START, History, run_until
 
 
@@ -69,7 +69,7 @@ def test_comparison_restarts_after_context_or_corpus_changes(past: History) -> N
         return [past.task(task)["state"] == "waiting" for task in tasks]
 
     changed = [(events[0].eid, "1", {"processes"}), (events[1].eid, "0", {"processes"})]
-    ledger.restart_readers([sql.ChangedContextRow(*row, set()) for row in changed])
+    ledger.restart_readers([ChangedContextRow(*row, set()) for row in changed])
     assert waiting() == [True, False, False]
     past.connection.execute(
         "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus) "
@@ -106,7 +106,7 @@ def test_sql_recall_restarts_after_a_context_that_it_reads_changes(past: History
         )
         return [recall for (recall,) in rows]
 
-    ledger.restart_readers([sql.ChangedContextRow(event.eid, "1", {"heavy"}, set())])
+    ledger.restart_readers([ChangedContextRow(event.eid, "1", {"heavy"}, set())])
     assert waiting() == []
-    ledger.restart_readers([sql.ChangedContextRow(event.eid, "1", set(), {"light"})])
+    ledger.restart_readers([ChangedContextRow(event.eid, "1", set(), {"light"})])
     assert waiting() == ["reads"]

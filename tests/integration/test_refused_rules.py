@@ -13,17 +13,17 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
-from moirae.rules import stored_rules as admission
+from moirae.rules.checks import stored_rules as admission
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from moirae.runtime import database
 from recall.sandbox import validation
+from sql.rules import DeploymentGateway, DeploymentRow
 from tests.property.world import RULES, START, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -56,8 +56,8 @@ def _batch(number: int) -> SourceUnit:
     )
 
 
-def _deployed(connection: Connection[Any], rule: str) -> sql.DeploymentRow:
-    (deployment,) = [d for d in sql.DeploymentGateway(connection).list_active() if d.rule == rule]
+def _deployed(connection: Connection[Any], rule: str) -> DeploymentRow:
+    (deployment,) = [d for d in DeploymentGateway(connection).list_active() if d.rule == rule]
     return deployment
 
 

@@ -14,13 +14,14 @@ from psycopg.types.json import Jsonb
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-import sql
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.ingest.writer import ArchiveWriter
 from moirae.cli import app
 from recall.query import sql_names
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.sql_answers import SqlReplayer
+from sql.archive import RelationGateway
+from sql.events import ContextGateway, NewContextRow
 from tests.integration.history import (
     COUNT,
     SCHEMA,
@@ -206,7 +207,7 @@ def test_replay_attributes_a_difference_to_changed_inputs(
 
     def put(host: str, settled: bool) -> None:
         """As live does."""
-        context = sql.NewContextRow(
+        context = NewContextRow(
             rule="g/own",
             version="1",
             eid=UUID(int=1),
@@ -216,10 +217,10 @@ def test_replay_attributes_a_difference_to_changed_inputs(
             cut={},
             settled=settled,
         )
-        sql.ContextGateway(past.connection).put([context])
+        ContextGateway(past.connection).put([context])
 
     def relate(host: str) -> None:
-        sql.RelationGateway(past.connection).put_version(
+        RelationGateway(past.connection).put_version(
             "sites", ["a"], row={"host": host}, valid_from=START
         )
 

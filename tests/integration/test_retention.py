@@ -25,7 +25,6 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
-import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -43,6 +42,8 @@ from moirae.live.retention import Retention
 from moirae.runtime import database
 from recall.corpora import Corpora
 from recall.requests import SimilarQuestion
+from sql.archive import UnitGateway
+from sql.events import ContextGateway, RecallOfVersion
 from tests.workspaces import one_stream
 
 WORKSPACE = one_stream(rows=100, keep="1s")
@@ -103,7 +104,7 @@ class RetentionWorkspace:
         return [finding.check for finding in findings if finding.problems]
 
     def stream_counts(self) -> dict[str, Any]:
-        (counts,) = sql.UnitGateway(self.connection).sum_by_stream()
+        (counts,) = UnitGateway(self.connection).sum_by_stream()
         assert is_balanced(sum_accounting([counts]))
         return asdict(counts)
 
@@ -280,10 +281,10 @@ def numbers_in(workspace: RetentionWorkspace, table: str) -> set[int]:
 
 def requested_rows(workspace: RetentionWorkspace) -> list[Any]:
     """The contexts and recalls that live would request for the stored events."""
-    gateway = sql.ContextGateway(workspace.connection)
+    gateway = ContextGateway(workspace.connection)
     missing = gateway.list_missing("g/r", "1", every_event=True, since=None, limit=1000)
     unrequested = gateway.list_unrequested(
-        sql.RecallOfVersion("g/r", "1", "norm"),
+        RecallOfVersion("g/r", "1", "norm"),
         every_event=True,
         needs_context=False,
         needs_settled=False,

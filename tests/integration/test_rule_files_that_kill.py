@@ -10,12 +10,12 @@ import pytest
 from psycopg import Connection
 from py4j.protocol import Py4JNetworkError
 
-import sql
 from moirae.config.settings import Settings
 from moirae.deployments import reload
 from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import MoiraeError
 from moirae.runtime import database
+from sql.rules import RuleFileGateway
 from tests.property.world import workspace
 
 
@@ -42,7 +42,7 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
         checks += 1
         raise Py4JNetworkError("no memory")
 
-    rule_files = sql.RuleFileGateway(connection)
+    rule_files = RuleFileGateway(connection)
     files = RuleFileLoader(None, settings, connection)  # type: ignore[arg-type]
     monkeypatch.setattr(reload, "check_rule_files", falls)
     for _ in range(reload._MAX_CRASHES):
@@ -62,7 +62,7 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
 
 
 def test_other_rule_files_keep_all_their_attempts(connection: Connection[Any]) -> None:
-    rule_files = sql.RuleFileGateway(connection)
+    rule_files = RuleFileGateway(connection)
     assert [rule_files.begin_check(digest) for digest in ("a", "a", "b", "a", "a")] == [
         0,
         1,

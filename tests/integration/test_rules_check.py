@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import moirae.rules.check
+import moirae.rules.checks.check
 from moirae.config.settings import Settings, load_settings
 from moirae.errors import Problem
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from recall.errors import QueryRejected
@@ -169,13 +169,13 @@ def test_java_exception_during_analysis_rejects_the_rule(spark: SparkSession) ->
 def test_internal_error_of_the_check_rejects_one_rule(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = moirae.rules.check.check_questions
+    real = moirae.rules.checks.check.check_questions
 
     def faulty(session: Any, settings: Settings, definition: Definition, tables: Any) -> Any:
         assert definition.name != "g/A", "an unexpected error"
         return real(session, settings, definition, tables)
 
-    monkeypatch.setattr(moirae.rules.check, "check_questions", faulty)
+    monkeypatch.setattr(moirae.rules.checks.check, "check_questions", faulty)
     both = ASKED + "  - alert: B\n    expr: SELECT host, ts FROM events\n"
     rules, _ = parse_rules("rules.yaml", both, settings.table_names)
     definitions, (problem,) = check_rules(spark, settings, rules)

@@ -23,7 +23,7 @@ from moirae.errors import ProblemsError
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.outbox import ArchivedTables
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database

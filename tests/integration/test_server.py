@@ -22,6 +22,8 @@ from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
 from moirae.services import tokens
+from sql.access import TokenGateway
+from sql.processes import ProcessGateway
 from tests.bad_inputs import FILES, read
 from tests.faults.harness import workspace
 from tests.served import JSON, LINES, Served, serve
@@ -179,7 +181,7 @@ def test_revoked_token_is_rejected(served: Served) -> None:
     token = tokens.create_token(served.connection, "passing", "viewer")
     headers = {"Authorization": f"Bearer {token}"}
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
-    assert sql.TokenGateway(served.connection).revoke("passing")
+    assert TokenGateway(served.connection).revoke("passing")
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 401
     row = served.connection.execute("SELECT hash FROM tokens WHERE name = 'passing'").fetchone()
     assert row is not None
@@ -207,7 +209,7 @@ def test_probes_need_no_token(served: Served) -> None:
 
 
 def test_server_is_ready_once_the_live_process_has_started(served: Served) -> None:
-    processes = sql.ProcessGateway(served.connection)
+    processes = ProcessGateway(served.connection)
     epoch = processes.start("live", 1)
     for state, status in (("starting", 503), ("running", 200), ("ended", 503)):
         processes.heartbeat("live", epoch, state=state, first_commit_seconds=None, ingest=None)

@@ -5,17 +5,18 @@ import time
 
 import pytest
 
-import sql
 from recall.ledger.commands import Target, submit_command
 from recall.worker import manager as manager_module
+from sql.processes import SignalGateway, SignalListener
+from sql.recalls import CommandGateway
 from tests.integration.history import History
 from tests.waiting import wait_until
 
 
 def test_notification_of_another_connection_ends_the_wait(past: History) -> None:
-    sender = sql.SignalGateway(past.connection)
+    sender = SignalGateway(past.connection)
     with past.connect() as connection:
-        listener = sql.SignalListener(connection)
+        listener = SignalListener(connection)
         assert not listener.wait(0.0)
         threading.Timer(0.1, sender.notify_recall_processes).start()
         assert listener.wait(20.0)
@@ -24,24 +25,24 @@ def test_notification_of_another_connection_ends_the_wait(past: History) -> None
 
 def test_notification_that_arrives_with_another_statement_counts(past: History) -> None:
     with past.connect() as connection:
-        listener = sql.SignalListener(connection)
-        sql.SignalGateway(past.connection).notify_recall_processes()
+        listener = SignalListener(connection)
+        SignalGateway(past.connection).notify_recall_processes()
         connection.execute("SELECT pg_sleep(0.1)")
         assert listener.wait(20.0)
 
 
 def test_notification_is_sent_when_the_transaction_commits(past: History) -> None:
     with past.connect() as connection:
-        listener = sql.SignalListener(connection)
+        listener = SignalListener(connection)
         with past.connection.transaction():
-            sql.SignalGateway(past.connection).notify_recall_processes()
+            SignalGateway(past.connection).notify_recall_processes()
             assert not listener.wait(0.1)
         assert listener.wait(20.0)
 
 
 def test_thread_ends_the_wait(past: History) -> None:
     with past.connect() as connection:
-        listener = sql.SignalListener(connection)
+        listener = SignalListener(connection)
         threading.Timer(0.1, listener.wake).start()
         assert listener.wait(20.0)
         listener.close()
@@ -63,7 +64,7 @@ def test_task_and_command_wake_an_idle_recall_process(
             task = past.add_task(1)
             wait_until(lambda: past.task(task)["state"] == "done")
             number = submit_command(past.connection, "k", "cancel", Target(rule="r"), "ada")
-            gateway = sql.CommandGateway(past.connection)
+            gateway = CommandGateway(past.connection)
             wait_until(lambda: gateway.effect(number) is not None)
         finally:
             stop.set()

@@ -19,14 +19,14 @@ from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
-from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.similar_answers import SimilarReplayer
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES
+from recall.similarity.measures.measure import MEASURES
 from tests.integration.history import START, History, history, run_until
 
 _CHUNKS, _ROWS = 12, 20

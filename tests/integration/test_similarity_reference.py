@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 from moirae.feedback.context_files import read_alerts, read_groups
-from recall.relevance.ready_contexts import AlertContext, SimilarAlerts, find_similar
-from recall.similarity.measure import MEASURES
+from recall.relevance.rankers.ready_contexts import AlertContext, SimilarAlerts, find_similar
+from recall.similarity.measures.measure import MEASURES
 from tests.similarity_scenario import (
     Answers,
     ScenarioEvent,

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-import sql
 from archiver.time_range import TimeRange
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import NotFound
@@ -22,6 +21,7 @@ from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
 from recall.revisions.changes import diff
 from recall.revisions.row_keys import HIT_COLUMNS, key_rows
+from sql.events import ContextGateway, NewContextRow
 from tests.stage_world import (
     ATTRIBUTES,
     NORM_COLUMNS,
@@ -217,7 +217,7 @@ def test_stage_beyond_its_limit_fails_with_the_reason(world: StageWorld) -> None
 
 def _store_context(world: StageWorld, hosts: str, *, settled: bool) -> None:
     contexts = {"near": [{"host": host} for host in hosts]}
-    row = sql.NewContextRow(
+    row = NewContextRow(
         rule=RULE,
         version=VERSION,
         eid=UUID(int=1),
@@ -227,7 +227,7 @@ def _store_context(world: StageWorld, hosts: str, *, settled: bool) -> None:
         cut={},
         settled=settled,
     )
-    sql.ContextGateway(world.connection).put([row])
+    ContextGateway(world.connection).put([row])
 
 
 def test_stage_follows_the_contexts_that_it_reads(world: StageWorld) -> None:

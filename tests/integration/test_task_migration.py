@@ -28,9 +28,9 @@ from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation.guard import Guard
 from moirae.live.composition import build_detection
 from moirae.live.relations import Relations
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
+from moirae.rules.checks.stored_rules import RuleAdmission
 from moirae.rules.parse import parse_rules
-from moirae.rules.stored_rules import RuleAdmission
 from moirae.runtime import database
 from recall.corpora import Corpora
 from recall.engines.duckdb.engine import LocalEngine

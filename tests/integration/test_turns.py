@@ -19,7 +19,7 @@ from recall.requests import Piece, RecallEvent, RecallRequest, SimilarQuestion, 
 from recall.scheduling.concurrency import CpuTimes
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
-from recall.similarity.measure import TfIdfMeasure
+from recall.similarity.measures.measure import TfIdfMeasure
 from tests.integration.history import CHUNKS, COUNT, START, History, run_until
 
 

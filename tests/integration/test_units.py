@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import Connection
 
-import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.ledger import Catalog
@@ -24,6 +23,7 @@ from moirae.config.streams import Stream
 from moirae.inspect.doctor import run_checks
 from moirae.live.sources import files, kafka
 from moirae.runtime import database
+from sql.archive import DeadLetterGateway, DeadLetterRow
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -70,9 +70,7 @@ class Archive:
 
     def retry(self, now: datetime = NOW) -> int:
         """Retry all dead letters. Returns the number of appended rows."""
-        sql.DeadLetterGateway(self.connection).mark_for_retry(
-            [], stream=None, reason=None, limit=100
-        )
+        DeadLetterGateway(self.connection).mark_for_retry([], stream=None, reason=None, limit=100)
         return self.writer.retry(to_micros(now)).appended_rows
 
     def counters(self) -> tuple[Any, ...]:
@@ -82,9 +80,9 @@ class Archive:
         assert row is not None
         return row
 
-    def dead_letters(self) -> list[sql.DeadLetterRow]:
+    def dead_letters(self) -> list[DeadLetterRow]:
         """Dead letters, newest first."""
-        return sql.DeadLetterGateway(self.connection).list_newest(None, None, 10)
+        return DeadLetterGateway(self.connection).list_newest(None, None, 10)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Archived rows, sorted."""
@@ -149,7 +147,7 @@ def test_retry_skips_dead_letters_of_undeclared_streams(archive: Archive) -> Non
     archive.open(replace(SCHEMA, name="other"))
     assert archive.retry() == 0
     assert archive.writer.count_pending_retries() == 0
-    dead_letters = sql.DeadLetterGateway(archive.connection)
+    dead_letters = DeadLetterGateway(archive.connection)
     assert dead_letters.list_marked(["other"], 10) == []
     assert dead_letters.count_marked() == 1
     archive.open()

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from archiver.ingest.writer import ArchiveWriter
 from moirae.config.settings import Settings
 from moirae.evaluation import panes
 from moirae.rules.definition import Definition
 from moirae.runtime import database
+from sql.archive import UnitGateway
 from tests.property.world import Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -130,7 +130,7 @@ def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
 
 
 def _identity(world: World, plan: Plan) -> None:
-    stream_counts = sql.UnitGateway(world.connection).sum_by_stream()
+    stream_counts = UnitGateway(world.connection).sum_by_stream()
     for counts in stream_counts:
         dead = counts.malformed + counts.quarantined + counts.conflicts
         assert counts.read == counts.archived + counts.duplicates + dead

@@ -11,12 +11,12 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-import sql
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import ProblemsError
 from moirae.runtime import database
+from sql.rules import RuleFileGateway, RuleGateway
 from tests.property.world import RULES, START, Plan, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -81,21 +81,21 @@ def test_reloads_neither_lose_nor_repeat_events(
 def _reload(files: RuleFileLoader, world: World, settings: Settings, rng: random.Random) -> None:
     if rng.random() < 0.2:
         before, desired = (
-            sql.RuleGateway(world.connection).revision(),
+            RuleGateway(world.connection).revision(),
             RuleRegistry(world.connection).desired_rules(),
         )
         bad = settings.file.parent / "rules" / "bad.yaml"
         bad.write_text(rng.choice(BAD))
         with pytest.raises(ProblemsError, match=r"bad\.yaml"):
             files.apply()
-        assert sql.RuleGateway(world.connection).revision() == before
+        assert RuleGateway(world.connection).revision() == before
         assert RuleRegistry(world.connection).desired_rules() == desired
-        assert "bad.yaml" in (sql.RuleFileGateway(world.connection).get_state().problems or [""])[0]
+        assert "bad.yaml" in (RuleFileGateway(world.connection).get_state().problems or [""])[0]
         bad.unlink()
     else:
         _write(settings, rng)
         files.apply()
-        assert sql.RuleFileGateway(world.connection).get_state().problems is None
+        assert RuleFileGateway(world.connection).get_state().problems is None
     world.detector.reload(START)
 
 

@@ -17,7 +17,7 @@ from sqlglot.tokens import TokenType
 from archiver.spark.session import jvm_process
 from moirae.config.settings import Settings, load_settings
 from moirae.documents.types import MAX_SQL_LENGTH, MAX_SQL_NESTING
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from recall.sandbox import time_limit, validation
 from tests.progress import Progress

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
-from recall.similarity.corpus import ContextVectors
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES, Measure
+from recall.similarity.measures.corpus import ContextVectors
+from recall.similarity.measures.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
 
 # The measures that are searched in inverted lists.

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
-from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES
+from recall.similarity.measures.measure import MEASURES
 
 SECOND = 1_000_000  # microseconds
 

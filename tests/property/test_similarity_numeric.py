@@ -13,7 +13,7 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES
+from recall.similarity.measures.measure import MEASURES
 from recall.similarity.numeric import MAX_BINS, AttributeScale, Histogram
 
 _VALUES = arrays.arrays(np.float64, st.integers(1, 300), elements=st.floats(-1e6, 1e6))

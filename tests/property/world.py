@@ -25,10 +25,10 @@ from moirae.evaluation.guard import Guard
 from moirae.live.composition import build_detection
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
-from moirae.rules.check import check_rules
+from moirae.rules.checks.check import check_rules
+from moirae.rules.checks.stored_rules import RuleAdmission
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.rules.stored_rules import RuleAdmission
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = to_micros(START + timedelta(days=30))

@@ -58,7 +58,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
-        moirae.deployments.reload moirae.rules.stored_rules""",
+        moirae.deployments.reload moirae.rules.checks.stored_rules""",
     "integration/test_relations.py": """
         moirae.live.relations moirae.live.sources.relation_table sql.archive.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
@@ -66,7 +66,8 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
-        moirae.rules.check moirae.rules.check_questions moirae.rules.result_types""",
+        moirae.rules.checks.check moirae.rules.checks.check_questions
+        moirae.rules.checks.result_types""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness
         moirae.server.pool moirae.server.reload moirae.server.run""",
@@ -96,15 +97,15 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
-        sql.alerts.alert_notes sql.alerts.alerts sql.alerts.contexts sql.alerts.events
-        sql.alerts.outbox sql.archive.chunks sql.archive.dead_letters sql.archive.derived_chunks
-        sql.archive.relations sql.archive.retention sql.archive.streams sql.archive.units
-        sql.gateway sql.processes.processes sql.recalls.commands sql.recalls.recalled_events
-        sql.recalls.replay sql.recalls.revisions sql.recalls.row_revisions sql.recalls.tasks
-        sql.reports.changes sql.reports.dashboard sql.reports.demo sql.reports.lookup
-        sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files sql.rules.rules
-        sql.rules.views sql.similarity.calibrations sql.similarity.corpora
-        sql.similarity.judgements sql.similarity.learned_models""",
+        sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
+        sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.streams
+        sql.archive.units sql.events.contexts sql.events.events sql.events.outbox sql.gateway
+        sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
+        sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
+        sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
+        sql.rules.rules sql.rules.views sql.similarity.calibrations sql.similarity.corpora
+        sql.similarity.judgements sql.similarity.learned_models sql.stages.recalled_events
+        sql.stages.row_revisions""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition
@@ -139,8 +140,9 @@ MODULES_BY_TEST = {
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
     "unit/recall/learning/test_build.py": """
         recall.learning.learner recall.learning.learned_model""",
-    "unit/recall/similarity/test_segment.py": """
-        recall.similarity.segment_merge recall.similarity.spans""",
+    "unit/recall/similarity/test_index.py": "recall.similarity.segmented_corpus",
+    "unit/recall/similarity/segments/test_segment.py": """
+        recall.similarity.segments.segment_merge recall.similarity.spans""",
     "unit/sql/test_sql.py": "sql.loader",
     "unit/test_errors.py": "archiver.errors recall.errors",
 }

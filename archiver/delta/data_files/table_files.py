@@ -17,13 +17,13 @@ from archiver.delta.data_files.rows import (
     with_chunk_column,
     write_rows,
 )
-from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
-from archiver.delta.protocol import (
+from archiver.delta.files import (
     CLUSTERED_PREFIX,
     UNCLUSTERED_PREFIX,
     DataFile,
     is_written_by_moirae,
 )
+from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.storage import Storage
 from archiver.times import micros_column

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import orjson
 
-from archiver.delta.protocol.files import (
+from archiver.delta.files import (
     DataFile,
     RemovedFile,
     is_adopted,

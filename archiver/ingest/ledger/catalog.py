@@ -13,6 +13,7 @@ import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
 from archiver.times import Micros, from_micros, optional_datetime, optional_micros
+from sql.archive import ChunkGateway, DeadLetterGateway, StreamGateway, UnitGateway
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Catalog:
     """Chunks, streams and source units on one connection. The caller owns the transaction."""
 
     def __init__(self, connection: sql.Connection) -> None:
-        self._chunks = sql.ChunkGateway(connection)
-        self._streams = sql.StreamGateway(connection)
-        self._units = sql.UnitGateway(connection)
-        self._dead_letters = sql.DeadLetterGateway(connection)
+        self._chunks = ChunkGateway(connection)
+        self._streams = StreamGateway(connection)
+        self._units = UnitGateway(connection)
+        self._dead_letters = DeadLetterGateway(connection)
 
     def chunks(self) -> list[Chunk]:
         """All chunks, oldest first. The first call on an empty database creates the first chunk."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import sql
 from archiver.times import Micros, from_micros
+from sql.archive import ChunkGateway, DeadLetterGateway, UnitGateway
 
 # Since a unit was archived: its client may still ask for the counters of the unit.
 MIN_UNIT_AGE = timedelta(hours=1)
@@ -24,9 +25,9 @@ class LedgerCompaction:
 
     def __init__(self, connection: sql.Connection, min_age: timedelta = MIN_UNIT_AGE) -> None:
         self._connection = connection
-        self._chunks = sql.ChunkGateway(connection)
-        self._units = sql.UnitGateway(connection)
-        self._dead_letters = sql.DeadLetterGateway(connection)
+        self._chunks = ChunkGateway(connection)
+        self._units = UnitGateway(connection)
+        self._dead_letters = DeadLetterGateway(connection)
         self._min_age = min_age
         # By stream: the ledger id after which the next call continues.
         self._resume_after: dict[str, int] = {}

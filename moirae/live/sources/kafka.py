@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from archiver.ingest import PartitionProgress, SourceUnit, TopicRecords
+from archiver.ingest import PartitionProgress, SourceUnit
+from archiver.ingest.engines import TopicRecords
 from moirae.config import KafkaSource, Stream
 
 MAX_BATCH_RECORDS = 200_000  # of one micro-batch

@@ -6,7 +6,7 @@ from pathlib import Path
 from archiver.ingest import SourceUnit
 from moirae.config import infer_format
 from moirae.live.sources import files
-from moirae.runtime import LandedBatch, LandingFolder
+from moirae.runtime.storage import LandedBatch, LandingFolder
 
 # Bytes of batches ingested at a time: bounds the duration, and what is repeated after a crash.
 _MAX_BATCH_BYTES = 64 << 20

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
-from archiver.ingest import DecodedRows, decode_lines, parse_csv_header, read_lines
+from archiver.ingest import read_lines
+from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
 from moirae.config import Relation, RelationFile
 from moirae.errors import MoiraeError, Problem, ProblemsError
 

@@ -10,6 +10,7 @@ import sql
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
 from moirae.live.sources.relation_file import decode_rows, identity_columns
+from sql.archive import read_source_table
 
 _LOG = structlog.get_logger()
 
@@ -91,7 +92,7 @@ class TableRelationReader:
 
     def _query_rows(self) -> list[dict[str, Any]]:
         """The rows, by key. They are read as JSON and decoded like the lines of a file."""
-        lines = sql.read_source_table(
+        lines = read_source_table(
             self._source.database.get_secret_value(),
             table=self._source.table,
             columns=list(self._relation.columns),

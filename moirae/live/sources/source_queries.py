@@ -11,7 +11,8 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from archiver.ingest import ArchiveWriter, SourceUnit, TopicRecords
+from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest.engines import TopicRecords
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.live.sources import files, kafka

@@ -18,7 +18,7 @@ from moirae.errors import RequestRejected
 from moirae.server.live.changes import LiveEvent, read_changes
 from moirae.server.live.status import read_live_status
 from moirae.server.pool import ConnectionPool
-from sql import ChangePosition
+from sql.reports import ChangeGateway, ChangePosition
 
 _LOG = structlog.get_logger()
 
@@ -225,12 +225,12 @@ class Broadcaster:
 
     def _newest_position(self) -> ChangePosition:
         with self._pool.connection() as connection:
-            return sql.ChangeGateway(connection).position()
+            return ChangeGateway(connection).position()
 
     def _is_stored(self, position: ChangePosition) -> bool:
         """Whether all changes after a position are stored."""
         with self._pool.connection() as connection:
-            gateway = sql.ChangeGateway(connection)
+            gateway = ChangeGateway(connection)
             return gateway.oldest() <= position <= gateway.position()
 
     def _read_status(self) -> bytes:

@@ -10,8 +10,16 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from moirae.services import RecallRevision, describe_revision, describe_stage, to_json
-from sql import ChangePosition
+from moirae.services import to_json
+from moirae.services.operations.recalls import RecallRevision, describe_revision, describe_stage
+from sql.reports import (
+    ChangedAlertRow,
+    ChangedRecallRow,
+    ChangeGateway,
+    ChangePosition,
+    ChangeRow,
+    EventEndRow,
+)
 
 MAX_EVENT_BYTES = 256 << 10
 """A larger event is sent without its answer, which the client can get by `recalls/{id}/revisions`
@@ -69,7 +77,7 @@ def read_changes(
     At most `MAX_PAGE_BYTES` and one event, so that the memory of a client that has missed many
     answers is bounded. `limit`: of changes. `upto`: the last position to read; None: the newest.
     """
-    changes = sql.ChangeGateway(connection).list_after(after, limit=limit)
+    changes = ChangeGateway(connection).list_after(after, limit=limit)
     if upto is not None:
         changes = [change for change in changes if change.position <= upto]
     events = []
@@ -86,7 +94,7 @@ def read_changes(
 
 
 def _describe(
-    connection: sql.Connection, changes: Sequence[sql.ChangeRow]
+    connection: sql.Connection, changes: Sequence[ChangeRow]
 ) -> Iterator[tuple[ChangePosition, LiveEvent | None]]:
     """The position and the event of each change; None for a change without an event."""
     rows = _ChangedRows(connection, changes)
@@ -100,19 +108,19 @@ def _describe(
         yield change.position, event
 
 
-def _row_key(change: sql.ChangeRow) -> tuple[Any, ...]:
+def _row_key(change: ChangeRow) -> tuple[Any, ...]:
     return change.kind, change.key, change.version, change.name
 
 
 class _ChangedRows:
     """The rows that changes name. Answers, which may be large, are read one by one."""
 
-    def __init__(self, connection: sql.Connection, changes: Sequence[sql.ChangeRow]) -> None:
+    def __init__(self, connection: sql.Connection, changes: Sequence[ChangeRow]) -> None:
         self._connection = connection
-        by_kind: dict[str, list[sql.ChangeRow]] = {}
+        by_kind: dict[str, list[ChangeRow]] = {}
         for change in changes:
             by_kind.setdefault(change.kind, []).append(change)
-        gateway = self._gateway = sql.ChangeGateway(connection)
+        gateway = self._gateway = ChangeGateway(connection)
         alerts = gateway.list_alerts([change.key for change in by_kind.get("alert", ())])
         self._alerts = {row.id: row for row in alerts}
         recalls = gateway.list_recalls([change.key for change in by_kind.get("recall", ())])
@@ -122,7 +130,7 @@ class _ChangedRows:
         )
         self._boundaries = {(row.eid, row.version): row for row in boundaries}
 
-    def describe(self, change: sql.ChangeRow) -> LiveEvent | None:
+    def describe(self, change: ChangeRow) -> LiveEvent | None:
         """The event of a change; None if its row has been deleted."""
         match change.kind:
             case "alert":
@@ -154,7 +162,7 @@ class _ChangedRows:
 
 
 def _encode_row(
-    change: sql.ChangeRow, row: sql.ChangedAlertRow | sql.ChangedRecallRow | sql.EventEndRow | None
+    change: ChangeRow, row: ChangedAlertRow | ChangedRecallRow | EventEndRow | None
 ) -> LiveEvent | None:
     if row is None:
         return None

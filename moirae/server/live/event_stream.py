@@ -17,7 +17,8 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.responses import read_identity
 from moirae.server.route_table import RouteAccess
 from moirae.services import API_PREFIX, tokens
-from sql import ChangePosition
+from sql.access import TokenGateway
+from sql.reports import ChangePosition
 
 LIVE_PATH = f"{API_PREFIX}/live"
 ROUTES = [RouteAccess("GET", LIVE_PATH, "viewer")]
@@ -76,7 +77,7 @@ class _RightsCheck:
     def __call__(self, connection: sql.Connection) -> bool:
         if self._cookie is not None:
             return tokens.find_session(connection, self._cookie) is not None
-        return sql.TokenGateway(connection).get_active(self._identity.token_id) is not None
+        return TokenGateway(connection).get_active(self._identity.token_id) is not None
 
 
 class EventStreamResponse(Response):

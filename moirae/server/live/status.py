@@ -4,12 +4,14 @@ import sql
 from moirae.inspect import assess_live_condition
 from moirae.runtime import list_processes
 from moirae.services import to_json
+from sql.alerts import AlertGateway
+from sql.recalls import TaskGateway
 
 
 def read_live_status(connection: sql.Connection) -> bytes:
     """Counts of alerts and recalls, the queue, and processes, as JSON."""
-    alerts = sql.AlertGateway(connection)
-    tasks = sql.TaskGateway(connection)
+    alerts = AlertGateway(connection)
+    tasks = TaskGateway(connection)
     queue = tasks.waiting()
     processes = list_processes(connection)
     return to_json(

@@ -19,19 +19,16 @@ from starlette.types import Receive, Scope, Send
 import sql
 from moirae.config import Settings
 from moirae.errors import RequestRejected
-from moirae.runtime import LandingFolder, connect_database
+from moirae.runtime import connect_database
+from moirae.runtime.storage import LandingFolder
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.services import (
-    API_PREFIX,
-    ExportKind,
-    check_declared,
-    export_rows,
-    shaped_text,
-    to_json,
-)
+from moirae.services import API_PREFIX, shaped_text, to_json
+from moirae.services.operations.archive import check_declared
+from moirae.services.operations.exports import ExportKind, export_rows
+from sql.access import AuditGateway
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
@@ -152,9 +149,7 @@ def add_file_routes(
             def publish(opened: AbstractContextManager[BinaryIO], size: int) -> None:
                 arguments = {"stream": stream, "batch": batch, "bytes": size}
                 with pool.connection() as connection, connection.transaction():
-                    sql.AuditGateway(connection).insert(
-                        author, "api", "archive.upload_file", arguments
-                    )
+                    AuditGateway(connection).insert(author, "api", "archive.upload_file", arguments)
                 # After the commit: a file without its line would be archived although the client
                 # got an error. A line without its file, as after a crash here, does no harm.
                 opened.__exit__(None, None, None)

@@ -21,6 +21,11 @@ from moirae.inspect import DEAD_LETTER_COUNTERS
 from moirae.runtime import list_processes, merge_metrics
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
+from sql.alerts import AlertGateway
+from sql.archive import ChunkGateway, StreamGateway, UnitGateway
+from sql.processes import ProcessGateway
+from sql.recalls import TaskGateway
+from sql.rules import DeploymentGateway
 
 METRICS_PATH = "/metrics"
 
@@ -62,7 +67,7 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     yield from _collect_processes(connection)
     yield from _collect_streams(connection)
     yield from _collect_counts(connection)
-    yield from merge_metrics(sql.ProcessGateway(connection).list_metrics())
+    yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
 
 def _collect_processes(connection: sql.Connection) -> Iterator[Metric]:
@@ -90,7 +95,7 @@ def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
     late = CounterMetricFamily(
         "moirae_late_rows", "Archived rows that were late.", labels=["stream"]
     )
-    for counts in sql.UnitGateway(connection).sum_by_stream():
+    for counts in UnitGateway(connection).sum_by_stream():
         records.add_metric([counts.stream, "read"], counts.read)
         records.add_metric([counts.stream, "archived"], counts.archived)
         records.add_metric([counts.stream, "duplicate"], counts.duplicates)
@@ -110,7 +115,7 @@ def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
         labels=["stream"],
     )
     now = datetime.now(UTC)
-    for row in sql.StreamGateway(connection).list_all():
+    for row in StreamGateway(connection).list_all():
         if row.newest is not None:
             newest.add_metric([row.name], row.newest.timestamp())
             lag.add_metric([row.name], (now - row.newest).total_seconds())
@@ -119,13 +124,13 @@ def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
 
 
 def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
-    tasks = sql.TaskGateway(connection)
+    tasks = TaskGateway(connection)
     alerts = GaugeMetricFamily("moirae_alerts", "Alerts by state.", labels=["state"])
-    for state, count in sql.AlertGateway(connection).count_alerts().items():
+    for state, count in AlertGateway(connection).count_alerts().items():
         alerts.add_metric([state], count)
     yield alerts
     chunks = GaugeMetricFamily("moirae_chunks", "Chunks by state.", labels=["state"])
-    chunk_states = Counter(row.state for row in sql.ChunkGateway(connection).list_all())
+    chunk_states = Counter(row.state for row in ChunkGateway(connection).list_all())
     for state, count in chunk_states.items():
         chunks.add_metric([state], count)
     yield chunks
@@ -139,7 +144,7 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
         "moirae_recall_queue_oldest_seconds", "How long the oldest of them waits.", queue.longest
     )
     rules = GaugeMetricFamily("moirae_rules", "Deployed rules by state.", labels=["state"])
-    deployments = sql.DeploymentGateway(connection).list_active()
+    deployments = DeploymentGateway(connection).list_active()
     for state, count in Counter(deployment.state for deployment in deployments).items():
         rules.add_metric([state], count)
     yield rules

@@ -19,6 +19,7 @@ from moirae.server.route_table import RouteAccess
 from moirae.server.routes.pages import PAGE_POLICY
 from moirae.services import API_PREFIX, Role, tokens
 from moirae.services.tokens import SESSION_DURATION
+from sql.access import AuditGateway
 
 _SESSIONS = f"{API_PREFIX}/sessions"
 _CURRENT = f"{_SESSIONS}/current"
@@ -104,7 +105,7 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
             author = read_identity(request.scope).name
             with pool.connection() as connection, connection.transaction():
                 tokens.end_session(connection, cookie)
-                sql.AuditGateway(connection).insert(author, "api", "sessions.log_out", {})
+                AuditGateway(connection).insert(author, "api", "sessions.log_out", {})
         response = Response(status_code=204)
         # Without the attributes with which it was set, browsers keep the cookie.
         response.delete_cookie(name, **_cookie_attributes(request))
@@ -133,7 +134,7 @@ def _open_session(
             if session is None:
                 raise NotFound("the token is revoked")
             arguments = {"method": method}
-            sql.AuditGateway(connection).insert(session.name, "api", "sessions.log_in", arguments)
+            AuditGateway(connection).insert(session.name, "api", "sessions.log_in", arguments)
     except NotFound as error:
         raise RequestRejected(401, "the token or code is not valid") from error
     return cookie, session

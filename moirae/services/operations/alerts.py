@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import NoteKind, add_note
 from moirae.errors import NotFound, UsageError
-from moirae.inspect import RecallAnswer, SimilarEvent
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -26,6 +26,8 @@ from moirae.services.models import (
 )
 from moirae.services.operation import operation
 from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
+from sql.alerts import AlertFilter, AlertGateway, AlertNoteGateway, AlertNoteRow, AlertRow
+from sql.stages import HistoryChangeRow, RecalledEventGateway
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -99,7 +101,7 @@ class Assignment(Comment):
 class AlertPage:
     """Alerts, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
 
-    alerts: Sequence[sql.AlertRow]
+    alerts: Sequence[AlertRow]
     next: str | None
     total: int | None
 
@@ -134,8 +136,8 @@ class AlertDetails:
     assigned_to: str | None
     resolution: str | None
     tag: str | None
-    notes: Sequence[sql.AlertNoteRow]
-    decisions: Sequence[sql.HistoryChangeRow]
+    notes: Sequence[AlertNoteRow]
+    decisions: Sequence[HistoryChangeRow]
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ class AlertOverview:
     `is_final`: whether all recalls have ended.
     """
 
-    alert: sql.AlertRow
+    alert: AlertRow
     norms: Mapping[str, Sequence[Mapping[str, Any]]]
     best: SimilarEvent | None
     comparable: float | None
@@ -188,12 +190,12 @@ class AlertOverview:
 @operation("GET", "/overview", role="viewer")
 def show_overview(workspace: "LocalWorkspace", query: OverviewQuery) -> list[AlertOverview]:
     """Show the newest firing alerts, each with its norms and its most similar past event."""
-    selection = sql.AlertFilter(active=True)
-    alerts = sql.AlertGateway(workspace.connection).list_newest(selection, limit=query.limit)
+    selection = AlertFilter(active=True)
+    alerts = AlertGateway(workspace.connection).list_newest(selection, limit=query.limit)
     return [_summarize_alert(alert, load_event_answers(workspace, alert.eid)) for alert in alerts]
 
 
-def _summarize_alert(alert: sql.AlertRow, answers: Sequence[RecallAnswer]) -> AlertOverview:
+def _summarize_alert(alert: AlertRow, answers: Sequence[RecallAnswer]) -> AlertOverview:
     norms: dict[str, Sequence[Mapping[str, Any]]] = {}
     best: SimilarEvent | None = None
     comparable = None
@@ -213,7 +215,7 @@ def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
     labels = None
     if query.label:
         labels = dict(label.split("=", 1) for label in query.label)
-    selection = sql.AlertFilter(
+    selection = AlertFilter(
         rule=query.rule,
         states=query.state,
         include_all=query.all or bool(query.state),
@@ -224,7 +226,7 @@ def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
         until=query.until,
         after=decode_cursor(query.cursor, datetime.fromisoformat, UUID),
     )
-    gateway = sql.AlertGateway(workspace.connection)
+    gateway = AlertGateway(workspace.connection)
     alerts = gateway.list_newest(selection, limit=query.limit)
     following = next_cursor(alerts, query.limit, lambda alert: (alert.starts_at, alert.id))
     return AlertPage(alerts, following, gateway.count_newest(selection) if query.count else None)
@@ -276,14 +278,14 @@ def resolve(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) 
     return _add_note(workspace, alert, "resolution", body.text, tag=body.tag)
 
 
-def find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
+def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
     """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
     # Wildcards of LIKE are not part of any ID.
     pattern = prefix.lower().replace("%", "").replace("_", "").replace("\\", "")
-    alerts: list[sql.AlertRow] = []
+    alerts: list[AlertRow] = []
     if pattern:
         # Two alerts are enough to know that the prefix is ambiguous.
-        alerts = sql.AlertGateway(connection).list_by_prefix(pattern, limit=2)
+        alerts = AlertGateway(connection).list_by_prefix(pattern, limit=2)
     if not alerts:
         raise NotFound(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
     if len(alerts) > 1:
@@ -293,9 +295,9 @@ def find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
     return alerts[0]
 
 
-def _describe(workspace: "LocalWorkspace", alert: sql.AlertRow) -> AlertDetails:
-    notes = sql.AlertNoteGateway(workspace.connection).list_by_alerts([alert.id])
-    decisions = sql.RecalledEventGateway(workspace.connection).list_history(alert.id)
+def _describe(workspace: "LocalWorkspace", alert: AlertRow) -> AlertDetails:
+    notes = AlertNoteGateway(workspace.connection).list_by_alerts([alert.id])
+    decisions = RecalledEventGateway(workspace.connection).list_history(alert.id)
     return AlertDetails(**asdict(alert), notes=notes, decisions=decisions)
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-import sql
 from moirae.config import Settings
 from moirae.errors import NotFound, UsageError
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import (
     Arguments,
     Name,
@@ -24,6 +23,7 @@ from moirae.services.models import (
     parse_number,
 )
 from moirae.services.operation import operation
+from sql.archive import DeadLetterGateway, DeadLetterRow, StreamGateway, UnitGateway
 
 if TYPE_CHECKING:
     from archiver.chunks import ChunkRecord
@@ -224,7 +224,7 @@ def show_batch_progress(
     from moirae.inspect import is_live_available, sum_accounting
 
     _check_stream(workspace, stream)
-    counts = sql.UnitGateway(workspace.connection).list_counts(stream, body.batches)
+    counts = UnitGateway(workspace.connection).list_counts(stream, body.batches)
     return BatchProgress(
         len(counts), sum_accounting(counts), is_live_available(workspace.connection)
     )
@@ -275,7 +275,7 @@ def show_chunk(workspace: "LocalWorkspace", chunk: int) -> ChunkDetails:
 def list_dead_letters(workspace: "LocalWorkspace", query: DeadLetterQuery) -> DeadLetterPage:
     """List dead letters with source, line, reason and record, newest first."""
     _check_stream(workspace, query.stream)
-    gateway = sql.DeadLetterGateway(workspace.connection)
+    gateway = DeadLetterGateway(workspace.connection)
     after = decode_cursor(query.cursor, datetime.fromisoformat, parse_number, parse_number)
     rows = gateway.list_newest(query.stream, query.reason, query.limit, after)
     following = next_cursor(rows, query.limit, lambda row: (row.at, *parse_dead_letter_id(row.id)))
@@ -293,7 +293,7 @@ def retry_dead_letters(workspace: "LocalWorkspace", body: RetryBody) -> Retry:
         raise UsageError("IDs cannot be combined with a stream, a reason or all")
     ids = list(map(parse_dead_letter_id, body.ids or ()))
     _check_stream(workspace, body.stream)
-    marked = sql.DeadLetterGateway(workspace.connection).mark_for_retry(
+    marked = DeadLetterGateway(workspace.connection).mark_for_retry(
         ids, stream=body.stream, reason=body.reason, limit=body.limit
     )
     marked_ids = set(marked)
@@ -307,7 +307,7 @@ def show_retry_progress(workspace: "LocalWorkspace", body: RetryIds) -> RetryPro
     """Show the progress of the retry of dead letters."""
     from moirae.inspect import is_live_available
 
-    gateway = sql.DeadLetterGateway(workspace.connection)
+    gateway = DeadLetterGateway(workspace.connection)
     ids = list(map(parse_dead_letter_id, body.ids))
     return RetryProgress(
         waiting=gateway.count_marked(list(workspace.settings.streams)),
@@ -339,11 +339,11 @@ def _check_stream(workspace: "LocalWorkspace", name: str | None) -> None:
     settings = workspace.settings
     if name is None or name in settings.streams:
         return
-    if name not in {row.name for row in sql.StreamGateway(workspace.connection).list_all()}:
+    if name not in {row.name for row in StreamGateway(workspace.connection).list_all()}:
         raise NotFound(f"no stream {name!r}: declared are {', '.join(settings.streams)}")
 
 
-def _describe_dead_letter(row: sql.DeadLetterRow) -> DeadLetter:
+def _describe_dead_letter(row: DeadLetterRow) -> DeadLetter:
     return DeadLetter(
         id=row.id,
         stream=row.stream,

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import Field
 
-import sql
 from moirae.errors import UsageError
 from moirae.services.models import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, Arguments, Time
 from moirae.services.operation import operation
+from sql.reports import DashboardGateway
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -49,7 +49,7 @@ def read_view(workspace: "LocalWorkspace", view: View, query: ViewQuery) -> list
     for name in ("since", "until", "eid"):
         if getattr(query, name) is not None and name not in _FILTERS[view]:
             raise UsageError(f"{name}: the view {view} has no such filter")
-    gateway = sql.DashboardGateway(workspace.connection)
+    gateway = DashboardGateway(workspace.connection)
     since, until, limit = query.since, query.until, query.limit
     readers: dict[View, Callable[[], Any]] = {
         "alerts": lambda: gateway.list_alerts(since, until, limit),

@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import RecallAnswer
+from moirae.inspect.past_events import RecallAnswer
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -22,6 +22,7 @@ from moirae.services.models import (
     next_cursor,
 )
 from moirae.services.operation import operation
+from sql.events import ContextGateway, EventFilter, EventGateway, StoredEventRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -46,7 +47,7 @@ class JudgementBody(Arguments):
 class EventPage:
     """Events, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
 
-    events: Sequence[sql.StoredEventRow]
+    events: Sequence[StoredEventRow]
     next: str | None
     total: int | None
 
@@ -87,8 +88,8 @@ class StoredJudgement:
 @operation("GET", "/events", role="viewer")
 def list_events(workspace: "LocalWorkspace", query: EventQuery) -> EventPage:
     """List events, newest first."""
-    gateway = sql.EventGateway(workspace.connection)
-    selection = sql.EventFilter(
+    gateway = EventGateway(workspace.connection)
+    selection = EventFilter(
         rule=query.rule,
         since=query.since,
         until=query.until,
@@ -148,7 +149,7 @@ def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:
     from moirae.deployments import RuleRegistry
     from moirae.rules import SimilarRecall
 
-    event = sql.EventGateway(connection).get(eid)
+    event = EventGateway(connection).get(eid)
     if event is not None and event.past:
         raise NotFound(f"event {eid} was found in history: recalls are for alerts that fire live")
     for definition in RuleRegistry(connection).desired_rules():
@@ -164,7 +165,7 @@ def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:
 
 def load_event_answers(workspace: "LocalWorkspace", eid: UUID) -> list[RecallAnswer]:
     """The last answers of all recalls of an event, with the forecast of their ends."""
-    from moirae.inspect import load_answers
+    from moirae.inspect.past_events import load_answers
 
     recall = workspace.settings.recall
     return load_answers(workspace.connection, eid, recall.history_queries * recall.processes)
@@ -172,10 +173,10 @@ def load_event_answers(workspace: "LocalWorkspace", eid: UUID) -> list[RecallAns
 
 def describe_event(connection: sql.Connection, eid: UUID) -> EventDetails | None:
     """The event as the newest version of its rule has detected it; None if it is deleted."""
-    event = sql.EventGateway(connection).get(eid)
+    event = EventGateway(connection).get(eid)
     if event is None:
         return None
-    gateway = sql.ContextGateway(connection)
+    gateway = ContextGateway(connection)
     # For the version of the rule that detected the event.
     context_key = event.rule, event.version, eid
     context = gateway.get(*context_key)

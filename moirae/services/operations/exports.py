@@ -5,6 +5,10 @@ from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import sql
+from sql.alerts import AlertGateway
+from sql.events import ContextGateway, EventGateway
+from sql.recalls import ExportedRecallRow, RevisionGateway
+from sql.stages import RowRevisionGateway, StageRow
 
 ExportKind = Literal["events", "alerts", "contexts", "similar", "recalls"]
 EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
@@ -53,11 +57,11 @@ def export_rows(
     `recall`: of `similar`, only recalls with this name.
     """
     readers: dict[ExportKind, Callable[[], Iterable[Any]]] = {
-        "events": sql.EventGateway(connection).export,
-        "alerts": sql.AlertGateway(connection).export,
-        "contexts": sql.ContextGateway(connection).export,
-        "similar": lambda: sql.RevisionGateway(connection).export_hits(recall),
-        "recalls": sql.RevisionGateway(connection).export_last,
+        "events": EventGateway(connection).export,
+        "alerts": AlertGateway(connection).export,
+        "contexts": ContextGateway(connection).export,
+        "similar": lambda: RevisionGateway(connection).export_hits(recall),
+        "recalls": RevisionGateway(connection).export_last,
     }
     columns = EXPORT_COLUMNS[kind]
     values = attrgetter(*columns)
@@ -67,10 +71,10 @@ def export_rows(
         else:
             yield dict(zip(columns, values(record), strict=True))
     if kind == "recalls":
-        yield from map(_describe_stage, sql.RowRevisionGateway(connection).export_stages())
+        yield from map(_describe_stage, RowRevisionGateway(connection).export_stages())
 
 
-def _describe_stage(stage: sql.StageRow) -> dict[str, Any]:
+def _describe_stage(stage: StageRow) -> dict[str, Any]:
     """A line of the export: the present rows of a stage about an event."""
     row: dict[str, Any] = dict.fromkeys(EXPORT_COLUMNS["recalls"])
     row |= {name: getattr(stage, name) for name in ("eid", "rule", "state", "revision", "error")}
@@ -79,7 +83,7 @@ def _describe_stage(stage: sql.StageRow) -> dict[str, Any]:
     return row
 
 
-def _describe_recall(recall: sql.ExportedRecallRow) -> dict[str, Any]:
+def _describe_recall(recall: ExportedRecallRow) -> dict[str, Any]:
     """A line of the export; an SQL answer has its columns in the order of its SELECT."""
     from recall.query import order_columns
 

@@ -8,14 +8,16 @@ from uuid import UUID
 
 from pydantic import Field
 
-import sql
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import RecallAnswer, SimilarEvent, Timeline
-from moirae.runtime import open_storage
+from moirae.inspect import Timeline
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent
+from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
 from moirae.services.operations.events import load_event_answers
+from sql.events import EventGateway
+from sql.reports import EventJudgementRow, OccurrenceRow, OverviewGateway, RuleFiguresRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -65,7 +67,7 @@ class EventAnswers:
 @operation("GET", "/overview/answers", role="viewer")
 def list_answers(workspace: "LocalWorkspace", query: AnswersQuery) -> list[EventAnswers]:
     """Show what is normal and the similar past events of several events."""
-    events = sql.EventGateway(workspace.connection)
+    events = EventGateway(workspace.connection)
     entries = []
     for eid in dict.fromkeys(query.event):
         answers = []
@@ -87,24 +89,22 @@ def _summarize(hit: SimilarEvent) -> SimilarEvent:
 
 
 @operation("GET", "/overview/occurrences", role="viewer")
-def count_occurrences(
-    workspace: "LocalWorkspace", query: OccurrencesQuery
-) -> list[sql.OccurrenceRow]:
+def count_occurrences(workspace: "LocalWorkspace", query: OccurrencesQuery) -> list[OccurrenceRow]:
     """Count events and alerts of each day and rule, oldest first."""
-    return sql.OverviewGateway(workspace.connection).count_by_day(query.rule, query.days)
+    return OverviewGateway(workspace.connection).count_by_day(query.rule, query.days)
 
 
 @operation("GET", "/overview/rules", role="viewer")
-def list_rule_figures(workspace: "LocalWorkspace") -> list[sql.RuleFiguresRow]:
+def list_rule_figures(workspace: "LocalWorkspace") -> list[RuleFiguresRow]:
     """Show alerts, last firing and cost of recalls of each rule."""
-    return sql.OverviewGateway(workspace.connection).list_rule_figures()
+    return OverviewGateway(workspace.connection).list_rule_figures()
 
 
 @operation("GET", "/events/{event}/judgements", role="viewer")
-def list_judgements(workspace: "LocalWorkspace", event: IdPrefix) -> list[sql.EventJudgementRow]:
+def list_judgements(workspace: "LocalWorkspace", event: IdPrefix) -> list[EventJudgementRow]:
     """List the judgements of similar past events of an event."""
     eid = find_event(workspace.connection, event)
-    return sql.OverviewGateway(workspace.connection).list_judgements(eid)
+    return OverviewGateway(workspace.connection).list_judgements(eid)
 
 
 @operation("GET", "/events/{event}/timeline", role="viewer")
@@ -114,7 +114,7 @@ def show_timeline(workspace: "LocalWorkspace", event: IdPrefix, query: TimelineQ
     from moirae.inspect import load_timeline
 
     eid = find_event(workspace.connection, event)
-    row = sql.EventGateway(workspace.connection).get(eid)
+    row = EventGateway(workspace.connection).get(eid)
     if row is None:
         raise NotFound(f"event {eid} has been deleted")
     settings = workspace.settings

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-import sql
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, Seconds
 from moirae.services.operation import operation
+from sql.recalls import TaskFilter, TaskGateway, TaskSummaryRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -112,14 +112,14 @@ def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) ->
 
 
 @operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False)
-def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> sql.TaskSummaryRow:
+def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> TaskSummaryRow:
     """Record that the client of a query still waits, which resumes a suspended query. Answers with
     the state of its recall.
     """
     from recall.requests import AD_HOC_RULE
 
-    gateway = sql.TaskGateway(workspace.connection)
-    selection = sql.TaskFilter(id=recall, rule=AD_HOC_RULE)
+    gateway = TaskGateway(workspace.connection)
+    selection = TaskFilter(id=recall, rule=AD_HOC_RULE)
     if not gateway.list_newest(selection, limit=1):
         raise NotFound(f"no query {recall}")
     if not _is_answered(workspace):

@@ -11,7 +11,7 @@ from pydantic import Field
 import sql
 from moirae.alerts import find_event, find_event_or_recall
 from moirae.errors import Conflict, NotFound, UsageError
-from moirae.inspect import SimilarEvent
+from moirae.inspect.past_events import SimilarEvent
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -22,6 +22,9 @@ from moirae.services.models import (
     next_cursor,
 )
 from moirae.services.operation import operation
+from sql.recalls import CommandGateway, TaskFilter, TaskGateway, TaskSummaryRow
+from sql.reports import ChangedStageRow, ChangeGateway, RevisionRow
+from sql.stages import RowRevisionGateway, RowRevisionRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -78,7 +81,7 @@ class CommandBody(Arguments):
 class RecallPage:
     """Recalls, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
 
-    recalls: Sequence[sql.TaskSummaryRow]
+    recalls: Sequence[TaskSummaryRow]
     next: str | None
     total: int | None
 
@@ -120,7 +123,7 @@ class RowRevisionPage:
 
     rule: str
     name: str
-    revisions: Sequence[sql.RowRevisionRow]
+    revisions: Sequence[RowRevisionRow]
     last: int
     boundary: datetime | None
 
@@ -170,12 +173,12 @@ class RepeatedAnswer:
 @operation("GET", "/recalls", role="viewer")
 def list_recalls(workspace: "LocalWorkspace", query: RecallQuery) -> RecallPage:
     """List recalls with state and progress, newest first."""
-    gateway = sql.TaskGateway(workspace.connection)
+    gateway = TaskGateway(workspace.connection)
     _check_rule(workspace, query.rule)
     eid = None
     if query.event is not None:
         eid = find_event(workspace.connection, query.event)
-    selection = sql.TaskFilter(
+    selection = TaskFilter(
         eid=eid,
         rule=query.rule,
         states=query.state,
@@ -189,10 +192,10 @@ def list_recalls(workspace: "LocalWorkspace", query: RecallQuery) -> RecallPage:
 
 
 @operation("GET", "/recalls/{recall}", role="viewer")
-def show_recall(workspace: "LocalWorkspace", recall: IdPrefix) -> sql.TaskSummaryRow:
+def show_recall(workspace: "LocalWorkspace", recall: IdPrefix) -> TaskSummaryRow:
     """Show the state and progress of a recall."""
-    selection = sql.TaskFilter(id=_find_recall(workspace, recall))
-    return sql.TaskGateway(workspace.connection).list_newest(selection, limit=1)[0]
+    selection = TaskFilter(id=_find_recall(workspace, recall))
+    return TaskGateway(workspace.connection).list_newest(selection, limit=1)[0]
 
 
 @operation("GET", "/recalls/{recall}/revisions", role="viewer")
@@ -226,7 +229,7 @@ def list_row_revisions(
         batch = read_row_revisions(connection, name, query.after, query.limit)
     except UnknownStream as error:
         outputs = _find_deployed_outputs(workspace, name)
-        if len(outputs) != 1 or sql.RowRevisionGateway(connection).find_streams(name):
+        if len(outputs) != 1 or RowRevisionGateway(connection).find_streams(name):
             raise NotFound(str(error)) from error
         rule, output = outputs[0].rsplit("/", 1)
         return RowRevisionPage(rule, output, [], query.after, None)
@@ -261,7 +264,7 @@ def _find_deployed_outputs(workspace: "LocalWorkspace", name: str) -> list[str]:
 def submit(workspace: "LocalWorkspace", body: CommandBody) -> Command:
     """Cancel, finalize, accelerate or refine recalls. A recall process executes the command."""
     from recall.errors import CommandKeyConflict
-    from recall.ledger import Target, fetch_effect, submit_command
+    from recall.ledger.commands import Target, fetch_effect, submit_command
 
     connection = workspace.connection
     if body.id is None and body.rule is None and body.older_than is None:
@@ -295,7 +298,7 @@ def show_command(workspace: "LocalWorkspace", number: int) -> Command:
     """Show a command on recalls, and its effect once it has been executed."""
     row = None
     if 0 < number < 1 << 63:
-        row = sql.CommandGateway(workspace.connection).get(number)
+        row = CommandGateway(workspace.connection).get(number)
     if row is None:
         raise NotFound(f"no command {number}")
     target = {name: value for name, value in row.target.items() if name not in ("before", "older")}
@@ -319,13 +322,13 @@ def read_revisions(
     connection: sql.Connection, recall: UUID, *, after: int, limit: int
 ) -> list[RecallRevision]:
     """The revisions of a recall after a number, in order."""
-    rows = sql.ChangeGateway(connection).list_revisions_after(recall, after, limit=limit)
+    rows = ChangeGateway(connection).list_revisions_after(recall, after, limit=limit)
     return [describe_revision(connection, row) for row in rows]
 
 
-def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> RecallRevision:
+def describe_revision(connection: sql.Connection, row: RevisionRow) -> RecallRevision:
     """A stored revision, with the past events of its hits."""
-    from moirae.inspect import make_hits
+    from moirae.inspect.past_events import make_hits
     from recall.query import order_columns
 
     rows = None
@@ -357,7 +360,7 @@ def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> Recal
     )
 
 
-def describe_stage(row: sql.ChangedStageRow) -> RecallRevision:
+def describe_stage(row: ChangedStageRow) -> RecallRevision:
     """The present rows of a stage."""
     return RecallRevision(
         recall=None,
@@ -387,5 +390,5 @@ def _find_recall(workspace: "LocalWorkspace", prefix: str) -> UUID:
 
 def _check_rule(workspace: "LocalWorkspace", rule: str | None) -> None:
     """Raise `NotFound` for a rule that is not deployed and has no recalls."""
-    if rule is not None and not sql.TaskGateway(workspace.connection).rule_exists(rule):
+    if rule is not None and not TaskGateway(workspace.connection).rule_exists(rule):
         raise NotFound(f"no rule {rule!r} is deployed or has recalls")

@@ -17,6 +17,12 @@ from moirae.config import Settings
 from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
+from sql.rules import (
+    DeploymentGateway,
+    DeploymentRow,
+    RuleErrorGateway,
+    RuleFileGateway,
+)
 
 if TYPE_CHECKING:
     from moirae.deployments import DeploymentStep
@@ -70,7 +76,7 @@ class AppliedRule:
 
 @dataclass(frozen=True)
 class RuleError:
-    """An error of a rule, as `sql.RuleErrorRow` without the rule."""
+    """An error of a rule, as `RuleErrorRow` without the rule."""
 
     version: str
     kind: str
@@ -173,7 +179,7 @@ def show_rule(workspace: "LocalWorkspace", rule: Name) -> RuleDetails:
     connection = workspace.connection
     definition = find_definition(RuleRegistry(connection).desired_rules(), rule)
     errors = []
-    for row in sql.RuleErrorGateway(connection).list_newest(definition.name):
+    for row in RuleErrorGateway(connection).list_newest(definition.name):
         fields = asdict(row)
         del fields["rule"]
         errors.append(RuleError(**fields))
@@ -248,7 +254,7 @@ def apply(
     steps = registry.apply(prepared.definitions)
     resumed = registry.resume([definition.name for definition in prepared.definitions])
     if body.files is None:
-        sql.RuleFileGateway(workspace.connection).record_check(0, prepared.digest, None)
+        RuleFileGateway(workspace.connection).record_check(0, prepared.digest, None)
     return _describe_changes(workspace.settings, steps, resumed, prepared.warnings)
 
 
@@ -287,13 +293,13 @@ def _short_name(definition: "Definition") -> str:
     return definition.name.split("/")[1]
 
 
-def _load_deployments(connection: sql.Connection) -> dict[str, sql.DeploymentRow]:
+def _load_deployments(connection: sql.Connection) -> dict[str, DeploymentRow]:
     """The versions that run or are quarantined, by rule."""
-    deployments = sql.DeploymentGateway(connection).list_active()
+    deployments = DeploymentGateway(connection).list_active()
     return {deployment.rule: deployment for deployment in deployments}
 
 
-def _rule_state(definition: "Definition", deployment: sql.DeploymentRow | None) -> str:
+def _rule_state(definition: "Definition", deployment: DeploymentRow | None) -> str:
     if not definition.spec.enabled:
         return "disabled"
     if deployment is None or deployment.version != definition.version:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from moirae.errors import NotFound, UsageError
-from moirae.runtime import open_storage
+from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, Name, Seconds
 from moirae.services.operation import operation
 
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
     from moirae.services.workspace import LocalWorkspace
-    from recall.relevance import CandidateSet, Gains
+    from recall.relevance import Gains
+    from recall.relevance.rankers import CandidateSet
 
 _MAX_DELAY = 10 * 365 * 86_400.0  # seconds
 
@@ -124,17 +125,15 @@ def build_report(
 ) -> "EvaluationReport":
     """The report about one corpus."""
     from moirae.feedback import EvaluationReport, build_training_cases
-    from recall.relevance import (
+    from recall.relevance import evaluate, measure_forecasts, measure_reliability
+    from recall.relevance.rankers import (
         BASELINES,
         LearnedRanker,
         Ranker,
-        evaluate,
         make_learned_ranker,
-        measure_forecasts,
-        measure_reliability,
         rank_by,
     )
-    from recall.similarity import LEARNED_MEASURE, MEASURES
+    from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
     def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
         return track(queries, len(corpus.alerts), f"evaluating {corpus.name}")
@@ -186,7 +185,7 @@ def summarize(report: "EvaluationReport") -> EvaluationSummary:
 
 def check_measure(name: str) -> str:
     """The name of a similarity measure. Raises `UsageError` for another one."""
-    from recall.similarity import MEASURE_NAMES
+    from recall.similarity.measures import MEASURE_NAMES
 
     if name not in MEASURE_NAMES:
         choices = ", ".join(sorted(MEASURE_NAMES))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ConfigDict, Field, with_config
 
-import sql
 from moirae.errors import NotFound
 from moirae.inspect import ProcessStatus, StatusReport
-from moirae.runtime import measure_disk_space, open_storage
+from moirae.runtime.storage import measure_disk_space, open_storage
 from moirae.services import tokens
 from moirae.services.models import (
     Arguments,
@@ -21,6 +20,7 @@ from moirae.services.models import (
     parse_number,
 )
 from moirae.services.operation import Role, operation
+from sql.access import AuditGateway, AuditRow, TokenGateway, TokenRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -56,7 +56,7 @@ class AuditQuery(PageQuery):
 class TokenPage:
     """Tokens by name and age. `next`: cursor of the next page. `total`: if it was asked for."""
 
-    tokens: Sequence[sql.TokenRow]
+    tokens: Sequence[TokenRow]
     next: str | None
     total: int | None
 
@@ -90,7 +90,7 @@ class AuditPage:
     asked for.
     """
 
-    changes: Sequence[sql.AuditRow]
+    changes: Sequence[AuditRow]
     next: str | None
     total: int | None
 
@@ -125,7 +125,7 @@ def show_process(workspace: "LocalWorkspace", name: Name) -> ProcessStatus:
 @operation("GET", "/tokens", role="admin")
 def list_tokens(workspace: "LocalWorkspace", query: TokenQuery) -> TokenPage:
     """List tokens with name and role, including revoked ones, by name."""
-    gateway = sql.TokenGateway(workspace.connection)
+    gateway = TokenGateway(workspace.connection)
     after = decode_cursor(query.cursor, datetime.fromisoformat, str)
     rows = gateway.list_page(after, query.limit)
     following = next_cursor(rows, query.limit, lambda token: (token.created_at, token.name))
@@ -142,7 +142,7 @@ def create_token(workspace: "LocalWorkspace", body: TokenBody) -> CreatedToken:
 @operation("DELETE", "/tokens/{name}", role="admin")
 def revoke_token(workspace: "LocalWorkspace", name: Name) -> RevokedToken:
     """Revoke a token. It takes effect immediately, also for its sessions."""
-    if not sql.TokenGateway(workspace.connection).revoke(name):
+    if not TokenGateway(workspace.connection).revoke(name):
         raise NotFound(f"no active token named {name!r}: see `moirae tokens list`")
     return RevokedToken(name)
 
@@ -158,7 +158,7 @@ def create_login_code(workspace: "LocalWorkspace", name: Name) -> LoginCode:
 def list_audit(workspace: "LocalWorkspace", query: AuditQuery) -> AuditPage:
     """List changes by operators with their authors, newest first."""
     cursor = decode_cursor(query.cursor, parse_number)
-    gateway = sql.AuditGateway(workspace.connection)
+    gateway = AuditGateway(workspace.connection)
     rows = gateway.list_newest(
         author=query.author,
         operation=query.operation,

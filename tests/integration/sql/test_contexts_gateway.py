@@ -11,6 +11,8 @@ import pytest
 import sql
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import connect_database
+from sql.events import ContextGateway, NewContextRow, OutboxGateway
+from sql.similarity import CorpusGateway
 
 _START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -30,7 +32,7 @@ def connection(database: sql.Connection) -> Iterator[sql.Connection]:
         yield database
 
 
-def _context(number: int, **values: Any) -> sql.NewContextRow:
+def _context(number: int, **values: Any) -> NewContextRow:
     columns = {
         "rule": "g/r",
         "version": "1",
@@ -41,11 +43,11 @@ def _context(number: int, **values: Any) -> sql.NewContextRow:
         "cut": {},
         "settled": True,
     }
-    return sql.NewContextRow(**{**columns, **values})
+    return NewContextRow(**{**columns, **values})
 
 
 def test_settled_contexts_are_exported_oldest_first(connection: sql.Connection) -> None:
-    gateway = sql.ContextGateway(connection)
+    gateway = ContextGateway(connection)
     gateway.put([_context(2), _context(1), _context(3, settled=False)])
     exported = list(gateway.export())
     assert [row.eid.int for row in exported] == [1, 2]
@@ -54,7 +56,7 @@ def test_settled_contexts_are_exported_oldest_first(connection: sql.Connection) 
 
 
 def test_settled_context_does_not_change(connection: sql.Connection) -> None:
-    gateway = sql.ContextGateway(connection)
+    gateway = ContextGateway(connection)
     gateway.put([_context(1, settled=False)])
     gateway.put([_context(1, contexts={"c": ["a\x00b"]})])
     gateway.put([_context(1, contexts={})])
@@ -65,7 +67,7 @@ def test_settled_context_does_not_change(connection: sql.Connection) -> None:
 
 
 def test_rows_of_truncated_contexts_are_counted(connection: sql.Connection) -> None:
-    gateway = sql.ContextGateway(connection)
+    gateway = ContextGateway(connection)
     gateway.put([_context(1), _context(2, cut={"c": 5000}), _context(3, rule="g/s", cut={"c": 1})])
     assert gateway.count_truncated() == {"g/r": 1, "g/s": 1}
     assert gateway.get_row_counts("g/r", "1", UUID(int=2)) == {"c": 5000}
@@ -73,7 +75,7 @@ def test_rows_of_truncated_contexts_are_counted(connection: sql.Connection) -> N
 
 
 def test_corpus_is_numbered_in_event_order(connection: sql.Connection) -> None:
-    contexts, corpus = sql.ContextGateway(connection), sql.CorpusGateway(connection)
+    contexts, corpus = ContextGateway(connection), CorpusGateway(connection)
     contexts.put([_context(2), _context(1), _context(3, settled=False)])
     start = corpus.last_number()
     eids = [UUID(int=number) for number in (3, 2, 1)]
@@ -92,11 +94,11 @@ def test_corpus_is_numbered_in_event_order(connection: sql.Connection) -> None:
 
 
 def test_pending_rows_of_the_outbox_are_counted_to_a_limit(connection: sql.Connection) -> None:
-    contexts, corpus = sql.ContextGateway(connection), sql.CorpusGateway(connection)
+    contexts, corpus = ContextGateway(connection), CorpusGateway(connection)
     contexts.put([_context(number) for number in range(1, 4)])
     start = corpus.last_number()
     corpus.add_past("g/r", "1", [UUID(int=number) for number in range(1, 4)])
-    outbox = sql.OutboxGateway(connection)
+    outbox = OutboxGateway(connection)
     rows = outbox.list_contexts(start, 2)
     assert [row.eid.int for row in rows] == [1, 2]
     assert all(row.seq == row.number for row in rows)

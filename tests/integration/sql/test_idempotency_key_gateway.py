@@ -7,6 +7,7 @@ import pytest
 
 import sql
 from moirae.runtime.database import database_dsn
+from sql.access import IdempotencyKeyGateway
 from tests.property.world import workspace
 
 
@@ -20,7 +21,7 @@ def connection(public_folder: Path) -> Iterator[sql.Connection]:
 
 
 def test_known_key_keeps_its_first_digest(connection: sql.Connection) -> None:
-    keys = sql.IdempotencyKeyGateway(connection)
+    keys = IdempotencyKeyGateway(connection)
     assert keys.find_digest("cpu", "a") is None
     assert keys.insert("cpu", "a", b"first")
     assert not keys.insert("cpu", "a", b"second")
@@ -29,7 +30,7 @@ def test_known_key_keeps_its_first_digest(connection: sql.Connection) -> None:
 
 
 def test_keys_older_than_seven_days_are_deleted(connection: sql.Connection) -> None:
-    keys = sql.IdempotencyKeyGateway(connection)
+    keys = IdempotencyKeyGateway(connection)
     keys.insert("cpu", "old", b"x")
     keys.insert("cpu", "new", b"x")
     connection.execute("UPDATE pushes SET at = at - interval '8 days' WHERE key = 'old'")

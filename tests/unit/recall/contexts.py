@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from recall.relevance.ready_contexts import AlertContext
-from recall.similarity.corpus import Corpus
+from recall.relevance.rankers.ready_contexts import AlertContext
+from recall.similarity.measures.corpus import Corpus
 
 HOUR = 3_600_000_000  # microseconds
 

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-import sql
 from moirae.cli.alerts import _list_properties
 from moirae.cli.options import print_properties
 from moirae.services.operations.alerts import AlertDetails
+from sql.stages import HistoryChangeRow
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -17,8 +17,8 @@ def test_decisions_of_the_condition_are_shown_with_their_reasons(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     decisions = [
-        sql.HistoryChangeRow("waiting", False, "no answer of norm yet", START),
-        sql.HistoryChangeRow(
+        HistoryChangeRow("waiting", False, "no answer of norm yet", START),
+        HistoryChangeRow(
             "withdrawn", True, "false for all 3 rows \x1b[2J", START + timedelta(seconds=2)
         ),
     ]

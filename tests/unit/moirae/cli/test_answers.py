@@ -7,7 +7,7 @@ from uuid import UUID
 from rich.console import Console, RenderableType
 
 from moirae.cli.answers import render_answer, render_hits
-from moirae.inspect import RecallAnswer, SimilarEvent
+from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "partial": True}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from moirae.cli.recall_control import _describe_effect
-from recall.ledger import Effect
+from recall.ledger.commands import Effect
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from moirae.demo.report import AlertNarrator, DemoReport, format_norm, print_next_commands
-from moirae.inspect import SimilarEvent
+from moirae.inspect.past_events import SimilarEvent
 
 WIDTH = 80
 COVERAGE = {"read": 1, "left": 26, "failed": 0, "by_summary": 0, "final": False}

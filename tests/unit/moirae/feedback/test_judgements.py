@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from moirae.feedback.judgements import JudgedCorpus
-from recall.relevance.ready_contexts import AlertContext, iter_candidate_sets
+from recall.relevance.rankers.ready_contexts import AlertContext, iter_candidate_sets
 from tests.unit.recall.contexts import HOUR
 
 

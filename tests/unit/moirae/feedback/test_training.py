@@ -2,7 +2,7 @@
 
 from moirae.feedback.judgements import JudgedCorpus
 from moirae.feedback.training import build_training_cases
-from recall.relevance.ready_contexts import AlertContext
+from recall.relevance.rankers.ready_contexts import AlertContext
 from tests.unit.recall.contexts import HOUR
 
 

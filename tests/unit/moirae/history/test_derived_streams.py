@@ -5,10 +5,10 @@ database no longer lists the version.
 from pathlib import Path
 from unittest.mock import MagicMock, patch
 
-import sql
 from archiver.errors import StorageFailed
 from archiver.storage.base import LocalStorage
 from moirae.history.derived_streams import DerivedStreamBuilder
+from sql.archive import DerivedChunkGateway
 from sql.archive.derived_chunks import DerivedVersionRow
 
 
@@ -19,9 +19,9 @@ def test_unneeded_version_leaves_the_database_last_and_survives_a_storage_failur
     version = DerivedVersionRow(stream="d", version="v1")
     steps: list[str] = []
     with (
-        patch.object(sql.DerivedChunkGateway, "list_versions", return_value=[version]),
+        patch.object(DerivedChunkGateway, "list_versions", return_value=[version]),
         patch.object(
-            sql.DerivedChunkGateway, "delete_version", side_effect=lambda *_: steps.append("delete")
+            DerivedChunkGateway, "delete_version", side_effect=lambda *_: steps.append("delete")
         ),
     ):
         streams = DerivedStreamBuilder(MagicMock(), MagicMock(), tmp_path, MagicMock(), MagicMock())
@@ -39,7 +39,7 @@ def test_files_of_a_version_are_deleted_after_it_left_the_database(tmp_path: Pat
     used_at = folder.stat().st_mtime
     streams = DerivedStreamBuilder(MagicMock(), MagicMock(), tmp_path, MagicMock(), MagicMock())
     version = DerivedVersionRow(stream="d", version="v1")
-    with patch.object(sql.DerivedChunkGateway, "list_versions", side_effect=[[version], [], []]):
+    with patch.object(DerivedChunkGateway, "list_versions", side_effect=[[version], [], []]):
         streams.delete_unneeded_files([], used_at + 100_000)
         assert folder.exists(), "the database lists the version"
         streams.delete_unneeded_files([], used_at + 60)

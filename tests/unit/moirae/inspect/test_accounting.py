@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from moirae.inspect.accounting import is_balanced, sum_accounting
-from sql import RecordCounts
+from sql.archive import RecordCounts
 
 ACCOUNT = RecordCounts(
     read=10,

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from archiver.ingest import IngestStats
+from archiver.ingest.engines import IngestStats
 from moirae.errors import MoiraeError, Stopped
 from moirae.live.live_role import LiveRole
 from moirae.runtime import Role

@@ -5,7 +5,7 @@ import pytest
 
 from recall.learning.tag_evidence import TagEvidence
 from recall.learning.tag_model import TagModel
-from recall.similarity import Vocabulary
+from recall.similarity.measures import Vocabulary
 
 
 @pytest.mark.parametrize("use_recency", [True, False])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recall.learning.tag_model import TagModel
-from recall.similarity import Vocabulary
+from recall.similarity.measures import Vocabulary
 
 
 def train(

@@ -4,7 +4,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from recall.learning.weight_fit import fit_weights
-from recall.similarity import Floats
+from recall.similarity.measures import Floats
 
 
 def _count_threads() -> set[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from recall.ledger.records import parse_task
 from recall.requests import Piece, SimilarQuestion
-from sql import TaskRow
+from sql.recalls import TaskRow
 
 QUESTION = SimilarQuestion(None, 1.0, "newest", contexts=("near",), k=3, measure="tfidf", gap=0)
 ROW: dict[str, Any] = {

@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 
 from moirae.feedback.judgements import JudgedCorpus
-from recall.relevance.ready_contexts import AlertContext
+from recall.relevance.rankers.ready_contexts import AlertContext
 
 DAY = 86_400_000_000  # microseconds
 _KINDS = ("disk", "cpu", "net")

@@ -3,7 +3,7 @@
 import pytest
 
 from recall.relevance.forecasts import measure_forecasts
-from recall.relevance.learned_ranker import LearnedRanker
+from recall.relevance.rankers.learned_ranker import LearnedRanker
 from tests.unit.recall.relevance.incidents import make_incidents
 
 HOUR = 3_600_000_000  # microseconds

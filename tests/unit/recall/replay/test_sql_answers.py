@@ -9,7 +9,7 @@ import pytest
 from recall.errors import RecallError
 from recall.replay.sql_answers import parse_reads
 from recall.requests import Piece
-from sql import RepeatableRow
+from sql.recalls import RepeatableRow
 
 
 def stored(seen: list[Any]) -> RepeatableRow:

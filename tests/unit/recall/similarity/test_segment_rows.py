@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from recall.similarity.corpus import Vocabulary
 from recall.similarity.events import CorpusEvent
-from recall.similarity.segment import Segment
+from recall.similarity.measures.corpus import Vocabulary
 from recall.similarity.segment_rows import is_among, key_of, select_rows, unite_rows
+from recall.similarity.segments.segment import Segment
 
 
 def make_segments() -> list[Segment]:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from recall.similarity import kernel
+from recall.similarity.segments import kernel
 from recall.similarity.warm_up import compile_kernels
 
 _CALL = re.compile(r"\bkernel\.([a-z_]+)\(")

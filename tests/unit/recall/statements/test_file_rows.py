@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from archiver.delta.protocol import DataFile
+from archiver.delta.files import DataFile
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.time_range import TimeRange

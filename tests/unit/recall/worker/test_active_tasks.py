@@ -8,7 +8,7 @@ from recall.ledger.records import Task, parse_task
 from recall.requests import Piece
 from recall.scheduling.stride import StrideScheduler
 from recall.worker.active_tasks import ActiveTask, ActiveTasks, TurnTask
-from sql import TaskRow
+from sql.recalls import TaskRow
 from tests.unit.recall.ledger.test_records import ROW
 
 PIECES = [[4, 40, 50], [3, 30, 40], [1, 10, 20], [0, None, 10]]

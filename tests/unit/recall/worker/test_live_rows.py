@@ -7,7 +7,7 @@ from recall.engines import Template
 from recall.requests import SqlQuestion
 from recall.worker.active_tasks import ActiveTask
 from recall.worker.live_rows import find_live_rows, unchanged_result
-from sql import Read
+from sql.recalls import Read
 from tests.unit.recall.worker.test_active_tasks import PIECES, task
 
 QUESTION = SqlQuestion(

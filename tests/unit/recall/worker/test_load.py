@@ -54,6 +54,6 @@ def test_concurrency_follows_processes_that_are_not_niced(
         kind(user=2.8, nice=1.5, idle=10.2),  # 0.8 s of 1 s
     ]
     monkeypatch.setattr(psutil, "cpu_times", iter(readings).__next__)
-    monkeypatch.setattr(load.sql, "ProcessGateway", FakeProcesses)
+    monkeypatch.setattr(load, "ProcessGateway", FakeProcesses)
     monitor = LoadMonitor(None, 1, 4)  # type: ignore[arg-type]
     assert [monitor.update_concurrency() for _ in range(3)] == [3, 4, 4]

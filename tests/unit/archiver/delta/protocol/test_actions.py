@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from archiver.delta.files import DataFile
 from archiver.delta.protocol.actions import (
     NO_CHUNK,
     CommitSummary,
@@ -12,7 +13,6 @@ from archiver.delta.protocol.actions import (
     parse_commit,
     remove_action,
 )
-from archiver.delta.protocol.files import DataFile
 
 FILE = DataFile("chunk=3/a-1-x.parquet", 3, rows=5, bytes=100, oldest=1_000, newest=2_000)
 

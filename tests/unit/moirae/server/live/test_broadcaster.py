@@ -6,7 +6,7 @@ from uuid import UUID
 from moirae.server.live import broadcaster
 from moirae.server.live.broadcaster import LiveClient
 from moirae.server.live.changes import LiveEvent
-from sql import ChangePosition
+from sql.reports import ChangePosition
 
 EID = UUID(int=1)
 

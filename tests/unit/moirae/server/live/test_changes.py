@@ -7,10 +7,9 @@ from uuid import UUID
 import orjson
 import pytest
 
-import sql
 from moirae.server.live import changes
 from moirae.server.live.changes import LiveEvent, format_position, parse_position, read_changes
-from sql import ChangePosition
+from sql.reports import ChangePosition, ChangeRow, RevisionRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RECALL = UUID(int=1)
@@ -25,10 +24,10 @@ class FakeGateway:
     def __init__(self, _: Any) -> None:
         pass
 
-    def list_after(self, after: ChangePosition, *, limit: int) -> list[sql.ChangeRow]:
+    def list_after(self, after: ChangePosition, *, limit: int) -> list[ChangeRow]:
         numbers = [number for number in self.lengths if number > after.id]
         return [
-            sql.ChangeRow(1, number, "revision", RECALL, number, NOW, None, None)
+            ChangeRow(1, number, "revision", RECALL, number, NOW, None, None)
             for number in numbers[:limit]
         ]
 
@@ -37,10 +36,10 @@ class FakeGateway:
 
     list_recalls = list_boundaries = list_alerts
 
-    def get_revision(self, task: UUID, number: int, *, max_bytes: int) -> sql.RevisionRow:
+    def get_revision(self, task: UUID, number: int, *, max_bytes: int) -> RevisionRow:
         self.reads.append(number)
         length = self.lengths[number]
-        return sql.RevisionRow(
+        return RevisionRow(
             task=task,
             eid=UUID(int=2),
             rule="g/r",
@@ -61,7 +60,7 @@ class FakeGateway:
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> type[FakeGateway]:
     FakeGateway.reads = []
-    monkeypatch.setattr(changes.sql, "ChangeGateway", FakeGateway)
+    monkeypatch.setattr(changes, "ChangeGateway", FakeGateway)
     return FakeGateway
 
 

@@ -11,7 +11,7 @@ from moirae.server.live import event_stream
 from moirae.server.live.broadcaster import Broadcaster, LiveClient
 from moirae.server.live.changes import LiveEvent
 from moirae.server.live.event_stream import EventStreamResponse
-from sql import ChangePosition
+from sql.reports import ChangePosition
 
 FIRST = ChangePosition(1, 0)
 INTERVAL = 0.02  # seconds

@@ -56,7 +56,7 @@ class Uploads:
 def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Uploads:
     running = Uploads(tmp_path)
     audit = Mock(insert=lambda *line: running.audited.append(line))
-    monkeypatch.setattr(files.sql, "AuditGateway", lambda _: audit)
+    monkeypatch.setattr(files, "AuditGateway", lambda _: audit)
     return running
 
 

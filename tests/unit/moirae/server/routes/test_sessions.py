@@ -24,7 +24,7 @@ class _Pool:
 def test_logins_with_one_token_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     audited: list[str] = []
     audit = Mock(insert=lambda author, *_: audited.append(author))
-    monkeypatch.setattr(sessions.sql, "AuditGateway", lambda _: audit)
+    monkeypatch.setattr(sessions, "AuditGateway", lambda _: audit)
 
     def identify(_: Any, value: Any) -> Identity:
         name = value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,345 @@
+"""Check the queries of a rule about its events: contexts, surroundings, recalls, `where`, `then`.
+
+Spark analyses every query in the SQL sandbox, over empty views. No query is executed.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from graphlib import CycleError
+
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from moirae.config import Settings
+from moirae.errors import Problem
+from moirae.rules.checks.result_types import infer_result_types, locate_fragment
+from moirae.rules.definition import Definition
+from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
+from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
+from moirae.rules.requests import (
+    ContextQuery,
+    build_context_queries,
+    build_scope,
+    find_recalls_in_where,
+    lift_context_query,
+    stage_inputs,
+)
+from recall.errors import QueryRejected
+from recall.event_plans import order_stages
+from recall.query import (
+    PhysicalTables,
+    Tables,
+    Unsupported,
+    check_table_count,
+    sql_names,
+    tables_in,
+)
+from recall.query.lift import TableBindings, lift_query
+from recall.sandbox import validate_query
+from recall.similarity.measures import MEASURE_NAMES
+
+# Views of a check begin with _, as no name in a workspace or a rule file does.
+_PENDING_VIEW = "_pending"
+_EVENT_VIEW = "_event"
+_MERGED_VIEW = sql_names.MERGED_TABLE
+_TABLE_VIEW = "_table_{}"
+
+
+def check_questions(
+    session: SparkSession, settings: Settings, definition: Definition, tables: Tables
+) -> tuple[Definition, list[Problem]]:
+    """Return the definition completed by the result columns of all queries, and the problems.
+
+    The session has a view of every stream and derived stream.
+    """
+    checker = _QuestionChecker(session, settings, definition, tables)
+    problems = [
+        *checker.check_contexts_and_recalls(),
+        *checker.check_condition(),
+        *checker.check_stages(),
+        *checker.find_warnings(),
+    ]
+    return checker.definition, problems
+
+
+class _QuestionChecker:
+    """Checks one rule. Each check adds result columns to `definition`; later checks use them."""
+
+    def __init__(
+        self, session: SparkSession, settings: Settings, definition: Definition, tables: Tables
+    ) -> None:
+        self._session = session
+        self._relations = settings.relations
+        self._tables = tables
+        self._rule = definition.rule
+        self.definition = definition
+
+    @cached_property
+    def _views_by_table(self) -> Mapping[str, str]:
+        """Views of streams and relations. Created on first use: most rules have no queries."""
+        views = dict(zip(self._tables.streams, self._tables.streams, strict=True))
+        for name, relation in self._relations.items():
+            views[name] = _TABLE_VIEW.format(name)
+            self._create_empty_view(views[name], {**relation.columns, **sql_names.VALIDITY_TYPES})
+        pending = {
+            sql_names.EID: "string",
+            sql_names.EVENT_TS: "timestamp",
+            sql_names.LOW: "timestamp",
+            sql_names.HIGH: "timestamp",
+        }
+        for name, kind in self.definition.types.items():
+            pending[sql_names.attribute_column(name)] = kind
+        self._create_empty_view(_PENDING_VIEW, pending)
+        return views
+
+    def check_contexts_and_recalls(self) -> Iterator[Problem]:
+        """Check contexts, surroundings and recalls, each after those that it reads."""
+        spec = self._rule.spec
+        hybrid_problems = list(find_hybrid_problems(spec))
+        for problem in hybrid_problems:
+            yield self._rule.make_problem(problem.message, problem.section, problem.name, "sql")
+        hybrid = {} if hybrid_problems else find_hybrid_contexts(spec)
+        named_recalls = frozenset().union(*hybrid.values())
+        refused = {problem.name for problem in hybrid_problems}
+        queries = [q for q in build_context_queries(self.definition) if q.name not in refused]
+        yield from self._check_contexts(q for q in queries if not q.recalls)
+        yield from self._check_recalls(named_recalls)
+        yield from self._check_contexts(q for q in queries if q.recalls)
+        yield from self._check_recalls(spec.recall.keys() - named_recalls)
+
+    def _check_contexts(self, queries: Iterable[ContextQuery]) -> Iterator[Problem]:
+        for context_query in queries:
+            section = "context" if context_query.is_compared else "surroundings"
+            path = (section, context_query.name)
+            try:
+                problem = self._check_context(context_query, path)
+            except (Unsupported, QueryRejected) as error:
+                problem = self._rule.make_problem(
+                    str(error), *path, "sql", line=error.line, column=error.column
+                )
+            if problem is not None:
+                yield problem
+
+    def _check_context(self, context_query: ContextQuery, path: tuple[str, str]) -> Problem | None:
+        sql = context_query.query.sql
+        check_table_count(sql, self._tables.derived)
+        views = {name: self._create_event_view(name) for name in context_query.recalls}
+        lifted = lift_context_query(
+            context_query, self.definition, self._tables, self._bind_tables(views)
+        )
+        streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
+        if streams and context_query.query.within is None:
+            message = f"missing key 'within': the query reads stream {', '.join(streams)}"
+            return self._rule.make_problem(message, *path)
+        self._add_result_columns(context_query.name, self._validate(lifted.sql, sql))
+        return None
+
+    def _check_recalls(self, names: Collection[str]) -> Iterator[Problem]:
+        """Check SQL recalls (the query, its partial query and its merge) and similarity recalls."""
+        for name, recall in self._rule.spec.recall.items():
+            if name not in names:
+                continue
+            if isinstance(recall, SimilarRecall):
+                yield from self._check_similarity_recall(name, recall)
+                continue
+            try:
+                self._check_sql_recall(name, recall)
+            except (Unsupported, QueryRejected) as error:
+                yield self._rule.make_problem(
+                    str(error), "recall", name, "sql", line=error.line, column=error.column
+                )
+
+    def _check_similarity_recall(self, name: str, recall: SimilarRecall) -> Iterator[Problem]:
+        measure = recall.similar.measure
+        if measure not in MEASURE_NAMES:
+            message = (
+                f"unknown measure {measure!r}; must be one of {', '.join(sorted(MEASURE_NAMES))}"
+            )
+            yield self._rule.make_problem(message, "recall", name, "similar", "measure")
+        if not self._rule.spec.context:
+            message = "a similarity recall compares contexts; add a context to the rule"
+            yield self._rule.make_problem(message, "recall", name)
+
+    def _check_sql_recall(self, name: str, recall: SqlRecall) -> None:
+        event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
+        views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
+        for table in event_tables:
+            views[table] = self._create_event_view(table)
+        bindings = self._bind_tables(views)
+
+        def validate(query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
+            scope = build_scope(self.definition, self._tables, event_tables)
+            return self._validate(lift_query(query, scope, bindings).sql, recall.sql)
+
+        types = infer_result_types(
+            recall.sql,
+            self._tables,
+            event_tables,
+            validate,
+            lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
+        )
+        self._add_result_columns(name, dict(types.columns))
+        self.definition = replace(
+            self.definition,
+            merged_types={**self.definition.merged_types, name: types.merged},
+        )
+
+    def _create_event_view(self, table: str) -> str:
+        """A view of a context, surrounding or recall as a table with rows for each event."""
+        view = _TABLE_VIEW.format(table)
+        columns = {sql_names.EID: "string", **self.definition.columns_of(table)}
+        self._create_empty_view(view, columns)
+        return view
+
+    def check_condition(self) -> Iterator[Problem]:
+        """Check `where`, a condition over the event and the results of SQL recalls."""
+        spec = self._rule.spec
+        if spec.where is None:
+            return
+        try:
+            recall_names = find_recalls_in_where(self.definition)
+        except Unsupported as error:
+            yield self._rule.make_problem(str(error), "where")
+            return
+        if not recall_names:
+            yield self._rule.make_problem(
+                "where refers to no recall of the rule; move conditions on the event to expr",
+                "where",
+            )
+            return
+        for name in sorted(recall_names):
+            if isinstance(spec.recall[name], SimilarRecall):
+                message = f"where can refer to SQL recalls only; {name} is a similarity recall"
+                yield self._rule.make_problem(message, "where")
+                return
+        try:
+            self._validate_condition(spec.where, recall_names)
+        except QueryRejected as error:
+            line, column = locate_fragment(spec.where, error)
+            yield self._rule.make_problem(str(error), "where", line=line, column=column)
+
+    def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
+        self._create_empty_view(_EVENT_VIEW, {"ts": "timestamp", **self.definition.types})
+        joins = ""
+        for name in sorted(recall_names):
+            view = _TABLE_VIEW.format(name)
+            self._create_empty_view(view, self.definition.columns_of(name))
+            joins += f" CROSS JOIN {view} AS `{name}`"
+        sql = f"SELECT ({condition}) AS verdict FROM {_EVENT_VIEW} AS event{joins}"
+        verdict_type = validate_query(self._session, sql)["verdict"].dataType.simpleString()
+        if verdict_type != "boolean":
+            raise QueryRejected(f"where must be a boolean condition, not {verdict_type}")
+
+    def check_stages(self) -> Iterator[Problem]:
+        """Check `then`: each stage after those that it reads."""
+        stages = {stage.stream: stage for stage in self._rule.spec.then}
+        indexes = {stage.stream: index for index, stage in enumerate(self._rule.spec.then)}
+        inputs_by_stage: dict[str, list[str]] = {}
+        for name, stage in stages.items():
+            try:
+                inputs_by_stage[name] = sorted(tables_in(stage.sql))
+            except Unsupported as error:
+                yield self._rule.make_problem(
+                    str(error),
+                    "then",
+                    indexes[name],
+                    "sql",
+                    line=error.line,
+                    column=error.column,
+                )
+                return
+        try:
+            names = order_stages(inputs_by_stage)
+        except CycleError as error:
+            cycle = " → ".join(reversed(error.args[1]))
+            index = indexes[error.args[1][0]]
+            yield self._rule.make_problem(
+                f"stages read each other in a cycle: {cycle}", "then", index, "sql"
+            )
+            return
+        for name in names:
+            path = ("then", indexes[name])
+            try:
+                problem = self._check_stage(stages[name], path)
+            except (Unsupported, QueryRejected) as error:
+                problem = self._rule.make_problem(
+                    str(error), *path, "sql", line=error.line, column=error.column
+                )
+            if problem is not None:
+                yield problem
+                return  # later stages may read it
+
+    def _check_stage(self, stage: ThenStage, path: tuple[str, int]) -> Problem | None:
+        check_table_count(stage.sql, self._tables.derived)
+        inputs = stage_inputs(stage, self.definition)
+        views = {}
+        for name, columns in inputs.items():
+            views[name] = _TABLE_VIEW.format(name)
+            self._create_empty_view(views[name], {sql_names.EID: "string", **columns})
+        scope = build_scope(self.definition, self._tables, inputs)
+        lifted = lift_query(stage.sql, scope, self._bind_tables(views))
+        streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
+        if streams and stage.within is None:
+            message = f"missing key 'within': the query reads stream {', '.join(streams)}"
+            return self._rule.make_problem(message, *path)
+        if not streams and stage.analysis == "present":
+            message = "analysis: present has no effect: the query reads no stream"
+            return self._rule.make_problem(message, *path, "analysis")
+        self._add_result_columns(stage.stream, self._validate(lifted.sql, stage.sql))
+        return None
+
+    def find_warnings(self) -> Iterator[Problem]:
+        """Yield a warning for each measure that ignores bandwidths of numeric columns."""
+        spec = self._rule.spec
+        for name, recall in spec.recall.items():
+            if not isinstance(recall, SimilarRecall) or recall.similar.measure == "tfidf":
+                continue
+            contexts = recall.similar.contexts or spec.context
+            if any(spec.context[context].numeric for context in contexts):
+                message = (
+                    f"measure {recall.similar.measure} compares numeric columns as text; "
+                    "use tfidf to compare them as numbers"
+                )
+                yield self._rule.make_problem(
+                    message, "recall", name, "similar", "measure", severity="warning"
+                )
+
+    def _bind_tables(self, event_views: Mapping[str, str] | None = None) -> TableBindings:
+        """Bind tables to views; `event_views`: those of tables with rows for each event."""
+        return TableBindings(
+            PhysicalTables({**self._views_by_table, **(event_views or {})}),
+            PhysicalTables(self._views_by_table),
+            _PENDING_VIEW,
+        )
+
+    def _validate(self, sql: str, written_sql: str) -> dict[str, str]:
+        """Return the columns of a lifted query with their types.
+
+        Raises `QueryRejected` with a position in `written_sql`.
+        """
+        try:
+            schema = validate_query(self._session, sql, internal=True)
+        except QueryRejected as error:
+            line, column = locate_fragment(written_sql, error)
+            raise QueryRejected(_restore_event_names(error.message), line, column) from error
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        if len(types) < len(schema.fields):
+            raise QueryRejected("duplicate column name in the query result; rename it with AS")
+        types.pop(sql_names.EID, None)
+        return types
+
+    def _add_result_columns(self, name: str, columns: dict[str, str]) -> None:
+        self.definition = replace(
+            self.definition, result_columns={**self.definition.result_columns, name: columns}
+        )
+
+    def _create_empty_view(self, name: str, columns: Mapping[str, str]) -> None:
+        ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
+        self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
+
+
+def _restore_event_names(message: str) -> str:
+    """Replace column names of the lifted query by the names that the author wrote."""
+    return re.sub(r"`_event_(\w+)`", r"`event.\1`", message)

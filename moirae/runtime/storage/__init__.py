@@ -1,0 +1,15 @@
+"""Where a workspace stores data: its archive, accepted batches, and the free space for them."""
+
+from moirae.runtime.storage.archive import check_storage, open_storage
+from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
+from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
+
+__all__ = [
+    "DISK_RESERVE",
+    "DiskSpace",
+    "LandedBatch",
+    "LandingFolder",
+    "check_storage",
+    "measure_disk_space",
+    "open_storage",
+]

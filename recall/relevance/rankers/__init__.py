@@ -1,0 +1,31 @@
+"""Rankers of past alerts with ready contexts: measures, the learned measure, simple baselines.
+
+No I/O.
+"""
+
+from recall.relevance.rankers.baselines import BASELINES
+from recall.relevance.rankers.learned_ranker import LearnedRanker, make_learned_ranker
+from recall.relevance.rankers.ready_contexts import (
+    AlertContext,
+    CandidateSet,
+    Floats,
+    Ranker,
+    SimilarAlerts,
+    find_similar,
+    iter_candidate_sets,
+    rank_by,
+)
+
+__all__ = [
+    "AlertContext",
+    "BASELINES",
+    "CandidateSet",
+    "Floats",
+    "LearnedRanker",
+    "Ranker",
+    "SimilarAlerts",
+    "find_similar",
+    "iter_candidate_sets",
+    "make_learned_ranker",
+    "rank_by",
+]

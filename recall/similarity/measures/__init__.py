@@ -1,0 +1,43 @@
+"""Contexts as term vectors, and the measures that score past ones. No I/O."""
+
+from recall.similarity.measures.corpus import (
+    ContextVector,
+    ContextVectors,
+    Corpus,
+    CorpusCounts,
+    Floats,
+    Ids,
+    SparseRows,
+    Vocabulary,
+)
+from recall.similarity.measures.measure import (
+    LEARNED_MEASURE,
+    MEASURE_NAMES,
+    MEASURES,
+    UNLEARNED_MEASURE,
+    BinaryMeasure,
+    Measure,
+    TfIdfMeasure,
+    round_scores,
+    score_with_numbers,
+)
+
+__all__ = [
+    "BinaryMeasure",
+    "ContextVector",
+    "ContextVectors",
+    "Corpus",
+    "CorpusCounts",
+    "Floats",
+    "Ids",
+    "LEARNED_MEASURE",
+    "MEASURES",
+    "MEASURE_NAMES",
+    "Measure",
+    "SparseRows",
+    "TfIdfMeasure",
+    "UNLEARNED_MEASURE",
+    "Vocabulary",
+    "round_scores",
+    "score_with_numbers",
+]
