@@ -39,9 +39,9 @@ class WithoutServices:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        deselected = [item for item in items if item.get_closest_marker("spark")]
+        deselected = [item for item in items if item.get_closest_marker("services")]
         config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not item.get_closest_marker("spark")]
+        items[:] = [item for item in items if not item.get_closest_marker("services")]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:

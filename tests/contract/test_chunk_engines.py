@@ -43,7 +43,7 @@ from recall.requests import Piece, RecallEvent, SqlQuestion
 from recall.statements import file_rows
 from tests.inline_jobs import InlineJobs
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {

@@ -16,7 +16,7 @@ from recall.event_plans import Condition
 from recall.requests import RecallEvent
 from recall.statements import DuckDBStatements
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 TYPES = {"cpu": "double", "n": "bigint", "host": "string", "ok": "boolean"}
 COLUMNS = {"mean": "double", "sd": "double", "n": "bigint", "site": "string"}

@@ -29,7 +29,7 @@ from moirae.inspect.delta_checks import run_delta_checks
 from tests.derived_chunks import replace_chunk
 from tests.unit.archiver.delta.test_table import SCHEMA, rows
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 _HISTORY = 86_400.0  # seconds
 

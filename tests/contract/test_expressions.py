@@ -18,7 +18,7 @@ from recall.statements.duckdb_statements import DuckDBStatements
 from recall.statements.statement import Statement
 from tests.plain_columns import PLAIN_COLUMNS
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 VALUES = {
     "ts": [datetime(2026, 1, 1, tzinfo=UTC)] * 8,

@@ -293,7 +293,7 @@ def test_files_of_a_slow_batch_are_not_removed(settings: Settings, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.spark
+@pytest.mark.services
 def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:
@@ -310,7 +310,7 @@ def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
     assert len(expected["chunks"]) > 2
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_executors_archive_large_files_and_a_topic_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:
@@ -337,7 +337,7 @@ def test_executors_archive_large_files_and_a_topic_like_this_process(
     assert jobs.task_count > tasks_before + 20
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_executors_write_to_object_storage_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs, bucket: str
 ) -> None:
@@ -373,7 +373,7 @@ def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
     return files.make_unit(unit.stream, unit.name, file_format, path, unit.size or 0)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_batch_continues_after_a_worker_is_killed(
     settings: Settings, tmp_path: Path, jobs: SparkJobs
 ) -> None:

@@ -34,7 +34,7 @@ from recall.query.shape import Shape, Tables
 from tests.plain_columns import PLAIN_COLUMNS
 from tests.progress import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 END = to_micros(START + timedelta(days=1))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from archiver.delta.table import StreamTable
 from tests.unit.archiver.delta.test_table import SCHEMA, rows
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 _PAGE = Path(__file__).parents[2] / "docs" / "howto" / "read-the-archive.md"
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -25,7 +25,7 @@ from recall.requests import RecallEvent
 from recall.statements.statement import Statement
 from tests.unit.moirae.evaluation.builders import COLUMNS, START, START_MICROS, make_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 DERIVED = "SELECT host, window.end AS ts, max(v) AS v FROM s GROUP BY host, window(ts, '1 second')"
 NEAR = "SELECT c.v FROM s c WHERE c.host = event.host"

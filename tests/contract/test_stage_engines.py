@@ -24,7 +24,7 @@ from recall.sandbox import harden_session
 from recall.stages.evaluation import StageEvaluator, StageInput
 from recall.stages.statements import StageQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint"}

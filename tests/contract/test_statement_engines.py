@@ -15,7 +15,7 @@ from recall.errors import Cancelled, SparkRequired, StatementTimeout
 from recall.statements.duckdb_statements import DuckDBStatements
 from recall.statements.statement import Statement, StatementEngine
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROWS = pa.table(

@@ -40,7 +40,7 @@ from sql.archive import DeadLetterGateway, UnitGateway
 from tests.bad_inputs import FILES, read, read_all
 from tests.faults.harness import workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 SECRET = "not-to-be-seen-8f3a"
 WORKSPACE = """

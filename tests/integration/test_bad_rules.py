@@ -32,7 +32,7 @@ from recall.statements import FileRows
 from sql.rules import DeploymentGateway, RuleErrorGateway
 from tests.property.world import NOW, START, WORKSPACE, World
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULE = "  - alert: {name}\n    expr: {sql}\n    key: [host]\n    id: [n]\n"
 GOOD = ("Good", "SELECT host, n, ts FROM a WHERE v > 50")

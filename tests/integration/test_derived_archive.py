@@ -36,7 +36,7 @@ from recall.requests import Piece, RecallEvent, SqlQuestion
 from sql.archive import DerivedChunkGateway
 from tests.property.world import LOAD, Plan, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULES = """
 groups:

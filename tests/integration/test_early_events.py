@@ -17,7 +17,7 @@ from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from tests.property.world import START, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 BUSY = "SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute')"
 RULES = f"""

@@ -16,7 +16,7 @@ from archiver.errors import NotInstalled
 from archiver.spark import session
 from archiver.spark.paths import JARS
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 TS = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
 ROWS = pa.table(

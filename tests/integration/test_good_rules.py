@@ -10,7 +10,7 @@ from moirae.config.settings import load_settings
 from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 WORKSPACE = """
 streams:

@@ -36,7 +36,7 @@ from sql.events import EventFilter, EventGateway
 from tests.integration.history import run_until
 from tests.property.world import START, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULE = """
 groups:

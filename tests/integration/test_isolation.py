@@ -20,7 +20,7 @@ from moirae.runtime import database
 from recall.statements.statement import Statement
 from tests.property.world import START, World, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULES, BAD = 16, 11
 

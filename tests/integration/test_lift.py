@@ -17,7 +17,7 @@ from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.shape import Tables
 from recall.requests import RecallEvent
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLES = Tables({"cpu": "ts"}, frozenset({"hosts"}))

@@ -24,7 +24,7 @@ from recall.errors import LimitExceeded
 from recall.statements import file_rows
 from tests.property.world import Plan, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULES = """
 groups:

@@ -34,7 +34,7 @@ streams:
 
 QUIET_TIME = "moirae.live.sources.queries.query_pause._QUIET_TIME"
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture(autouse=True)

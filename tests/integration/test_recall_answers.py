@@ -121,7 +121,7 @@ class _Endless:
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
     """The job is cancelled while it runs; the session runs the next query."""
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]

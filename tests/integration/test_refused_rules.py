@@ -26,7 +26,7 @@ from recall.sandbox import validation
 from sql.rules import DeploymentGateway, DeploymentRow
 from tests.property.world import RULES, START, World, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture(scope="module")

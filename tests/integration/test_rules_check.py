@@ -15,7 +15,7 @@ from moirae.rules.parse import parse_rules
 from recall.errors import QueryRejected
 from recall.sandbox import harden_session, validate_query
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 WORKSPACE = """
 streams:

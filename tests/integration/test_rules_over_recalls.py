@@ -40,7 +40,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from tests.property.world import START, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULES = """
 groups:

@@ -45,7 +45,7 @@ from recall.stages.runner import StageConfig, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 LIVE = datetime(2026, 6, 1, tzinfo=UTC)
 LIMIT = 32.5

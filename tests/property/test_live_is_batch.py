@@ -21,7 +21,7 @@ from moirae.runtime import database
 from sql.archive import UnitGateway
 from tests.property.world import Plan, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 Make = Callable[[], World]
 

@@ -32,7 +32,7 @@ from recall.similarity.ranking import TopK
 from tests.progress import Progress
 from tests.property.world import START, Plan, World, definitions, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 RULES = """
 groups:

@@ -19,7 +19,7 @@ from moirae.runtime import database
 from sql.rules import RuleFileGateway, RuleGateway
 from tests.property.world import RULES, START, Plan, World, workspace
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 # `{version}`: another text makes another version, which finds the same events.
 STEADY = RULES.split("  - alert: Start")[0].replace(

@@ -223,7 +223,7 @@ def _check(spark: SparkSession, workspace: Settings, sql: str) -> None:
     assert not Path("owned").exists()
 
 
-@pytest.mark.spark
+@pytest.mark.services
 @settings(max_examples=40)
 @example(sql="SELECT id, ts FROM events |> LIMIT 1")
 @given(sql=SQL)
@@ -236,7 +236,7 @@ def test_any_sql_is_accepted_or_rejected(
 PROGRESS = Progress("texts", 250)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @settings(max_examples=3000)
@@ -329,7 +329,7 @@ def test_too_large_queries_are_rejected(sql: str, message: str) -> None:
     assert (problem.line, "g/Odd.expr" in problem.message) == (7, True)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_tables_of_derived_streams_are_counted_without_expansion(
     spark: SparkSession, workspace: Settings
 ) -> None:
@@ -348,7 +348,7 @@ def test_tables_of_derived_streams_are_counted_without_expansion(
     assert problems[0].line == 11
 
 
-@pytest.mark.spark
+@pytest.mark.services
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
     spark: SparkSession, workspace: Settings, monkeypatch: pytest.MonkeyPatch
@@ -372,7 +372,7 @@ def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
         time.sleep(0.1)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU time of a thread is not known")
 def test_query_that_waits_for_a_busy_machine_is_not_rejected(spark: SparkSession) -> None:
     assert time_limit.run_with_limit(lambda: time.sleep(0.5), spark, 0.2) is None

@@ -40,7 +40,7 @@ from recall.query.lift import lift_query
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.progress import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {

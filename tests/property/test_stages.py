@@ -31,6 +31,8 @@ from tests.stage_world import (
     stage_server,
 )
 
+pytestmark = pytest.mark.services
+
 HOSTS = "abcde"
 WITHIN = 20.0
 DELAY = 5.0

@@ -12,7 +12,7 @@ from recall.sandbox import harden_session, validation
 from recall.sandbox.verdict_cache import VerdictCache
 from tests.progress import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.services
 
 _COLUMNS = (
     "ts timestamp, host string, n bigint, k int, cpu double, money decimal(20, 4), up boolean, "

@@ -57,7 +57,7 @@ def test_task_clusters_many_rows_like_this_process(
     assert jobs.task_count == 1
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_worker_of_spark_clusters_like_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:

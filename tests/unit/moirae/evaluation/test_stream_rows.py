@@ -65,7 +65,7 @@ def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:
     assert rows.select_columns("s", table).column_names == list(COLUMNS)
 
 
-@pytest.mark.spark
+@pytest.mark.services
 def test_rows_near_events_are_read_by_spark_beyond_a_limit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
