@@ -36,7 +36,7 @@ _START_TIMEOUT = 120.0  # seconds
 _POLL_INTERVAL = 0.1  # seconds
 _SETTLE_SECONDS = 2.0  # for the alerts of the last rows
 _RECALL_PROCESS_RUNS = (
-    "SELECT EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')"
+    "SELECT EXISTS (SELECT FROM processes WHERE role = 'recall' AND state LIKE 'running%')"
 )
 
 

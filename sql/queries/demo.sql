@@ -15,4 +15,4 @@ ORDER BY starts_at LIMIT 1
 SELECT
     (SELECT count(*) FROM units WHERE done),
     (SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments)
-    AND EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')
+    AND EXISTS (SELECT FROM processes WHERE role = 'recall' AND state LIKE 'running%%')
