@@ -71,9 +71,9 @@ class Phases:
     """How much of the live phase is played; None: all of it."""
 
 
-# Four batches a second of three jobs of 0.4 s of processor time take five cores, recalls and the
-# other processes two or three. With fewer cores the alerts of the demo would be delayed.
-_SPARK_CORES = 8
+# Four batches a second of 0.3 s of processor time take 1.2 cores, recalls and the other processes
+# two or three. With fewer cores the alerts of the demo would be delayed.
+_SPARK_CORES = 4
 
 DEFAULT_PHASES = Phases()
 UNATTENDED_PHASES = Phases(live=timedelta(minutes=5))  # without a terminal
