@@ -11,7 +11,7 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_
 settings.register_profile(
     "same", derandomize=True, deadline=None, print_blob=True, suppress_health_check=_SLOW
 )
-settings.register_profile("fast", settings.get_profile("same"), max_examples=20)
+settings.register_profile("fast", settings.get_profile("same"), max_examples=10)
 settings.register_profile(
     "hunt", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=_SLOW
 )
