@@ -276,7 +276,11 @@ class Stage:
         events = self._events(on_time)
         query = "SELECT rule, eid, ts, key->>'host' FROM events WHERE settled AND rule <> ALL(%s)"
         stored = self.connection.execute(query, (list(besides),)).fetchall()
-        assert sorted((r, ts, h) for r, _, ts, h in stored) == sorted(events)
+        found = [(rule, ts, host) for rule, _, ts, host in stored]
+        missing, unexpected = set(events) - set(found), set(found) - set(events)
+        assert not missing, f"{len(missing)} events are missing: {sorted(missing)[:5]}"
+        assert not unexpected, f"{len(unexpected)} unexpected events: {sorted(unexpected)[:5]}"
+        assert len(found) == len(events)
         assert len({(r, e) for r, e, *_ in stored}) == len(stored)
         self._check_alerts(events, besides)
         return {"rows": len(expected), "late": late, "events": len(events)}

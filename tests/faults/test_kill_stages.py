@@ -134,6 +134,8 @@ def test_killed_process_changes_no_row_of_a_stage(world: StageWorld, kills: int)
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.3))
         process.kill()
+        # Three processes that end at one piece would end the recall: it is not at fault here.
+        world.connection.execute("UPDATE tasks SET tries = 0")
         ended = _ended(world)
         in_midst += ended < len(eids)
         print(f"kill {number + 1}: {_revision_count(world) - before} revisions, {ended} ended")
