@@ -1209,6 +1209,9 @@ export interface paths {
          * List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.
          * @description List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.
          *
+         *     NAME may also be the name of its stream outside its rule. Empty for one of a deployed rule
+         *     without revisions.
+         *
          *     Role: `viewer`.
          */
         get: operations["recalls_list_row_revisions"];
@@ -2683,7 +2686,7 @@ export interface components {
         };
         /**
          * RuleError
-         * @description An error of a rule, as `sql.RuleErrorRow` without the rule.
+         * @description An error of a rule, as `RuleErrorRow` without the rule.
          */
         RuleError: {
             /** Version */
