@@ -5,7 +5,7 @@ which slice of event time.
 """
 
 from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.context_queries import (
+from moirae.evaluation.contexts import (
     ContextEvaluator,
     ContextQueries,
     EventContexts,

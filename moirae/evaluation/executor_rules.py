@@ -17,8 +17,9 @@ from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
 from archiver.time_range import TimeRange
 from moirae.evaluation.batches import RuleBatch
+from moirae.evaluation.limited_joins import MAX_JOINED_ROWS
 from moirae.evaluation.limits import statement_limit
-from moirae.evaluation.local import MAX_JOINED_ROWS, RuleEventRows, parse_event_rows
+from moirae.evaluation.local import RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout

@@ -8,34 +8,25 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import repeat
-from math import isnan
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
-import structlog
 
-from archiver.periodic import Clock, Timer
+from archiver.periodic import Clock
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
-from moirae.evaluation.limits import statement_limit
+from moirae.evaluation.json_values import to_json_values
+from moirae.evaluation.limited_joins import MAX_JOINED_ROWS, LimitedJoins
 from moirae.evaluation.plan import input_view, relation_view
-from recall.errors import SparkRequired, StatementTimeout
+from recall.errors import SparkRequired
 from recall.statements import NO_EXTERNAL_ACCESS, DuckDBStatements, Statement
-
-_LOG = structlog.get_logger()
 
 RuleEventRows = list[tuple[int, EventRow]]
 """Event rows of several rules, each with the position of its rule."""
 
-# A join may return far more rows than it reads. Spark evaluates what exceeds a limit, with time
-# limits that the rule is charged for. Results are converted row by row: this many take a second.
-MAX_JOINED_ROWS = 200_000  # rows of the result of a join
 _JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a join of few rows; see `statement_limit`
-_RETRY_INTERVAL = 300.0  # seconds after which a join that took too long is tried again
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
@@ -57,15 +48,12 @@ class LocalEvaluator:
     ) -> None:
         self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
-        self._join_time_limit = join_time_limit
-        self._max_joined_rows = max_joined_rows
-        self._clock = clock
-        self._slow_joins: dict[Hashable, Timer] = {}  # until they are tried again
+        self._joins = LimitedJoins(self._duckdb, join_time_limit, max_joined_rows, clock)
 
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
         self._duckdb.register(relation_view(name), versions)
-        self._slow_joins.clear()
+        self._joins.reset()
 
     def evaluate(
         self, batches: Sequence[RuleBatch], rows: Mapping[str, pa.Table]
@@ -150,38 +138,13 @@ class LocalEvaluator:
     def _run_join(
         self, key: Hashable, batches: Sequence[RuleBatch], statement: Statement, row_count: int
     ) -> pa.Table:
-        """The result of a statement for some batches, within the limits of joins.
-
-        `key`: equal for statements that differ in constants only. `row_count`: rows that it reads.
-        """
-        retry_timer = self._slow_joins.get(key)
-        if retry_timer is not None and not retry_timer.is_due():
-            raise SparkRequired("join that exceeded its time limit a short time ago")
-        rule_names: list[str] = []
-        for batch in batches:
-            rule_names += batch.rule_names
-        time_limit = statement_limit(self._join_time_limit, row_count, len(rule_names))
-        text = f"SELECT * FROM ({statement.text}) LIMIT {self._max_joined_rows + 1}"
-        try:
-            table = self._duckdb.run(replace(statement, text=text), time_limit)
-        except StatementTimeout as error:
-            if retry_timer is None:
-                _LOG.warning(
-                    "slow join is evaluated by Spark from now on",
-                    action="join_left_to_spark",
-                    rules=rule_names,
-                    error=str(error),
-                )
-            self._slow_joins[key] = Timer(_RETRY_INTERVAL, _RETRY_INTERVAL, self._clock)
-            raise SparkRequired(str(error)) from error
-        self._slow_joins.pop(key, None)
-        if len(table) > self._max_joined_rows:
-            raise SparkRequired(f"join with more than {self._max_joined_rows:,} rows")
-        return table
+        """The result of a statement for some batches; see `LimitedJoins.run`."""
+        rule_names = list(chain.from_iterable(batch.rule_names for batch in batches))
+        return self._joins.run(key, rule_names, statement, row_count)
 
     def reset(self) -> None:
         """Unregister all tables of constants; try joins again that exceeded their time limit."""
-        self._slow_joins.clear()
+        self._joins.reset()
         for table in self._constant_tables.values():
             self._duckdb.unregister(table)
         self._constant_tables.clear()
@@ -212,7 +175,7 @@ def _parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
     query = batch.duckdb_query
     columns: list[list[Any]] = []
     for number, output_type in enumerate(query.output_types):
-        columns.append(_to_json_values(output_type, table[f"c{number}"]))
+        columns.append(to_json_values(output_type, table[f"c{number}"]))
     values_by_row: Iterable[tuple[Any, ...]] = zip(*columns, strict=True)
     if not columns:
         values_by_row = repeat((), len(table))
@@ -223,29 +186,3 @@ def _parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
         attributes = dict(zip(query.output_names, values, strict=True))
         event_rows.append((rule_index, EventRow(ts, attributes)))
     return event_rows
-
-
-def _to_json_values(column_type: str, column: pa.ChunkedArray) -> list[Any]:
-    """Values of a column as Spark writes them to JSON and Python reads them."""
-    values: list[Any] = column.to_pylist()
-    if column_type == "double":
-        return list(map(_to_json_float, values))
-    if column_type == "timestamp":
-        return list(map(_to_json_time, values))
-    return values
-
-
-def _to_json_float(value: float | None) -> float | str | None:
-    if value is None or abs(value) < float("inf"):
-        return value
-    if isnan(value):
-        return "NaN"
-    if value > 0:
-        return "Infinity"
-    return "-Infinity"
-
-
-def _to_json_time(value: datetime | None) -> str | None:
-    if value is None:
-        return None
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -137,6 +137,19 @@ class LiveStreamRows:
             return 0  # few: a row for each result about an event
         return self._archive.recent_rows[stream].estimate_rows(time_range)
 
+    def read_near(
+        self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
+    ) -> pa.Table | None:
+        """As `rows_near`, in memory; None if this process shall not read that many."""
+        merged = _merge_ranges(time_ranges)
+        table = self._archive.tables[stream]
+        if _exceeds_limit(table, merged, self._max_read_rows):
+            return None
+        recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
+        if recent is not None:
+            return _filter_rows(recent, table.schema.time, merged, allowed_values)
+        return _read_files(table, _paths(table, merged), merged, allowed_values)
+
     def rows_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
@@ -145,17 +158,13 @@ class LiveStreamRows:
         They are read in this process if they are few, else from archived files by executors, which
         may return more rows.
         """
+        rows = self.read_near(stream, time_ranges, allowed_values)
+        if rows is not None:
+            return self.to_frame(rows)
         merged = _merge_ranges(time_ranges)
-        table = self._archive.tables[stream]
-        frame = _read_beyond_limit(self._spark, table, merged, allowed_values, self._max_read_rows)
-        if frame is not None:
-            return frame
-        recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
-        if recent is not None:
-            rows = _filter_rows(recent, table.schema.time, merged, allowed_values)
-        else:
-            rows = _read_files(table, _paths(table, merged), merged, allowed_values)
-        return self.to_frame(rows)
+        return _read_near_with_spark(
+            self._spark, self._archive.tables[stream], merged, allowed_values
+        )
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
         """A data frame of an Arrow table."""
@@ -190,45 +199,66 @@ class ArchivedStreamRows:
             return None
         return FileRows(snapshot.table.files, files, time_range)
 
+    def read_near(
+        self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
+    ) -> pa.Table | None:
+        """See `LiveStreamRows.read_near`."""
+        table = self._reader.table(stream)
+        if table is None:
+            schema = self._reader.schema(stream)
+            return schema.arrow_schema().empty_table().select(list(schema.columns))
+        merged = _merge_ranges(time_ranges)
+        if _exceeds_limit(table, merged, self._max_read_rows):
+            return None
+        return _read_files(table, _paths(table, merged), merged, allowed_values)
+
     def rows_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
         """See `LiveStreamRows.rows_near`."""
+        rows = self.read_near(stream, time_ranges, allowed_values)
         table = self._reader.table(stream)
-        if table is None:
-            return self._spark.createDataFrame([], self._reader.schema(stream).ddl())
-        merged = _merge_ranges(time_ranges)
-        frame = _read_beyond_limit(self._spark, table, merged, allowed_values, self._max_read_rows)
-        if frame is not None:
-            return frame
-        rows = _read_files(table, _paths(table, merged), merged, allowed_values)
+        if rows is None and table is not None:
+            merged = _merge_ranges(time_ranges)
+            return _read_near_with_spark(self._spark, table, merged, allowed_values)
         return self._spark.createDataFrame(rows)
 
 
-def _read_beyond_limit(
+def _exceeds_limit(
+    table: StreamTable, time_ranges: Sequence[TimeRange], max_read_rows: int | None
+) -> bool:
+    """Whether the files that overlap some ranges have more rows than a limit."""
+    if max_read_rows is None:
+        return False
+    files = _own_files_near(table, time_ranges)
+    return sum(file.rows for file in files) > max_read_rows
+
+
+def _read_near_with_spark(
     spark: SparkSession,
     table: StreamTable,
     time_ranges: Sequence[TimeRange],
     allowed_values: _AllowedValues,
-    max_read_rows: int | None,
-) -> DataFrame | None:
-    """Rows that overlap some ranges, if this process shall not read their files."""
-    if max_read_rows is None:
-        return None
-    files: dict[str, DataFile] = {}
-    for time_range in time_ranges:
-        for file in _own_files(table, time_range):
-            files[file.path] = file
-    if sum(file.rows for file in files.values()) <= max_read_rows:
-        return None
+) -> DataFrame:
+    """Rows of archived files that overlap some ranges; Spark reads them."""
+    files = _own_files_near(table, time_ranges)
     if len(time_ranges) > _MAX_FILTER_RANGES:
         time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
-    frame = read_files(spark, table, list(files.values()))
+    frame = read_files(spark, table, files)
     assert frame is not None
     for column, values in allowed_values.items():
         frame = frame.where(F.col(f"`{column}`").isin(list(values)))
     time = F.col(f"`{table.schema.time}`")
     return frame.where(reduce(or_, [_is_in_range(time, part) for part in time_ranges]))
+
+
+def _own_files_near(table: StreamTable, time_ranges: Sequence[TimeRange]) -> list[DataFile]:
+    """The files of this program that overlap any of some ranges, each once."""
+    files: dict[str, DataFile] = {}
+    for time_range in time_ranges:
+        for file in _own_files(table, time_range):
+            files[file.path] = file
+    return list(files.values())
 
 
 def _own_files(table: StreamTable, time_range: TimeRange) -> list[DataFile]:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
-from moirae.evaluation.context_queries import ContextEvaluator
+from moirae.evaluation.contexts import ContextEvaluator
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
@@ -67,11 +67,14 @@ class CountedRows:
         return frame.mapInArrow(count, frame.schema)
 
     def columns(self, stream: str) -> Mapping[str, str]:
-        """See `moirae.evaluation.context_queries.StreamRows`."""
+        """See `moirae.evaluation.contexts.evaluator.StreamRows`."""
         return COLUMNS
 
+    def read_near(self, stream: str, time_ranges: Any, allowed_values: Any) -> None:
+        """See `moirae.evaluation.contexts.evaluator.StreamRows`."""
+
     def rows_near(self, stream: str, time_ranges: Any, allowed_values: Any) -> DataFrame:
-        """See `moirae.evaluation.context_queries.StreamRows`."""
+        """See `moirae.evaluation.contexts.evaluator.StreamRows`."""
         return self.to_frame(ROWS)
 
 

@@ -21,7 +21,7 @@ from moirae.cli import recall_control as control
 from moirae.cli.options import OutputFormat, print_omitted_count
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import UsageError
-from moirae.evaluation.context_queries import ContextEvaluator, EventContexts
+from moirae.evaluation.contexts import ContextEvaluator, EventContexts
 from moirae.evaluation.plan import ActiveRule
 from moirae.history.plan import ViewTask
 from moirae.history.store import ViewStore

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
+from moirae.evaluation.contexts import ContextEvaluator, ContextQueries, EventContexts
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec

@@ -1,0 +1,7 @@
+"""Contexts and surroundings of events: their queries, and what runs these over rows near the events."""
+
+from moirae.evaluation.contexts.evaluator import ContextEvaluator, RecallAnswers
+from moirae.evaluation.contexts.event_contexts import EventContexts
+from moirae.evaluation.contexts.queries import ContextQueries
+
+__all__ = ["ContextEvaluator", "ContextQueries", "EventContexts", "RecallAnswers"]

@@ -1,0 +1,88 @@
+"""Context queries that several rules share, and which rows they need. No I/O."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from archiver.time_range import TimeRange
+from moirae.evaluation.contexts.queries import LiftedContextQuery
+from moirae.evaluation.plan import ActiveRule
+from recall.requests import RecallEvent
+
+TextsByEvent = dict[tuple[str, str], dict[str, list[str]]]
+"""Rows as JSON texts: by rule name and event ID, then by name of the context."""
+
+
+@dataclass
+class SharedQuery:
+    """A context query, the events of the rules that have it, and what each event's rows are for.
+
+    `types`: the attributes that all of the rules have in common. `readers`: rule name and name of
+    the context, by event ID, which is different for events of different rules.
+    """
+
+    query: LiftedContextQuery
+    types: dict[str, str] = field(init=False)
+    events: dict[str, RecallEvent] = field(default_factory=dict)
+    readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.types = dict(self.query.types)
+
+    def add(
+        self, rule: ActiveRule, query: LiftedContextQuery, events: Sequence[RecallEvent]
+    ) -> None:
+        """Add a rule's equal query for some events."""
+        self.types = {
+            name: type_name
+            for name, type_name in self.types.items()
+            if query.types.get(name) == type_name
+        }
+        for event in events:
+            eid = str(event.eid)
+            self.events[eid] = event
+            self.readers.setdefault(eid, []).append((rule.name, query.name))
+
+    @property
+    def events_key(self) -> Hashable:
+        """Equal for queries whose events have the same table."""
+        return frozenset(self.events), frozenset(self.types.items())
+
+    def time_ranges(self) -> list[TimeRange]:
+        """For each event, the event times of the rows that it needs."""
+        return self.query.time_ranges(list(self.events.values()))
+
+    def add_text(self, texts: TextsByEvent, eid: str, text: str) -> None:
+        """Add a row of an event to the contexts that it is for."""
+        for rule_name, name in self.readers[eid]:
+            texts.setdefault((rule_name, eid), {}).setdefault(name, []).append(text)
+
+
+def find_allowed_values(
+    stream: str, columns: Mapping[str, str], readers: Sequence[SharedQuery]
+) -> dict[str, list[str]]:
+    """The values of the text columns by which all readers of a stream filter, sorted."""
+    filters = [_attribute_values(stream, columns, reader) for reader in readers]
+    shared_columns = set(filters[0]).intersection(*filters)
+    allowed_values: dict[str, list[str]] = {}
+    for column in shared_columns:
+        allowed_values[column] = sorted(set().union(*(values[column] for values in filters)))
+    return allowed_values
+
+
+def _attribute_values(
+    stream: str, columns: Mapping[str, str], reader: SharedQuery
+) -> dict[str, set[str]]:
+    """For each text column of a stream that a query compares with an attribute, its values."""
+    values_by_column: dict[str, set[str]] = {}
+    query = reader.query
+    if stream in query.lifted.inputs.derived:
+        return values_by_column
+    for filtered_stream, column, attribute in query.lifted.inputs.attribute_filters:
+        is_text = columns.get(column) == query.types.get(attribute) == "string"
+        if filtered_stream == stream and is_text:
+            values = values_by_column[column] = set()
+            for event in reader.events.values():
+                value = event.attributes.get(attribute)
+                if isinstance(value, str):
+                    values.add(value)
+    return values_by_column
