@@ -143,11 +143,11 @@ class LiveStreamRows:
         """As `rows_near`, in memory; None if this process shall not read that many."""
         merged = _merge_ranges(time_ranges)
         table = self._archive.tables[stream]
-        if _exceeds_limit(table, merged, self._max_read_rows):
-            return None
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         if recent is not None:
             return _filter_rows(recent, table.schema.time, merged, allowed_values)
+        if _exceeds_limit(table, merged, self._max_read_rows):
+            return None
         return _read_files(table, _paths(table, merged), merged, allowed_values)
 
     def rows_near(

@@ -13,6 +13,7 @@ from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
 from archiver.ingest import ArchiveWriter
 from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
+from archiver.read import WIDE_SCAN_ROWS
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
@@ -238,7 +239,7 @@ def _choose_engines(settings: Settings, jobs: SparkJobs | None) -> RuleEngines:
     if jobs is None:
         return RuleEngines(EngineChoice(setting))
     executor_rules = ExecutorRules(jobs, settings.limits.statement.total_seconds())
-    max_read_rows = settings.spark.large_batch
+    max_read_rows = WIDE_SCAN_ROWS
     if settings.engine == "spark":
         setting = "spark"
         max_read_rows = 0

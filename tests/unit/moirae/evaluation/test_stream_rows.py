@@ -29,8 +29,7 @@ class InMemory:
         return 10
 
 
-@pytest.fixture
-def rows() -> LiveStreamRows:
+def _make_rows_in_memory(max_read_rows: int | None = None) -> LiveStreamRows:
     """Rows of the stream `s`; data frames are Arrow tables."""
     spark: Any = Mock()
     spark.createDataFrame.side_effect = lambda table: table
@@ -38,7 +37,12 @@ def rows() -> LiveStreamRows:
     archive: Any = SimpleNamespace(
         recent_rows={"s": InMemory()}, tables={"s": SimpleNamespace(schema=schema)}
     )
-    return LiveStreamRows(spark, archive, NO_REVISIONS)
+    return LiveStreamRows(spark, archive, NO_REVISIONS, max_read_rows)
+
+
+@pytest.fixture
+def rows() -> LiveStreamRows:
+    return _make_rows_in_memory()
 
 
 def _range(first: int, last: int) -> TimeRange:
@@ -63,6 +67,26 @@ def test_rows_in_memory_are_one_table(rows: LiveStreamRows) -> None:
 def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:
     table = make_rows(1.0).append_column("_id", pa.array(["x"]))
     assert rows.select_columns("s", table).column_names == list(COLUMNS)
+
+
+def test_rows_near_events_that_memory_holds_have_no_limit() -> None:
+    near = _make_rows_in_memory(max_read_rows=0).read_near("s", [_range(1, 3)], {})
+    assert near is not None
+    assert near["v"].to_pylist() == [1.0, 2.0]
+
+
+def test_files_beyond_the_limit_are_not_read_in_this_process(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*range(12)), files=3, late=frozenset())
+    nothing = SimpleNamespace(read=lambda _: None)
+    stored: Any = SimpleNamespace(recent_rows={"s": nothing}, tables={"s": table})
+    no_spark: Any = None
+    counts: list[int | None] = []
+    for limit in (8, 7):
+        near = LiveStreamRows(no_spark, stored, NO_REVISIONS, limit).read_near(
+            "s", [_range(3, 5)], {}
+        )
+        counts.append(near if near is None else len(near))
+    assert counts == [2, None], "the range overlaps two files of four rows"
 
 
 @pytest.mark.services
