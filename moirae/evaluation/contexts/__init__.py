@@ -1,4 +1,4 @@
-"""Contexts and surroundings of events: their queries, and what runs these over rows near the events."""
+"""Contexts and surroundings of events: their queries, and what runs them over rows near events."""
 
 from moirae.evaluation.contexts.evaluator import ContextEvaluator, RecallAnswers
 from moirae.evaluation.contexts.event_contexts import EventContexts

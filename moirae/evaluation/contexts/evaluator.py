@@ -1,4 +1,4 @@
-"""Contexts and surroundings of events: the queries of several rules, in DuckDB or as one Spark statement."""
+"""Contexts of events: the queries of several rules, by DuckDB or as one statement of Spark."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial

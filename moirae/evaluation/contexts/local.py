@@ -1,8 +1,8 @@
 """Context queries in this process, by DuckDB over rows in memory.
 
-It takes milliseconds where Spark needs a second for planning alone, while which no event is
-detected. What is not in `moirae.evaluation.contexts.portable`, fails or exceeds a limit is left to
-Spark, with time limits that the rule is charged for.
+It takes milliseconds where Spark needs a second for planning alone; until then, the live process
+detects no event. Queries that are not in `moirae.evaluation.contexts.portable`, fail or exceed a
+limit are left to Spark, with time limits that the rule is charged for.
 """
 
 import time
@@ -17,7 +17,7 @@ from moirae.evaluation.contexts.queries import LiftedContextQuery, rows_view
 from moirae.evaluation.contexts.shared_queries import SharedQuery
 from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.limited_joins import MAX_JOINED_ROWS, LimitedJoins
-from recall.engines.lru_cache import LruCache
+from recall.engines import LruCache
 from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pending_table
 from recall.errors import SparkRequired
 from recall.query import sql_names
