@@ -14,12 +14,15 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.duckdb.wide_scan recall.engines.spark.engine""",
+    "contract/test_context_engines.py": "moirae.evaluation.contexts.portable",
     "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_ingest_engines.py": """
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.decoded_batch
         archiver.executors.task_planner""",
+    "contract/test_shared_computation.py": """
+        moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
@@ -135,6 +138,7 @@ MODULES_BY_TEST = {
     "unit/moirae/demo/test_testbed.py": """
         moirae.demo.failures moirae.demo.running_processes moirae.demo.sampling""",
     "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
+    "unit/moirae/evaluation/test_local.py": "moirae.evaluation.limited_joins",
     "unit/moirae/rules/test_model.py": "moirae.rules.questions",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
