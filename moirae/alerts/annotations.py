@@ -25,6 +25,8 @@ def make_renderer(
     """
 
     def fill_all(event: Event) -> Mapping[str, str]:
+        if not annotations:
+            return {}
         values = dict(event.attributes)
         for name in float_attributes:
             if values.get(name) in _NOT_FINITE:

@@ -7,6 +7,8 @@ from hashlib import sha1
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from archiver.times import Micros, from_micros
 
 # UUIDv5 namespace of events and alerts. Stored IDs depend on it.
@@ -14,6 +16,12 @@ NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
 _HASHED_NAMESPACE = sha1(NAMESPACE.bytes, usedforsecurity=False)
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# Types that orjson writes like `json`, in a quarter of the time; it refuses integers of more than 64
+# bits, and writes some floats differently.
+_TYPES_WRITTEN_ALIKE = frozenset((str, int, bool, type(None)))
+# Version 5 and variant RFC 4122 of a UUID.
+_UUID_BITS = 0x5000_8000_0000_0000_0000
+_UUID_MASK = ~0xF000_C000_0000_0000_0000
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,16 @@ class Event:
 
 
 def canonical_json(values: Sequence[Any]) -> str:
-    """Values as JSON in one fixed form: no white space, no ASCII escapes."""
-    return _encode(list(values))
+    """Values as JSON in one fixed form: no white space, no ASCII escapes.
+
+    Stored IDs depend on it: numbers are written as Python's `json` writes them.
+    """
+    if _TYPES_WRITTEN_ALIKE.issuperset(map(type, values)):
+        try:
+            return orjson.dumps(values).decode()
+        except TypeError:  # a text with half of a surrogate pair
+            pass
+    return _encode(values)
 
 
 def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
@@ -63,10 +79,11 @@ def make_alert_id(rule: str, eid: UUID) -> UUID:
 
 
 def _make_id(name: str) -> UUID:
-    """`uuid.uuid5` in half the time: two IDs are made for each event that becomes an alert."""
+    """`uuid.uuid5` in a third of the time: two IDs are made for each event that becomes an alert."""
     hashed = _HASHED_NAMESPACE.copy()
     hashed.update(name.encode())
-    return UUID(bytes=hashed.digest()[:16], version=5)
+    number = int.from_bytes(hashed.digest()[:16], "big")
+    return UUID(int=number & _UUID_MASK | _UUID_BITS)
 
 
 def deduplicate(

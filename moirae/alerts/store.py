@@ -262,11 +262,15 @@ def make_lifetime_row(
     settled = None
     if settled_lifetime is not None:
         settled = _lifetime_to_json(settled_lifetime)
+    starts_at = from_micros(lifetime.starts)
+    # Most alerts have one event: its time is converted once.
     return AlertLifetimeRow(
         state=state,
-        starts_at=from_micros(lifetime.starts),
-        fired_at=optional_datetime(lifetime.fired),
-        last_at=from_micros(lifetime.last),
+        starts_at=starts_at,
+        fired_at=starts_at
+        if lifetime.fired == lifetime.starts
+        else optional_datetime(lifetime.fired),
+        last_at=starts_at if lifetime.last == lifetime.starts else from_micros(lifetime.last),
         ends_at=optional_datetime(lifetime.ended),
         events=lifetime.events,
         settled=settled,

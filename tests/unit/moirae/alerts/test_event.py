@@ -1,5 +1,6 @@
 """Events and their identities."""
 
+import json
 from uuid import UUID, uuid5
 
 from hypothesis import given, settings
@@ -47,6 +48,22 @@ def test_identity_depends_on_rule_time_and_identity_columns_only() -> None:
 
 def test_canonical_json_has_no_spaces_and_no_escapes() -> None:
     assert canonical_json(["ä", None, 1.5, {"b": 1}]) == '["ä",null,1.5,{"b":1}]'
+
+
+@given(
+    st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.integers(-(1 << 65), 1 << 65)
+        | st.floats()
+        | st.text(st.characters(exclude_categories=()))
+        | st.just(["a", {"b": 1e16}])
+    )
+)
+def test_canonical_json_is_written_as_by_the_standard_library(values: list[object]) -> None:
+    expected = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    assert canonical_json(values) == canonical_json(tuple(values)) == expected
 
 
 def test_event_has_its_key_and_fingerprint() -> None:
