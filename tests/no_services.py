@@ -1,6 +1,6 @@
 """The option `--fast`: only tests without Spark, databases and other servers.
 
-Tests that are marked `spark` are deselected. A test that starts a service anyway fails, whatever
+Tests that are marked `services` are deselected. A test that starts a service anyway fails, whatever
 the code under test makes of the refusal; child processes refuse to start services as well.
 """
 

@@ -91,7 +91,7 @@ def _condition(where: str) -> Condition:
 
 
 @settings(
-    max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(_CONDITIONS, _EVENTS, _ROWS, _ROWS)
 def test_duckdb_and_spark_agree_on_conditions(

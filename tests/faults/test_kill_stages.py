@@ -116,7 +116,8 @@ def _finish(world: StageWorld, eids: list[UUID]) -> dict[tuple[str, UUID], Any]:
     return rows
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("kills", [20])
 @pytest.mark.timeout(1500)
 def test_killed_process_changes_no_row_of_a_stage(world: StageWorld, kills: int) -> None:
     rng = random.Random(SEED)

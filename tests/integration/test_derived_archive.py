@@ -68,7 +68,7 @@ def world_and_settings(
     settings = workspace(public_folder)
     with database.connect_database(settings, "derived") as connection:
         world = World(spark, connection, settings, definitions(spark, settings, RULES), tmp_path)
-        for batch in Plan.draw(7).batches[:4]:
+        for batch in Plan.draw(7).batches[:3]:
             world.ingest(batch, at_once=False)
         world.end_input()
         yield world, settings

@@ -51,7 +51,8 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
         yield new_connection
 
 
-@pytest.mark.parametrize("reloads", [2, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("reloads", [100])
 @pytest.mark.timeout(3000)
 def test_reloads_neither_lose_nor_repeat_events(
     spark: SparkSession,

@@ -105,7 +105,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(STEP, st.none() | st.integers(0, 14)), min_size=4, max_size=30))
 def test_each_row_is_archived_once_wherever_the_process_dies(
     steps: list[tuple[tuple[str, int], int | None]],

@@ -245,7 +245,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_rule_is_parsed_or_rejected(parts: dict[str, str]) -> None:
     text = "groups:\n- name: g\n  rules:\n  - alert: A\n"
