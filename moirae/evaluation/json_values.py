@@ -8,7 +8,10 @@ import pyarrow as pa
 
 
 def to_json_values(column_type: str, column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column of a plain type."""
+    """The values of a column of a plain type.
+
+    Raises `OverflowError` for times outside of the years 1 to 9999.
+    """
     values: list[Any] = column.to_pylist()
     if column_type == "double":
         return list(map(_to_json_float, values))
@@ -30,4 +33,5 @@ def _to_json_float(value: float | None) -> float | str | None:
 def _to_json_time(value: datetime | None) -> str | None:
     if value is None:
         return None
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not `strftime`, which writes years before 1000 with fewer digits.
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -47,7 +47,7 @@ class LimitedJoins:
         """
         retry_timer = self._slow_joins.get(key)
         if retry_timer is not None and not retry_timer.is_due():
-            raise SparkRequired("join that exceeded its time limit a short time ago")
+            raise SparkRequired("query that exceeded a limit a short time ago")
         time_limit = statement_limit(self._time_limit, row_count, len(rule_names))
         text = f"SELECT * FROM ({statement.text}) LIMIT {self._max_rows + 1}"
         try:
@@ -55,7 +55,7 @@ class LimitedJoins:
         except StatementTimeout as error:
             if retry_timer is None:
                 _LOG.warning(
-                    "slow join is evaluated by Spark from now on",
+                    "slow query is evaluated by Spark from now on",
                     action="join_left_to_spark",
                     rules=list(rule_names),
                     error=str(error),
@@ -64,7 +64,7 @@ class LimitedJoins:
             raise SparkRequired(str(error)) from error
         self._slow_joins.pop(key, None)
         if len(table) > self._max_rows:
-            raise SparkRequired(f"join with more than {self._max_rows:,} rows")
+            raise SparkRequired(f"query with more than {self._max_rows:,} rows")
         return table
 
     def reset(self) -> None:

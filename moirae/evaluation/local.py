@@ -167,7 +167,7 @@ def parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
         return []
     try:
         return _parse_event_rows(batch, table)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError) as error:
         raise SparkRequired(str(error)) from error
 
 

@@ -65,5 +65,5 @@ def build_evaluators(
             engine_choice=engines.choice,
             executor_rules=engines.executors,
         ),
-        contexts=ContextEvaluator(spark, rows, guard),
+        contexts=ContextEvaluator(spark, rows, guard, engines.choice),
     )

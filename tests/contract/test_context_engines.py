@@ -15,6 +15,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
+from recall.engines.routing import EngineChoice
 from recall.requests import RecallEvent
 
 pytestmark = pytest.mark.services
@@ -31,6 +32,8 @@ COLUMNS = {
     "at": "timestamp",
 }
 ATTRIBUTES = {"host": "string", "n": "bigint", "cpu": "double", "parts": "array<string>"}
+MICROSECOND = timedelta(microseconds=1)
+EARLY_TIMES = {0: datetime(1, 1, 1, tzinfo=UTC), 3: datetime(385, 7, 25, 12, tzinfo=UTC)}
 TEXTS = ["", "a", "ä", 'quote " and \\', "line\nend\t", "\x1f\x7f", "ﬁ 😀", None]
 VALUES = [0.0, -0.0, 1e300, 1.5, float("nan"), float("-inf"), 1e-7, None]
 
@@ -49,7 +52,10 @@ def _make_rows(count: int) -> pa.Table:
             "large": pa.array([(1 << 62) - number for number in range(count)], pa.int64()),
             "flag": [[True, False, None][number // 3 % 3] for number in range(count)],
             "value": [VALUES[number // 2 % 8] for number in range(count)],
-            "at": pa.array([time - timedelta(microseconds=1) for time in times], time_type),
+            "at": pa.array(
+                [EARLY_TIMES.get(number, time - MICROSECOND) for number, time in enumerate(times)],
+                time_type,
+            ),
         }
     )
 
@@ -115,6 +121,7 @@ LOCAL_CONTEXTS = [
     ("SELECT 'x' AS kind, CASE WHEN flag THEN text END AS t FROM s", ["kind", "t"]),
     ("SELECT text FROM s WHERE small > event.n AND text LIKE '%a%'", ["text"]),
     ("SELECT count(*) AS n FROM s WHERE host = event.host", ["n"]),
+    ("SELECT large FROM s WHERE large BETWEEN 4611686018427387900 AND 1e300", ["large"]),
     ("SELECT count(small) AS n, min(text) AS a, max(flag) AS b FROM s", ["n", "a", "b"]),
     ("SELECT flag, count(*) AS n FROM s WHERE host = event.host GROUP BY flag", ["flag", "n"]),
     ("SELECT text FROM s WHERE ts < event.ts AND at IS NOT NULL", ["text"]),
@@ -136,6 +143,7 @@ SPARK_CONTEXTS = [
     ("SELECT upper(text) AS t FROM s", ["t"]),
     ("SELECT text FROM s ORDER BY ts LIMIT 2", ["text"]),
     ("SELECT count(DISTINCT text) AS n FROM s", ["n"]),
+    ("SELECT count(small, large) AS n FROM s", ["n"]),
     ("SELECT sum(small) AS n FROM s", ["n"]),
     ("SELECT text FROM s WHERE array_contains(event.parts, text)", ["text"]),
     ("SELECT small FROM s GROUP BY 1", ["small"]),
@@ -185,6 +193,13 @@ def test_other_contexts_are_left_to_spark(
     contexts, frames = _compute(spark, rule, in_memory=True)
     assert any(part.contexts.get("near") or part.surroundings.get("near") for part in contexts)
     assert frames == 1
+
+
+def test_setting_spark_leaves_all_contexts_to_spark(spark: SparkSession) -> None:
+    rows = MemoryRows(spark, _make_rows(4), in_memory=True)
+    rule = _rule("context", "SELECT text FROM s", ["text"])
+    ContextEvaluator(spark, rows, choice=EngineChoice("spark")).compute([(rule, EVENTS)])
+    assert rows.frames == 1
 
 
 def test_long_context_is_truncated_alike(

@@ -40,6 +40,7 @@ from recall.engines.pending_events import (
     create_event_table,
     create_pending_frame,
 )
+from recall.engines.routing import EngineChoice
 from recall.errors import SparkRequired, StatementTimeout
 from recall.query import sql_names
 from recall.requests import RecallEvent
@@ -92,12 +93,18 @@ class ContextEvaluator:
     Relations have views `relation_<name>` in the Spark session.
     """
 
-    def __init__(self, spark: SparkSession, rows: StreamRows, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        rows: StreamRows,
+        guard: Guard | None = None,
+        choice: EngineChoice | None = None,
+    ) -> None:
         """`guard`: sets time limits, in a process that other rules wait for."""
         self._spark = spark
         self._guard = guard
         self._rows = rows
-        self._local = LocalContexts()
+        self._local = LocalContexts() if (choice or EngineChoice()).allows_duckdb else None
         self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
         self._view_names = map("pending_{}".format, count())
 
@@ -186,7 +193,8 @@ class ContextEvaluator:
         texts: TextsByEvent = {}
         remaining = self._query_locally(shared_queries.values(), texts)
         if remaining:
-            rules = [rule for rule, _ in group]
+            names = set[str]().union(*(shared.rule_names for shared in remaining))
+            rules = [rule for rule, _ in group if rule.name in names]
             self._query_with_spark(rules, remaining, answers, texts)
         return texts
 
@@ -197,6 +205,8 @@ class ContextEvaluator:
 
         Returns the remaining queries.
         """
+        if self._local is None:
+            return list(shared_queries)
         remaining: list[SharedQuery] = []
         readers_by_stream: dict[str, list[SharedQuery]] = {}
         for shared in shared_queries:
@@ -281,7 +291,7 @@ class ContextEvaluator:
         for name, columns in query.answer_columns.items():
             rows_by_event: dict[str, Sequence[Mapping[str, Any]]] = {}
             for eid, event in shared.events.items():
-                ((rule_name, _),) = shared.readers[eid]  # queries with answers are not shared
+                rule_name, _ = shared.readers[eid][0]  # queries with answers are not shared
                 event_answers = answers.get((rule_name, event.eid), {})
                 rows_by_event[eid] = event_answers.get(name, ())
             frame = create_event_table(self._spark, rows_by_event, columns)

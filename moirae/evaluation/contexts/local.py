@@ -59,15 +59,14 @@ class LocalContexts:
         (stream,) = query.streams
         try:
             tables = {query.pending_view: _create_event_table(shared), rows_view(stream): rows}
-            rule_names = {name for readers in shared.readers.values() for name, _ in readers}
             result = self._joins.run(
                 query.sharing_key,
-                sorted(rule_names),
+                sorted(shared.rule_names),
                 Statement(portable.sql, tables),
                 len(rows) + len(shared.events),
             )
             return _to_texts(query, portable, result)
-        except (pa.ArrowException, ValueError) as error:
+        except (pa.ArrowException, ValueError, OverflowError) as error:
             raise SparkRequired(str(error)) from error
 
     def _find(

@@ -1,22 +1,28 @@
 """The context queries that are known to give the same rows in DuckDB as in Spark. No I/O.
 
 One SELECT over one stream, with the expressions of `recall.query.plain`, WHERE, DISTINCT, GROUP BY
-and the aggregates count, min and max: sums and averages of floating-point numbers depend on the
-order of the rows. `tests/contract/test_context_engines.py` compares the engines.
+and the aggregates count, min and max, but no DISTINCT, GROUP BY, min and max of floating-point
+numbers. Sums and averages depend on the order of the rows. `tests/contract/test_context_engines.py`
+compares the engines.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from moirae.evaluation.contexts.queries import LiftedContextQuery
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.errors import SparkRequired
 from recall.query import clauses_of, parse, sql_names
-from recall.query.plain import ExpressionWriter, create_recall_writer, select_columns
+from recall.query.plain import (
+    ExpressionWriter,
+    create_recall_writer,
+    select_columns,
+    to_duckdb_sql,
+)
 
+_AGGREGATES = (exp.Count, exp.Min, exp.Max)
 _CLAUSES = frozenset(("kind", "expressions", "from_", "where", "group", "distinct"))
 # Types whose values are equal in both engines if and only if they are identical.
 _EXACT_TYPES = frozenset(("string", "int", "bigint", "boolean", "timestamp"))
@@ -71,16 +77,16 @@ def to_portable(query: LiftedContextQuery, columns: Mapping[str, str]) -> Portab
         else:
             _check_type(output_type, _EXACT_TYPES | {"double"}, "value")
         types.append(output_type)
-    if len(types) != len(query.columns):
+    if len(types) != len({column.lower() for column in query.columns}):
         raise SparkRequired("columns without a name of their own")
-    return PortableContext(query.lifted.query.sql(dialect=DuckDB), tuple(types))
+    return PortableContext(to_duckdb_sql(query.lifted.query), tuple(types))
 
 
 def _find_table(query: LiftedContextQuery, select: exp.Query) -> str:
     """The alias of the only table that a query reads: a stream. Raises `SparkRequired`."""
     inputs = query.lifted.inputs
     if not isinstance(select, exp.Select) or clauses_of(select) - _CLAUSES:
-        raise SparkRequired("clauses other than FROM, WHERE, GROUP BY and DISTINCT")
+        raise SparkRequired("clauses other than SELECT, DISTINCT, FROM, WHERE and GROUP BY")
     distinct = select.args.get("distinct")
     if distinct is not None and clauses_of(distinct):
         raise SparkRequired("DISTINCT ON")
@@ -94,7 +100,9 @@ def _find_table(query: LiftedContextQuery, select: exp.Query) -> str:
 
 def _type_of(node: exp.Expr, writer: ExpressionWriter) -> str:
     """The type of a value or aggregate. Raises `SparkRequired`."""
-    if isinstance(node, exp.Count) and not node.args.get("distinct"):
+    if isinstance(node, _AGGREGATES) and clauses_of(node) - {"this", "big_int"}:
+        raise SparkRequired("aggregate of several values")
+    if isinstance(node, exp.Count):
         if not isinstance(node.this, exp.Star):
             writer.write(node.this)
         return "bigint"

@@ -47,6 +47,11 @@ class SharedQuery:
         """Equal for queries whose events have the same table."""
         return frozenset(self.events), frozenset(self.types.items())
 
+    @property
+    def rule_names(self) -> set[str]:
+        """The rules that have the query."""
+        return {name for readers in self.readers.values() for name, _ in readers}
+
     def time_ranges(self) -> list[TimeRange]:
         """For each event, the event times of the rows that it needs."""
         return self.query.time_ranges(list(self.events.values()))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from archiver.read import Reader
 from recall.engines.lru_cache import LruCache
@@ -18,7 +17,7 @@ from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
 from recall.errors import SparkRequired
 from recall.query import sql_names
-from recall.query.plain import ExpressionWriter, create_recall_writer
+from recall.query.plain import ExpressionWriter, create_recall_writer, to_duckdb_sql
 from recall.query.split import LIST_KINDS
 
 _NUMBER_TYPES = ("int", "bigint", "float", "double")
@@ -46,12 +45,12 @@ class PortableQuery:
     @cached_property
     def filtered_sql(self) -> str:
         """The query with a filter of rows by the range of the piece."""
-        return self.template.partial.query.sql(dialect=DuckDB)
+        return to_duckdb_sql(self.template.partial.query)
 
     @cached_property
     def rows_in_range_sql(self) -> str:
         """The query without that filter, if all rows lie in the piece."""
-        return self.template.partial_rows_in_range.query.sql(dialect=DuckDB)
+        return to_duckdb_sql(self.template.partial_rows_in_range.query)
 
 
 class PortableQueries:

@@ -28,7 +28,7 @@ from recall.query.plain.model import (
     TypedExpression,
     select_columns,
 )
-from recall.query.plain.recalls import create_recall_writer
+from recall.query.plain.recalls import create_recall_writer, to_duckdb_sql
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
 from recall.query.plain.select import RenderedSelect, SelectWriter
 from recall.query.plain.stage_select import check_stage_select
@@ -43,6 +43,7 @@ __all__ = [
     "check_stage_select",
     "create_recall_writer",
     "select_columns",
+    "to_duckdb_sql",
     "to_plain",
 ]
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
 from recall.query.plain.expressions import ExpressionWriter
 from recall.query.plain.model import RECALL_TYPES, select_columns
 from recall.query.plain.rendering import DuckDBDialect
@@ -19,3 +22,18 @@ def create_recall_writer(
         writer.add_table(name, select_columns(types, RECALL_TYPES))
     writer.qualified_tables.update(qualified_tables)
     return writer
+
+
+def to_duckdb_sql(query: exp.Expr) -> str:
+    """A query whose expressions a writer has accepted, as text for DuckDB."""
+    return query.transform(_split_between).sql(dialect=DuckDB)
+
+
+def _split_between(node: exp.Expr) -> exp.Expr:
+    """BETWEEN as two comparisons, as in Spark: DuckDB casts all three values to one type."""
+    if not isinstance(node, exp.Between):
+        return node
+    value, low, high = node.this, node.args["low"], node.args["high"]
+    above = exp.GTE(this=value.copy(), expression=low.copy())
+    below = exp.LTE(this=value.copy(), expression=high.copy())
+    return exp.Paren(this=exp.And(this=above, expression=below))

@@ -19,8 +19,8 @@ from moirae.evaluation.json_values import to_json_values
         ),
         (
             "timestamp",
-            [datetime(2024, 2, 29, 12, tzinfo=UTC), None],
-            ["2024-02-29T12:00:00.000000Z", None],
+            [datetime(2024, 2, 29, 12, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC), None],
+            ["2024-02-29T12:00:00.000000Z", "0001-01-01T00:00:00.000000Z", None],
         ),
         ("string", ["a", None], ["a", None]),
         ("bigint", [1 << 62, None], [1 << 62, None]),

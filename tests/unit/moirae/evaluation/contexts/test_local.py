@@ -46,6 +46,16 @@ def test_rows_belong_to_the_event_by_time_and_condition() -> None:
     assert texts == [(str(UUID(int=1)), '{"host":"h1"}')] * 4, "seconds 1, 4, 7 and 10"
 
 
+def test_time_that_python_cannot_hold_is_left_to_spark() -> None:
+    around = ContextQueries.lift(make_rule(around="SELECT c.ts AS host FROM cpu c")).queries[1]
+    shared = SharedQuery(around)
+    year_10000 = 253_402_300_800 * SECOND
+    shared.add(make_rule(), around, [RecallEvent(UUID(int=1), year_10000, {}, {"host": "h1"})])
+    rows = _rows(1).set_column(0, "ts", pa.array([year_10000], pa.timestamp("us", "UTC")))
+    with pytest.raises(SparkRequired):
+        LocalContexts().run(shared, COLUMNS, rows)
+
+
 def test_query_outside_of_the_common_part_of_sql_is_not_supported() -> None:
     shared = _share(make_rule("SELECT upper(c.host) AS host FROM cpu c"))
     local = LocalContexts()
