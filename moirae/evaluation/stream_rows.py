@@ -146,9 +146,7 @@ class LiveStreamRows:
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         if recent is not None:
             return _filter_rows(recent, table.schema.time, merged, allowed_values)
-        if _exceeds_limit(table, merged, self._max_read_rows):
-            return None
-        return _read_files(table, _paths(table, merged), merged, allowed_values)
+        return _read_near(table, merged, allowed_values, self._max_read_rows)
 
     def rows_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
@@ -208,9 +206,7 @@ class ArchivedStreamRows:
             schema = self._reader.schema(stream)
             return schema.arrow_schema().empty_table().select(list(schema.columns))
         merged = _merge_ranges(time_ranges)
-        if _exceeds_limit(table, merged, self._max_read_rows):
-            return None
-        return _read_files(table, _paths(table, merged), merged, allowed_values)
+        return _read_near(table, merged, allowed_values, self._max_read_rows)
 
     def rows_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
@@ -224,14 +220,17 @@ class ArchivedStreamRows:
         return self._spark.createDataFrame(rows)
 
 
-def _exceeds_limit(
-    table: StreamTable, time_ranges: Sequence[TimeRange], max_read_rows: int | None
-) -> bool:
-    """Whether the files that overlap some ranges have more rows than a limit."""
-    if max_read_rows is None:
-        return False
+def _read_near(
+    table: StreamTable,
+    time_ranges: Sequence[TimeRange],
+    allowed_values: _AllowedValues,
+    max_read_rows: int | None,
+) -> pa.Table | None:
+    """Rows of archived files that overlap some ranges; None if the files have more than a limit."""
     files = _own_files_near(table, time_ranges)
-    return sum(file.rows for file in files) > max_read_rows
+    if max_read_rows is not None and sum(file.rows for file in files) > max_read_rows:
+        return None
+    return _read_files(table, [file.path for file in files], time_ranges, allowed_values)
 
 
 def _read_near_with_spark(
@@ -264,15 +263,6 @@ def _own_files_near(table: StreamTable, time_ranges: Sequence[TimeRange]) -> lis
 def _own_files(table: StreamTable, time_range: TimeRange) -> list[DataFile]:
     """The files that overlap a range, without those of other programs, which have no events."""
     return [file for file in table.data_files(time_range) if not file.is_foreign]
-
-
-def _paths(table: StreamTable, time_ranges: Sequence[TimeRange]) -> list[str]:
-    """The files that overlap any of some ranges, each once."""
-    paths: dict[str, None] = {}
-    for time_range in time_ranges:
-        for file in table.data_files(time_range):
-            paths[file.path] = None
-    return list(paths)
 
 
 def _read_files(

@@ -13,7 +13,7 @@ from recall.query.parsing import Unsupported, order_columns, parse, tables_in, t
 from recall.query.parts import clauses_of, sources_of
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
-from recall.query.shape import Shape, Tables, infer_shape
+from recall.query.shape import Shape, Tables, find_horizon, infer_shape
 from recall.query.windows import window_specs
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "bind_query",
     "check_table_count",
     "clauses_of",
+    "find_horizon",
     "find_outputs",
     "infer_shape",
     "order_columns",

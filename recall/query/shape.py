@@ -7,7 +7,7 @@ complete as soon as w reaches its end. Because no other part of the past is read
 batch evaluation and replicas compute the same rows. No I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -64,6 +64,24 @@ class Tables:
         return replace(self, derived=derived)
 
 
+def find_horizon(
+    streams: Collection[str], watermarks: Mapping[str, Micros | None], lag: Micros
+) -> Micros | None:
+    """The event time that all of some streams have passed by `lag` microseconds.
+
+    None: a stream has no watermark yet, or there is no stream.
+    """
+    stream_watermarks: list[Micros] = []
+    for stream in streams:
+        watermark = watermarks.get(stream)
+        if watermark is None:
+            return None
+        stream_watermarks.append(watermark)
+    if not stream_watermarks:
+        return None
+    return min(stream_watermarks) - lag
+
+
 @dataclass(frozen=True)
 class Shape:
     """See the module. Times in microseconds.
@@ -85,15 +103,7 @@ class Shape:
 
     def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time before which results are complete; None: a stream has no watermark yet."""
-        stream_watermarks: list[Micros] = []
-        for stream in self.streams:
-            watermark = watermarks.get(stream)
-            if watermark is None:
-                return None
-            stream_watermarks.append(watermark)
-        if not stream_watermarks:
-            return None
-        return min(stream_watermarks) - self.lag
+        return find_horizon(self.streams, watermarks, self.lag)
 
     def closes_window(self, before: Micros | None, now: Micros) -> bool:
         """Whether a watermark that moves from `before` to `now` closes a window.

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.errors import SparkRequired
 from recall.event_plans import ColumnTypes, EventPlan, Stage
 from recall.query import PhysicalTables, Tables, Unsupported
 from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
-from recall.query.plain import check_stage_select
+from recall.query.plain import check_stage_select, to_duckdb_sql
 
 PENDING_TABLE = "_pending"
 
@@ -75,7 +74,7 @@ class StageQuery:
             name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
             arguments = [node.this.copy(), node.expression.copy()]
             node.replace(exp.Anonymous(this=name, expressions=arguments))
-        return query.sql(dialect=DuckDB)
+        return to_duckdb_sql(query)
 
 
 def stage_queries(

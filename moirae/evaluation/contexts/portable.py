@@ -16,6 +16,7 @@ from recall.engines.pending_events import PLAIN_TYPES
 from recall.errors import SparkRequired
 from recall.query import clauses_of, parse, sql_names
 from recall.query.plain import (
+    EXACT_TYPES,
     ExpressionWriter,
     create_recall_writer,
     select_columns,
@@ -24,10 +25,8 @@ from recall.query.plain import (
 
 _AGGREGATES = (exp.Count, exp.Min, exp.Max)
 _CLAUSES = frozenset(("kind", "expressions", "from_", "where", "group", "distinct"))
-# Types whose values are equal in both engines if and only if they are identical.
-_EXACT_TYPES = frozenset(("string", "int", "bigint", "boolean", "timestamp"))
 # Types that both engines cast to the same text, for compared values.
-_TEXT_TYPES = _EXACT_TYPES - {"timestamp"}
+_TEXT_TYPES = EXACT_TYPES - {"timestamp"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def to_portable(query: LiftedContextQuery, columns: Mapping[str, str]) -> Portab
             # An alias that is also a column's name, or a position, may mean either.
             if not isinstance(key, exp.Column) or (not key.table and key.name.lower() in aliases):
                 raise SparkRequired("GROUP BY of something other than columns")
-            _check_type(_type_of(key, writer), _EXACT_TYPES, "group")
+            _check_type(_type_of(key, writer), EXACT_TYPES, "group")
     is_distinct = bool(select.args.get("distinct"))
     types: list[str] = []
     for output in select.expressions:
@@ -73,9 +72,9 @@ def to_portable(query: LiftedContextQuery, columns: Mapping[str, str]) -> Portab
         if query.context_query.is_compared:
             _check_type(output_type, _TEXT_TYPES, "compared value")
         elif is_distinct:
-            _check_type(output_type, _EXACT_TYPES, "DISTINCT value")
+            _check_type(output_type, EXACT_TYPES, "DISTINCT value")
         else:
-            _check_type(output_type, _EXACT_TYPES | {"double"}, "value")
+            _check_type(output_type, EXACT_TYPES | {"double"}, "value")
         types.append(output_type)
     if len(types) != len({column.lower() for column in query.columns}):
         raise SparkRequired("columns without a name of their own")
@@ -108,7 +107,7 @@ def _type_of(node: exp.Expr, writer: ExpressionWriter) -> str:
         return "bigint"
     if isinstance(node, exp.Min | exp.Max):
         node_type = writer.write(node.this).type
-        _check_type(node_type, _EXACT_TYPES, "aggregate")
+        _check_type(node_type, EXACT_TYPES, "aggregate")
         return node_type
     return writer.write(node).type
 

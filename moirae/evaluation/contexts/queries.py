@@ -11,7 +11,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules.requests import ContextQuery, build_context_queries, lift_context_query
-from recall.query import PhysicalTables, sql_names
+from recall.query import PhysicalTables, find_horizon, sql_names
 from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
 
@@ -150,12 +150,4 @@ class ContextQueries:
             streams |= query.streams
         if not streams:
             streams = {name for name, mark in watermarks.items() if mark is not None}
-        stream_watermarks: list[Micros] = []
-        for stream in streams:
-            watermark = watermarks.get(stream)
-            if watermark is None:
-                return None
-            stream_watermarks.append(watermark)
-        if not stream_watermarks:
-            return None
-        return min(stream_watermarks) - self.settle_delay
+        return find_horizon(streams, watermarks, self.settle_delay)

@@ -185,7 +185,7 @@ def split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
 def _merge_statement(template: Template) -> str | None:
     if not merging.is_portable(template):
         return None
-    return merging.to_duckdb_sql(template)
+    return merging.write_merge(template)
 
 
 def _shared_column_filter(

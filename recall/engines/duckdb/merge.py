@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows, to_json_value
@@ -17,6 +16,7 @@ from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pend
 from recall.engines.template import PENDING_TABLE, Template
 from recall.errors import SparkRequired
 from recall.query import sql_names
+from recall.query.plain import to_duckdb_sql
 from recall.requests import RecallEvent
 from recall.statements import DuckDBStatements, Statement
 
@@ -87,7 +87,7 @@ def _is_portable_node(node: exp.Expr) -> bool:
     return type(node) in _PORTABLE_NODES
 
 
-def to_duckdb_sql(template: Template) -> str:
+def write_merge(template: Template) -> str:
     """The statement in DuckDB's SQL; division by zero raises an error."""
     query = template.merge.query.copy()
     divisions = list(query.find_all(exp.Div))
@@ -100,7 +100,7 @@ def to_duckdb_sql(template: Template) -> str:
             expression=exp.cast(divisor.copy(), "double"),
         )
         division.replace(exp.Case().when(is_zero, error).else_(quotient))
-    return query.sql(dialect=DuckDB)
+    return to_duckdb_sql(query)
 
 
 def run_merge(
@@ -112,7 +112,7 @@ def run_merge(
 ) -> dict[str, AnswerRows]:
     """The answers of some events, by event ID. Raises `SparkRequired`.
 
-    `text`: from `to_duckdb_sql`. `values`: merged values of all the events.
+    `text`: from `write_merge`. `values`: merged values of all the events.
     """
     if not _has_portable_types(template, values):
         raise SparkRequired("merge of non-numeric values")

@@ -17,14 +17,12 @@ from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
 from recall.errors import SparkRequired
 from recall.query import sql_names
-from recall.query.plain import ExpressionWriter, create_recall_writer, to_duckdb_sql
+from recall.query.plain import EXACT_TYPES, ExpressionWriter, create_recall_writer, to_duckdb_sql
 from recall.query.split import LIST_KINDS
 
 _NUMBER_TYPES = ("int", "bigint", "float", "double")
-# Types whose values are equal in both engines if and only if they are identical.
-_EXACT_TYPES = ("string", "int", "bigint", "boolean", "timestamp")
 # Types of values of plain rows. A float has fewer digits in Spark's JSON.
-_ROW_TYPES = (*_EXACT_TYPES, "double")
+_ROW_TYPES = EXACT_TYPES | {"double"}
 _AGGREGATES = (
     exp.Sum,
     exp.Avg,
@@ -118,7 +116,7 @@ def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery
     group = split.partial.args.get("group")
     for key in () if group is None else group.expressions:
         value = writer.write(key)
-        if value.literal is not None or value.type not in _EXACT_TYPES:
+        if value.literal is not None or value.type not in EXACT_TYPES:
             raise SparkRequired("GROUP BY of a constant or a floating-point number")
     return PortableQuery(template)
 
@@ -168,7 +166,7 @@ def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:
             raise SparkRequired("boolean aggregate of a non-boolean value")
     elif isinstance(node, exp.ArrayUniqueAgg):
         is_column = isinstance(node.this, exp.Column)
-        if not is_column or writer.write(node.this).type not in _EXACT_TYPES:
+        if not is_column or writer.write(node.this).type not in EXACT_TYPES:
             raise SparkRequired("DISTINCT of an expression or a floating-point column")
     else:
         writer.write(node)

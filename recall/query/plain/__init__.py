@@ -22,6 +22,7 @@ from sqlglot import exp
 from recall.errors import SparkRequired
 from recall.query.plain.expressions import ExpressionWriter
 from recall.query.plain.model import (
+    EXACT_TYPES,
     PanedQuery,
     PlainQuery,
     SqlDialect,
@@ -35,6 +36,7 @@ from recall.query.plain.stage_select import check_stage_select
 
 __all__ = [
     "DuckDBDialect",
+    "EXACT_TYPES",
     "ExpressionWriter",
     "PanedQuery",
     "PlainQuery",

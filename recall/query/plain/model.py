@@ -19,6 +19,9 @@ PLAIN_TYPES: frozenset[str] = frozenset(
 # Spark writes a float to JSON with fewer digits than Python does.
 RECALL_TYPES: frozenset[str] = PLAIN_TYPES | {"float"}
 
+# Types whose values are equal in both engines if and only if they are identical.
+EXACT_TYPES: frozenset[str] = PLAIN_TYPES - {"double"}
+
 # The types of columns, by name.
 ColumnTypes = Mapping[str, PlainType]
 

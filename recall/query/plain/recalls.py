@@ -25,7 +25,7 @@ def create_recall_writer(
 
 
 def to_duckdb_sql(query: exp.Expr) -> str:
-    """A query whose expressions a writer has accepted, as text for DuckDB."""
+    """A query that means the same in Spark and in DuckDB, as text for DuckDB."""
     return query.transform(_split_between).sql(dialect=DuckDB)
 
 

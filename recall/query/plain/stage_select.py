@@ -20,14 +20,12 @@ from recall.query.parts import (
     sources_of,
 )
 from recall.query.plain.expressions import ExpressionWriter
-from recall.query.plain.model import RECALL_TYPES
+from recall.query.plain.model import EXACT_TYPES, PLAIN_TYPES, RECALL_TYPES
 from recall.query.plain.recalls import create_recall_writer
 from recall.query.sql_names import EVENT
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
 _NUMBER_TYPES = ("int", "bigint", "double")
-# Types whose values are equal in both engines if and only if they are identical.
-_EXACT_TYPES = ("string", "int", "bigint", "boolean", "timestamp")
 # The types of columns by name.
 _ColumnTypes = Mapping[str, str]
 _INTERVAL_UNITS = ("MILLISECOND", "SECOND", "MINUTE", "HOUR")
@@ -90,7 +88,7 @@ class _Checker:
             keys += [output.unalias() for output in query.expressions]
         for key in keys:
             value = self._writer.write(_without_intervals(key, self._writer))
-            if value.literal is not None or value.type not in _EXACT_TYPES:
+            if value.literal is not None or value.type not in EXACT_TYPES:
                 raise SparkRequired("GROUP BY of a constant or a floating-point number")
         results = _replace_aggregates(query, self._writer)
         result_tables = {**self._tables, _AGGREGATES: results.types}
@@ -143,7 +141,7 @@ def _aggregate_type(node: exp.Expr, writer: ExpressionWriter) -> str:
             if len(argument.expressions) != 1:
                 raise SparkRequired("DISTINCT of several columns")
             argument = argument.expressions[0]
-            if writer.write(argument).type not in _EXACT_TYPES:
+            if writer.write(argument).type not in EXACT_TYPES:
                 raise SparkRequired("DISTINCT of a floating-point number")
         elif not isinstance(argument, exp.Star):
             writer.write(argument)
@@ -151,7 +149,7 @@ def _aggregate_type(node: exp.Expr, writer: ExpressionWriter) -> str:
     if isinstance(node, exp.ArgMax | exp.ArgMin):
         value = writer.write(node.this)
         order = writer.write(node.expression)
-        if value.literal is not None or order.type not in (*_EXACT_TYPES, "double"):
+        if value.literal is not None or order.type not in PLAIN_TYPES:
             raise SparkRequired("max_by or min_by of a constant")
         return value.type
     operand = writer.write(node.this) if node.this is not None else None

@@ -10,6 +10,7 @@ from recall.query.plain import (
     SparkDialect,
     TypedExpression,
     create_recall_writer,
+    to_duckdb_sql,
     to_plain,
 )
 
@@ -195,3 +196,9 @@ def test_expression_is_written_with_explicit_types(sql: str, written: str, type_
 def test_expression_of_unequal_meaning_needs_spark(sql: str, reason: str) -> None:
     with pytest.raises(SparkRequired, match=reason):
         write_expression(sql)
+
+
+def test_between_is_written_as_two_comparisons() -> None:
+    """DuckDB casts all three values to one type: integers beyond 2^53 would become equal."""
+    query = parse("SELECT n FROM s WHERE NOT n BETWEEN 1 AND 2.5 + x")
+    assert to_duckdb_sql(query) == "SELECT n FROM s WHERE NOT (n >= 1 AND n <= 2.5 + x)"

@@ -46,7 +46,7 @@ def test_division_by_zero_is_left_to_spark(count: int, expected: Any) -> None:
         for aggregate in template.split.aggregates
     }
     merged = pa.table({"_eid": [str(event.eid)], **values})
-    statement = merging.to_duckdb_sql(template)
+    statement = merging.write_merge(template)
     engine = DuckDBStatements()
     if expected is None:
         with pytest.raises(SparkRequired, match="division by zero"):
