@@ -13,7 +13,7 @@ help:
 	@echo "make demo       the simulated testbed, live in this terminal and on the dashboard, until Ctrl-C"
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
-	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
+	@echo "make test-fast  unit and property tests that start no other process; under a minute"
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, import directions, schemas, reference pages"
 	@echo "make web        the dashboard, built from its sources with Node"

@@ -1,7 +1,8 @@
 """The option `--fast`: only tests without Spark, databases and other servers.
 
-Tests that are marked `services` are deselected. A test that starts a service anyway fails, whatever
-the code under test makes of the refusal; child processes refuse to start services as well.
+Tests that are marked `services` or `processes` are deselected. A test that starts a service anyway
+fails, whatever the code under test makes of the refusal; child processes refuse to start services
+as well.
 """
 
 import os
@@ -30,6 +31,10 @@ def refuse_services() -> None:
     psycopg.Connection.connect = refuse_connection  # type: ignore[assignment,method-assign]
 
 
+def _is_slow_to_start(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("services", "processes"))
+
+
 class WithoutServices:
     """The hooks of a run with `--fast`."""
 
@@ -39,9 +44,9 @@ class WithoutServices:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        deselected = [item for item in items if item.get_closest_marker("services")]
+        deselected = [item for item in items if _is_slow_to_start(item)]
         config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not item.get_closest_marker("services")]
+        items[:] = [item for item in items if not _is_slow_to_start(item)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:

@@ -33,6 +33,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.query.shape import Tables, infer_shape
+from tests.examples import examples
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 SECOND = 1_000_000
@@ -229,7 +230,7 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             )
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(rules(), st.integers(0, 10**9))
 def test_windows_from_panes_equal_windows_from_rows(running: list[ActiveRule], seed: int) -> None:
     _drive(running, seed)

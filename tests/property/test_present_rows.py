@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.delta.identity import fingerprint
@@ -18,6 +18,7 @@ from archiver.delta.table import StreamTable
 from archiver.read.reader import Reader
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
+from tests.examples import examples
 
 SCHEMA = StreamSchema(
     "s",
@@ -74,7 +75,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     STEPS,
     st.sampled_from([0, 3_000, 1 << 20]),

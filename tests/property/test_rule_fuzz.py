@@ -20,6 +20,7 @@ from moirae.documents.types import MAX_SQL_LENGTH, MAX_SQL_NESTING
 from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from recall.sandbox import time_limit, validation
+from tests.examples import examples
 from tests.progress import Progress
 
 WORKSPACE = """
@@ -287,7 +288,7 @@ def _read(text: str) -> None:
         assert len(problem.message) < 1000
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     text=st.one_of(
         YAML, st.text(max_size=200), st.binary(max_size=200).map(lambda raw: raw.decode("latin-1"))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.delta import log, sequenced_table
@@ -26,6 +26,7 @@ from archiver.delta.sequenced_table import (
 )
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict
+from tests.examples import examples
 
 RETENTION = 10.0  # seconds
 CHUNKS = 3
@@ -105,7 +106,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.tuples(STEP, st.none() | st.integers(0, 14)), min_size=4, max_size=30))
 def test_each_row_is_archived_once_wherever_the_process_dies(
     steps: list[tuple[tuple[str, int], int | None]],

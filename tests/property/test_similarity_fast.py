@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
@@ -13,6 +13,7 @@ from recall.similarity.index import Index
 from recall.similarity.measures.corpus import ContextVectors
 from recall.similarity.measures.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
+from tests.examples import examples
 
 # The measures that are searched in inverted lists.
 FAST_MEASURES = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])
@@ -93,7 +94,7 @@ def _draw_comparison(
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 60),
@@ -125,7 +126,7 @@ def test_search_finds_the_hits_of_the_formula_while_events_are_added(
             assert hits == [(key, pytest.approx(score, abs=1e-9)) for key, score in expected]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 40),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
@@ -14,6 +14,7 @@ from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measures.measure import MEASURES
+from tests.examples import examples
 
 SECOND = 1_000_000  # microseconds
 
@@ -30,7 +31,7 @@ def _make_events(seed: int, count: int) -> list[CorpusEvent]:
     return events
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 40),

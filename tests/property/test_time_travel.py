@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.delta.table import StreamTable
@@ -20,6 +20,7 @@ from archiver.errors import CommitConflict, HistoryUnavailable
 from archiver.read.reader import Reader, SnapshotReader
 from archiver.read.time_travel import ReaderAt
 from archiver.time_range import ALL_TIME, TimeRange
+from tests.examples import examples
 from tests.property.test_present_rows import SCHEMA, count_numbers, make_rows
 
 STEPS = st.lists(
@@ -28,7 +29,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(STEPS)
 def test_reader_at_returns_the_rows_of_an_earlier_snapshot(steps: list[str]) -> None:
     """The rows of each read, with the number of appends, are compared at the end."""

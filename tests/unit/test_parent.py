@@ -7,6 +7,8 @@ import time
 import psutil
 import pytest
 
+pytestmark = pytest.mark.processes
+
 # Starts a process that would sleep for a minute, and prints its ID.
 PARENT = """
 import subprocess, sys, time

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 
+pytestmark = pytest.mark.processes
+
 HEAVY_MODULES = ("pyspark", "numba", "sklearn", "scipy", "duckdb", "deltalake", "pyarrow")
 # The work of the process: a thread that blocks for minutes, then the failure.
 _FAILING_PROGRAM = """

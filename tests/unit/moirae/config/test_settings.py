@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moirae.config.settings import Settings, load_settings_from_environment
@@ -14,6 +14,7 @@ from moirae.config.streams import FileSource
 from moirae.documents.reader import parse_document
 from moirae.documents.validation import validate
 from moirae.errors import UsageError
+from tests.examples import examples
 from tests.unit.moirae.config.workspace_files import STREAM, load, load_problems
 
 # All keys, with the layout and comments of the documentation.
@@ -280,7 +281,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(st.sampled_from(list(Settings.model_fields)), VALUES, min_size=1))
 def test_any_workspace_is_loaded_or_rejected(parts: dict[str, str]) -> None:
     text = "".join(f"{key}: {value}\n" for key, value in parts.items())

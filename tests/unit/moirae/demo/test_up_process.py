@@ -11,6 +11,8 @@ from moirae.demo.up_process import UpProcess, run_up
 from moirae.errors import MoiraeError
 from moirae.runtime.logs import LogFormat
 
+pytestmark = pytest.mark.processes
+
 
 def _exited_process(code: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moirae.documents.reader import Document, parse_document, read_document
+from tests.examples import examples
 
 
 def read(text: str) -> Document:
@@ -202,7 +203,7 @@ PIECES += [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
     document, problems = parse_document("f.yaml", text, empty_message="empty")

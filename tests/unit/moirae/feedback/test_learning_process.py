@@ -9,6 +9,8 @@ import pytest
 from moirae.errors import MoiraeError
 from moirae.feedback.learning_process import run_in_process
 
+pytestmark = pytest.mark.processes
+
 
 def kill_own_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

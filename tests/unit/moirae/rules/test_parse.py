@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moirae.rules.parse import parse_rules, read_rule_files
+from tests.examples import examples
 from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems, with_keys
 
 
@@ -245,7 +246,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_rule_is_parsed_or_rejected(parts: dict[str, str]) -> None:
     text = "groups:\n- name: g\n  rules:\n  - alert: A\n"

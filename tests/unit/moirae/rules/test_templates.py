@@ -6,11 +6,12 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moirae.errors import TemplateFault
 from moirae.rules.templates import MAX_OUTPUT, find_variables, render
+from tests.examples import examples
 
 EVENT = {
     "host": "n1",
@@ -145,7 +146,7 @@ PIECES += [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
 def test_any_text_is_rendered_or_rejected(text: str) -> None:
     with suppress(TemplateFault):

@@ -10,6 +10,8 @@ from contextlib import suppress
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 # Advances a progress bar and logs at each step; prints once to standard error and standard output.
 _PROGRAM = """
 import sys, time

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 SIGNALLED = [sys.executable, "-m", "tests.signalled"]
 LOGGING = """
 import sys, time

@@ -43,6 +43,7 @@ def test_model_separates_good_from_bad_answers() -> None:
     assert Calibration.from_json(model.to_json()) == model
 
 
+@pytest.mark.processes
 def test_importing_the_module_does_not_load_scikit_learn() -> None:
     code = "import sys, moirae.feedback; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

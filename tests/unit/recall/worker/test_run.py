@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 # Prints the niceness of its main thread and of another one.
 CHILD = """
 import os
