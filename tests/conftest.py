@@ -12,7 +12,10 @@ from pyspark.sql import SparkSession
 from archiver.spark.session import start_session
 from recall.statements import WORKER_DAEMON
 from tests import no_services, store
+from tests.examples import load_profiles
 from tests.parent import end_with_parent
+
+load_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,12 +1,26 @@
-"""How many examples a property test tries."""
+"""How many examples property tests try.
 
-from hypothesis import settings
+By default each run tries the same examples, with `--hypothesis-profile fast` fewer of them, and
+with `--hypothesis-profile hunt` more, which are new in each run.
+"""
 
-_DEFAULT_EXAMPLES = 100  # of the profile without which a test has the number that it names
+from hypothesis import HealthCheck, settings
+
+_DEFAULT_EXAMPLES = 50
 _MIN_EXAMPLES = 3
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+
+def load_profiles() -> None:
+    """Register the profiles and load the default one."""
+    common = {"deadline": None, "print_blob": True, "suppress_health_check": _SLOW}
+    settings.register_profile("same", derandomize=True, max_examples=_DEFAULT_EXAMPLES, **common)
+    settings.register_profile("fast", settings.get_profile("same"), max_examples=10)
+    settings.register_profile("hunt", max_examples=2000, **common)
+    settings.load_profile("same")
 
 
 def examples(count: int) -> settings:
     """Settings of a test with `count` examples; other profiles change it in proportion."""
     scaled = count * settings().max_examples // _DEFAULT_EXAMPLES
-    return settings(max_examples=max(_MIN_EXAMPLES, scaled), deadline=None)
+    return settings(max_examples=max(_MIN_EXAMPLES, scaled))

@@ -104,26 +104,8 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
 ) -> None:
     world, settings = world_and_settings
     session, connection = spark.newSession(), world.connection
-    work = _views(world, settings, connection).next_task()
-    assert isinstance(work, DerivedStreamTask)
-    with (
-        patch.object(StreamTable, "replace_chunk", _kill_after(StreamTable.replace_chunk)),
-        pytest.raises(Killed),
-    ):
-        _views(world, settings, connection).execute(work, lambda: session)
-    with (
-        database.connect_database(settings, "another process") as other,
-        try_lock(other, *_lock_name(work)),
-    ):
-        begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
-        before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
-        _views(world, settings, connection).execute(work, lambda: session)
-        assert (
-            connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
-        )
-    works = _make_all(_views(world, settings, connection), session)
-    with patch.object(StreamTable, "replace_chunk", lambda *_: pytest.fail("it is there")):
-        _views(world, settings, connection).execute(work, lambda: session)
+    with patch.object(derived_streams, "vacuum_table"):  # takes seconds; see `_expired`
+        works = _archive(world, settings, session)
     closed = [chunk for chunk in world.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
     assert {(one.stream.name, one.chunk) for one in works} == {
@@ -153,6 +135,32 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     _answers_are_the_same(world, connection, session, end)
     _expired(world, connection, works)
     _forgotten(world, settings, connection, works)
+
+
+def _archive(world: World, settings: Settings, session: SparkSession) -> list[DerivedStreamTask]:
+    """Archive all closed chunks, the first one despite a kill and beside another process."""
+    connection = world.connection
+    work = _views(world, settings, connection).next_task()
+    assert isinstance(work, DerivedStreamTask)
+    with (
+        patch.object(StreamTable, "replace_chunk", _kill_after(StreamTable.replace_chunk)),
+        pytest.raises(Killed),
+    ):
+        _views(world, settings, connection).execute(work, lambda: session)
+    with (
+        database.connect_database(settings, "another process") as other,
+        try_lock(other, *_lock_name(work)),
+    ):
+        begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
+        before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
+        _views(world, settings, connection).execute(work, lambda: session)
+        assert (
+            connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
+        )
+    works = _make_all(_views(world, settings, connection), session)
+    with patch.object(StreamTable, "replace_chunk", lambda *_: pytest.fail("it is there")):
+        _views(world, settings, connection).execute(work, lambda: session)
+    return works
 
 
 def test_orderly_shutdown_counts_no_attempt(
