@@ -361,8 +361,7 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
             detector.reload(START)
 
             def process(unit: SourceUnit) -> None:
-                include_filters = detector.detect(archive.ingest([unit], _NOW))
-                detector.settle(include_filters=include_filters)
+                detector.detect_and_settle(archive.ingest([unit], _NOW))
                 follow_up.run()
 
             yield process

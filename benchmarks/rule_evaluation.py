@@ -343,8 +343,7 @@ def _live_workspace(
             detector.reload(START)
 
             def ingest(unit: SourceUnit) -> None:
-                include_filters = detector.detect(archive.ingest([unit], _NOW))
-                detector.settle(include_filters=include_filters)
+                detector.detect_and_settle(archive.ingest([unit], _NOW))
                 follow_up.run()
                 if guard.quarantined:
                     raise RuntimeError(f"rules in quarantine: {sorted(guard.quarantined)}")

@@ -13,6 +13,7 @@ from moirae.evaluation.contexts import (
 )
 from moirae.evaluation.evaluator import (
     MAX_PAST_EVENT_ROWS,
+    EvaluationResult,
     RuleEvaluator,
     find_archived_event_rows,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
+    "EvaluationResult",
     "EventContexts",
     "ExecutorRules",
     "Guard",

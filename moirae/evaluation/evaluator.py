@@ -131,6 +131,26 @@ class RuleEvaluator:
                 selected.append((rule, rows_in_slice))
         return EvaluationResult(selected, result.failed)
 
+    def start_slice(self, rule_slice: RuleSlice) -> None:
+        """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.
+
+        Nothing is started if the slice is not one job, or if this process may evaluate a part.
+        """
+        rules = rule_slice.rules
+        is_single_group = len(self._guard.isolate_suspects(rules, lambda rule: rule.name)) == 1
+        if self._executor_rules is None or len(rule_slice.streams) != 1 or not is_single_group:
+            return
+        (stream,) = rule_slice.streams
+        rows = self._rows.find_range(stream, rule_slice.input_range)
+        if not isinstance(rows, FileRows):
+            return
+        batches = self._batcher.batch(rules).batches
+        if self._panes is not None and any(batch.duckdb_query.paned_query for batch in batches):
+            return
+        executable = [batch for batch in batches if is_executable(batch, rules, [stream], True)]
+        if executable:
+            self._executor_rules.start(executable, stream, rows, rule_slice)
+
     def _evaluate_panes(
         self, rule_slice: RuleSlice
     ) -> tuple[list[tuple[ActiveRule, list[EventRow]]], tuple[ActiveRule, ...]]:

@@ -5,8 +5,10 @@ file. A slice of event time is divided into smaller ones: rows of a rule depend 
 them only (see `recall.query.shape`).
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, starmap
 from uuid import uuid4
@@ -43,6 +45,20 @@ BatchOutcome = tuple[RuleBatch, RuleEventRows | Exception]
 """A batch, and its event rows or why it failed."""
 
 
+@dataclass(frozen=True, eq=False)
+class _StartedJob:
+    """A job that runs before its results are asked for."""
+
+    batches: Sequence[RuleBatch]
+    parts: Sequence[FilePart]
+    results: Future[list[BatchOutcome]]
+
+    def evaluates(self, batches: Sequence[RuleBatch], parts: Sequence[FilePart]) -> bool:
+        """Whether the job is that of these batches over these parts."""
+        numbers = [batch.number for batch in batches]
+        return numbers == [batch.number for batch in self.batches] and parts == self.parts
+
+
 class ExecutorRules:
     """Evaluates batches of plain rules by jobs.
 
@@ -56,11 +72,13 @@ class ExecutorRules:
         self._time_limit = time_limit
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
+        self._started: _StartedJob | None = None
 
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
         self._relations[relation_view(name)] = versions
         self._generation = uuid4().hex
+        self._started = None
 
     def evaluate(
         self,
@@ -74,10 +92,7 @@ class ExecutorRules:
         All rules are executable, see `is_executable`, and read only this stream. `rule_slice`: the
         slice that they are evaluated over; None: new rows.
         """
-        if rule_slice is None:
-            parts = divide_files(rows, self._jobs.cores)
-        else:
-            parts = divide_slice(rule_slice, rows, self._jobs.cores)
+        parts = self._divide(rows, rule_slice)
         if any(part.row_count > MAX_PART_ROWS for part in parts):
             error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
             yield from ((batch, error) for batch in batches)
@@ -86,11 +101,34 @@ class ExecutorRules:
         else:
             yield from self._run_isolated(batches, stream, rows, parts)
 
+    def start(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: RuleSlice
+    ) -> None:
+        """Start the job of `evaluate` with these arguments, which then waits for its results."""
+        parts = self._divide(rows, rule_slice)
+        if not parts or any(part.row_count > MAX_PART_ROWS for part in parts):
+            return
+        results: Future[list[BatchOutcome]] = Future()
+        self._started = _StartedJob(batches, parts, results)
+
+        def run() -> None:
+            try:
+                results.set_result(self._run_job(batches, stream, rows, parts))
+            except Exception as error:
+                results.set_exception(error)
+
+        threading.Thread(target=run, daemon=True, name="rules of a slice").start()
+
+    def _divide(self, rows: FileRows, rule_slice: RuleSlice | None) -> list[FilePart]:
+        if rule_slice is None:
+            return divide_files(rows, self._jobs.cores)
+        return divide_slice(rule_slice, rows, self._jobs.cores)
+
     def _run_isolated(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
     ) -> Iterator[BatchOutcome]:
         """Evaluate batches; those that fail for what is charged are divided into single rules."""
-        run = partial(self._run_job, stream=stream, rows=rows, parts=parts)
+        run = partial(self._await_job, stream=stream, rows=rows, parts=parts)
         for group, results in run_isolated(batches, run, (TaskLost,), _split_rules):
             if isinstance(results, Exception):
                 (batch,) = group
@@ -103,6 +141,16 @@ class ExecutorRules:
                     continue
                 for half in halves:
                     yield from self._run_isolated(half, stream, rows, parts)
+
+    def _await_job(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
+    ) -> list[BatchOutcome]:
+        """The results of the started job, if it is the one that is needed, or of a new one."""
+        started = self._started
+        self._started = None
+        if started is not None and started.evaluates(batches, parts):
+            return started.results.result()
+        return self._run_job(batches, stream, rows, parts)
 
     def _run_job(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]

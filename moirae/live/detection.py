@@ -1,7 +1,7 @@
 """Detection and settling: active rules over new rows, and over slices of the archive."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -16,6 +16,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
+from moirae.evaluation import EvaluationResult
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
@@ -92,16 +93,33 @@ class Detector:
 
     # Detection
 
-    def detect(self, ingested: IngestResult) -> bool:
+    def detect_and_settle(self, ingested: IngestResult, include_filters: bool = False) -> None:
+        """Evaluate new rows with the stateless rules, then settle what is due.
+
+        `include_filters`: settle stateless rules too, even if no new row can be settled.
+        """
+        watermarks = self._watermarks()
+        undetected = self._find_undetected_slices(ingested, watermarks)
+        has_settleable = self._detect(ingested, watermarks, undetected)
+        self._settle(include_filters or has_settleable or bool(undetected), undetected)
+
+    def _detect(
+        self,
+        ingested: IngestResult,
+        watermarks: Mapping[str, Micros | None],
+        undetected: Collection[RuleSlice],
+    ) -> bool:
         """Evaluate new rows with the stateless rules; store provisional alerts.
 
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
-        Returns whether there were such rows.
+        Returns whether there were such rows. `undetected`: slices whose rules are left out.
         """
-        watermarks = self._watermarks()
+        undetected_rules = set(chain.from_iterable(map(attrgetter("rules"), undetected)))
         cohorts = []
         for cohort in self._active_rules.cohorts:
-            if cohort.shape.is_stateless and cohort.shape.streams <= self._archive.tables.keys():
+            is_left_out = not undetected_rules.isdisjoint(cohort.rules)
+            reads_archive = cohort.shape.streams <= self._archive.tables.keys()
+            if cohort.shape.is_stateless and reads_archive and not is_left_out:
                 cohorts.append(cohort)
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
@@ -134,6 +152,29 @@ class Detector:
                 detected.append((rule, _rows_since(rule_rows, horizons[rule.shape])))
             self._record_detected(detected)
         return has_settleable
+
+    def _find_undetected_slices(
+        self, ingested: IngestResult, watermarks: Mapping[str, Micros | None]
+    ) -> frozenset[RuleSlice]:
+        """The due slices of stateless rules that one job evaluates together with later rows.
+
+        Executors have archived the new rows of their stream, and all its later rows are new.
+        """
+        slices: set[RuleSlice] = set()
+        if not ingested.files:
+            return frozenset()
+        for rule_slice in due_slices(self._active_rules.cohorts, watermarks):
+            is_stateless = all(rule.shape.is_stateless for rule in rule_slice.rules)
+            if len(rule_slice.streams) != 1 or not is_stateless:
+                continue
+            (stream,) = rule_slice.streams
+            if stream in ingested.files:
+                new_paths = {file.path for file in ingested.files[stream]}
+                later_rows = TimeRange(rule_slice.range.end)
+                later_files = self._archive.tables[stream].data_files(later_rows)
+                if new_paths.issuperset(file.path for file in later_files):
+                    slices.add(rule_slice)
+        return frozenset(slices)
 
     def _select_rows(self, stream: str, rows: pa.Table, earliest: Micros | None) -> pa.Table:
         """The rows from an event time on; None: all."""
@@ -242,6 +283,10 @@ class Detector:
 
         `include_filters`: settle stateless rules too, however recently they were settled.
         """
+        return self._settle(include_filters, undetected=frozenset())
+
+    def _settle(self, include_filters: bool, undetected: Collection[RuleSlice]) -> bool:
+        """See `settle`. `undetected`: slices whose later rows were not evaluated."""
         now = time.monotonic()
         include_filters = include_filters or self._settle_timer.is_due(now)
         cohorts = self._active_rules.cohorts
@@ -250,10 +295,17 @@ class Detector:
         else:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
         slices = due_slices(cohorts, self._watermarks())
-        for rule_slice in slices:
+        evaluated = [_with_later_rows(due) if due in undetected else due for due in slices]
+        for number, rule_slice in enumerate(slices):
             horizon = rule_slice.range.end
             assert horizon is not None
-            self._settle_slice(rule_slice, horizon, silent_until=horizon)
+            result = self._evaluator.evaluate_slice(evaluated[number])
+            for next_slice in evaluated[number + 1 : number + 2]:
+                self._evaluator.start_slice(next_slice)  # runs while this one is stored
+            self._record_detected(
+                [(rule, _rows_since(rows, horizon)) for rule, rows in result.event_rows]
+            )
+            self._store_settled(rule_slice, result, horizon, silent_until=horizon)
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
@@ -357,17 +409,27 @@ class Detector:
             range=time_range,
             input_range=time_range.shift(start=-shape.reach, end=shape.lag),
         )
-        self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
+        result = self._evaluator.evaluate_slice(rule_slice)
+        self._store_settled(rule_slice, result, horizon, silent_until=max(horizon, end))
 
-    def _settle_slice(self, rule_slice: RuleSlice, horizon: Micros, silent_until: Micros) -> None:
+    def _store_settled(
+        self,
+        rule_slice: RuleSlice,
+        result: EvaluationResult,
+        horizon: Micros,
+        silent_until: Micros,
+    ) -> None:
         """Settle the rules of a slice up to `horizon`, its end, in one transaction.
 
         `silent_until`: the event time before which no further event will come; at least `horizon`.
         Only rules with events or with alerts that end are written to the database; the progress of
         the others is stored at intervals.
         """
-        result = self._evaluator.evaluate_slice(rule_slice)
-        rows_by_rule = {rule.name: rows for rule, rows in result.event_rows}
+        rows_by_rule: dict[str, Sequence[EventRow]] = {}
+        for rule, rows in result.event_rows:
+            settled_rows = rule_slice.select_event_rows(rows)
+            if settled_rows:
+                rows_by_rule[rule.name] = settled_rows
         self._archive.fence()
         versions: dict[str, str] = {}
         with self._connection.transaction():
@@ -407,6 +469,15 @@ def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventR
     if low is None:
         return rows
     return [row for row in rows if row.ts >= low]
+
+
+def _with_later_rows(rule_slice: RuleSlice) -> RuleSlice:
+    """A slice of stateless rules without its end."""
+    return replace(
+        rule_slice,
+        range=TimeRange(rule_slice.range.start),
+        input_range=TimeRange(rule_slice.input_range.start),
+    )
 
 
 def _alerting_rule(rule: ActiveRule) -> AlertingRule:

@@ -123,7 +123,6 @@ class Ingest:
     def _detect_and_settle(self, ingested: IngestResult) -> None:
         """Evaluate archived rows, settle what is due and follow up alerts."""
         self._role.record_commit(self._archive.engines.stats)
-        has_settleable = self._detector.detect(ingested)
-        self._detector.settle(include_filters=has_settleable)
+        self._detector.detect_and_settle(ingested)
         self._detector.detect_early(ingested.streams_on_time)
         self._follow_up.run()

@@ -102,8 +102,7 @@ class Story:
             units.append(SourceUnit(stream, name, "jsonl", lambda lines=lines: iter(lines)))
         self.process_rows += rows_by_stream.get("process", [])
         ingested = self.archive.ingest(units, to_micros(LIVE + timedelta(days=1)))
-        self.detector.detect(ingested)
-        self.detector.settle(include_filters=True)
+        self.detector.detect_and_settle(ingested, include_filters=True)
         self.follow_up.run()
 
     @contextmanager

@@ -1,21 +1,26 @@
 """Live detection, in any batches and after any restarts, finds what one run over the archive finds."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.ingest.engines import EngineMode
+from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from moirae.config.settings import Settings
-from moirae.evaluation import panes
+from moirae.evaluation import ExecutorRules, panes
+from moirae.evaluation.batches import RuleBatch
 from moirae.rules.definition import Definition
 from moirae.runtime import database
 from sql.archive import UnitGateway
@@ -23,7 +28,7 @@ from tests.property.world import Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.services
 
-Make = Callable[[], World]
+Make = Callable[..., World]
 
 # Seconds of `for` and `keep_firing_for`, where they are not 0 and 300.
 TIMING = {"Filter": (40, 60), "Star": (0, 30), "End": (60, 300), "Start": (0, 0), "Silent": (0, 60)}
@@ -58,9 +63,12 @@ def make(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Make:
     """Makes new worlds."""
-    return lambda: World(
-        spark, connection, workspace_settings, rules, tmp_path_factory.mktemp("archive")
-    )
+
+    def make(engine: EngineMode = "local") -> World:
+        root = tmp_path_factory.mktemp("archive")
+        return World(spark, connection, workspace_settings, rules, root, engine)
+
+    return make
 
 
 def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: bool) -> None:
@@ -91,6 +99,7 @@ def _crash(world: World, batch: Any) -> None:
         ArchiveWriter._finish_units = finish  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("engine", ["local", "spark"])
 @settings(max_examples=1)
 @given(
     seed=st.integers(0, 10**9),
@@ -98,8 +107,10 @@ def _crash(world: World, batch: Any) -> None:
     restarts=st.booleans(),
     few=st.sampled_from([0, 0, 100]),
 )
-def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, few: int) -> None:
-    plan, world = Plan.draw(seed), make()
+def test_live_equals_batch(
+    make: Make, engine: EngineMode, seed: int, idle: bool, restarts: bool, few: int
+) -> None:
+    plan, world = Plan.draw(seed), make(engine)
     # Windows that slide are merged of panes; with so many rows at most they are aggregated whole.
     with patch.object(panes, "_MIN_ROWS", few):
         _drive(world, plan, random.Random(seed), idle, restarts)
@@ -108,6 +119,31 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
         assert live[name] == batch[name], name
     _identity(world, plan)
     _alerts(world)
+
+
+def test_new_rows_are_detected_and_settled_by_one_job(make: Make) -> None:
+    """The newest row is detected, the others are settled; then it is settled, too."""
+    world = make("spark")
+    evaluate = ExecutorRules.evaluate
+    evaluated_rules: list[str] = []
+
+    def record(rules: ExecutorRules, batches: Sequence[RuleBatch], *arguments: Any) -> Any:
+        evaluated_rules.extend(name for batch in batches for name in batch.rule_names)
+        return evaluate(rules, batches, *arguments)
+
+    states = []
+    with patch.object(ExecutorRules, "evaluate", record):
+        for number in range(2):
+            rows = [{"at": 1_767_225_600 + 3 * number + k, "host": "h", "w": 9} for k in range(3)]
+            unit = SourceUnit("b", f"{number}", "jsonl", partial(map, orjson.dumps, rows))
+            world.ingest([unit], at_once=False)
+            states.append(
+                world.connection.execute(
+                    "SELECT settled FROM events WHERE rule = 'g/Star' ORDER BY ts"
+                ).fetchall()
+            )
+    assert evaluated_rules.count("g/Star") == 2
+    assert states == [[(True,)] * 2 + [(False,)], [(True,)] * 5 + [(False,)]]
 
 
 @pytest.mark.slow

@@ -15,20 +15,27 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.chunks.chunk import CutPolicy
+from archiver.executors import ExecutorIngest
+from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
+from moirae.evaluation import ExecutorRules
 from moirae.evaluation.guard import Guard
 from moirae.live.composition import build_detection
+from moirae.live.evaluators import RuleEngines
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
+from moirae.live.sources.files import make_unit
 from moirae.rules.checks.check import check_rules
 from moirae.rules.checks.stored_rules import RuleAdmission
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
+from recall.engines.routing import EngineChoice
+from tests.inline_jobs import InlineJobs
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = to_micros(START + timedelta(days=30))
@@ -230,7 +237,10 @@ def _unit(stream: str, name: str, lines: Sequence[str]) -> SourceUnit:
 
 
 class World:
-    """A new archive and an emptied database; `reopen` does what a restart does."""
+    """A new archive and an emptied database; `reopen` does what a restart does.
+
+    `engine`: `spark` archives and evaluates in tasks, which run in this process.
+    """
 
     def __init__(
         self,
@@ -239,8 +249,10 @@ class World:
         settings: Settings,
         definitions: Sequence[Definition],
         root: Path,
+        engine: EngineMode = "local",
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
+        self._engine = engine
         tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
         further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
@@ -256,6 +268,12 @@ class World:
         ]
         policy = CutPolicy(40, duration_to_micros(timedelta(minutes=5)))
         self.archive = ArchiveWriter(self.root, schemas, policy, self.connection, lambda: None)
+        engines = RuleEngines()
+        if self._engine == "spark":
+            jobs = InlineJobs()
+            self.archive.engines.executors = ExecutorIngest(jobs, self.archive.engines.sizes)
+            self.archive.engines.policy = EnginePolicy("spark")
+            engines = RuleEngines(EngineChoice("spark"), ExecutorRules(jobs, time_limit=60.0))
         relations = Relations(self.connection, self.settings.relations)
         self.detector, self.follow_up = build_detection(
             spark=self.spark,
@@ -264,16 +282,25 @@ class World:
             relations=relations,
             admission=self.admission,
             guard=self.guard,
+            engines=engines,
         )
         self.detector.reload(START)
         self.detector.detect_unsettled(self.detector.active_rules)
 
     def ingest(self, units: Sequence[SourceUnit], at_once: bool) -> None:
         """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
+        if self._engine == "spark":
+            units = list(map(self._write_unit, units))
         ingested = self.archive.ingest(units, NOW)
-        has_settleable = self.detector.detect(ingested)
-        self.detector.settle(include_filters=has_settleable or at_once)
+        self.detector.detect_and_settle(ingested, include_filters=at_once)
         self.detector.detect_early(ingested.streams_on_time)
+
+    def _write_unit(self, unit: SourceUnit) -> SourceUnit:
+        """The unit as a file: tasks read no others."""
+        path = self.root / "landing" / f"{unit.stream}-{unit.name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"".join(line + b"\n" for line in unit.read()))
+        return make_unit(unit.stream, unit.name, "jsonl", path, path.stat().st_size)
 
     def advance_idle(self) -> None:
         """Advance all streams to the furthest, as if they were silent."""

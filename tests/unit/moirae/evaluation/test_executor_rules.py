@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ from tests.unit.moirae.evaluation.builders import (
 
 SECOND = 1_000_000  # microseconds
 RULES = [make_filter("A", 20.0), make_filter("B", 90.0)]
+BATCHER = RuleBatcher({"s": COLUMNS})
 SCHEMA = StreamSchema("s", COLUMNS, "ts", None, (), timedelta(0), timedelta(0))
 
 
@@ -216,6 +218,48 @@ def test_windows_in_parts_of_a_slice_are_those_of_the_slice(
     ((batch, expected),) = LocalEvaluator().evaluate(batches, {"s": in_range})
     complete = [row for row in expected if event_range.contains(row[1].ts)]
     assert sort(results) == sort([(batch, complete)]) != []
+
+
+def make_started(folder: Path) -> tuple[ExecutorRules, InlineJobs, StreamTable, RuleSlice]:
+    """A started job of `RULES` over all rows of a table."""
+    table = archive(folder, make_rows(*[50.0] * 40), files=4)
+    jobs = InlineJobs()
+    rules = ExecutorRules(jobs, 60.0)
+    rule_slice = RuleSlice(tuple(RULES), TimeRange(), TimeRange())
+    rules.start(BATCHER.batch(RULES).batches, "s", file_rows(table), rule_slice)
+    return rules, jobs, table, rule_slice
+
+
+def test_results_of_a_started_job_are_used_once(tmp_path: Path) -> None:
+    rules, jobs, table, rule_slice = make_started(tmp_path)
+    batches = BATCHER.batch(RULES).batches
+    for task_count in (1, 2):
+        results = rules.evaluate(batches, "s", file_rows(table), rule_slice)
+        assert len(sort(results)) == 40
+        assert jobs.task_count == task_count
+
+
+@pytest.mark.parametrize("changed", ["rules", "rows"])
+def test_job_started_for_other_rules_or_rows_is_not_used(tmp_path: Path, changed: str) -> None:
+    rules, _, table, rule_slice = make_started(tmp_path)
+    batches = BATCHER.batch(RULES[1:] if changed == "rules" else RULES).batches
+    low = START_MICROS + 20 * SECOND if changed == "rows" else None
+    rows = file_rows(table, low)
+    event_rows = sort(
+        rules.evaluate(batches, "s", rows, replace(rule_slice, range=rows.time_range))
+    )
+    assert len(event_rows) == (0 if changed == "rules" else 20)
+
+
+def test_started_job_that_exceeds_a_limit_is_charged_to_its_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_task, "_run", _fail_rule(1, "died"))
+    rules, _, table, rule_slice = make_started(tmp_path)
+    results = rules.evaluate(BATCHER.batch(RULES).batches, "s", file_rows(table), rule_slice)
+    outcomes = {batch.rule_indexes: outcome for batch, outcome in results}
+    assert isinstance(outcomes[(1,)], TaskLost)
+    assert not isinstance(outcomes[(0,)], Exception) and len(outcomes[(0,)]) == 40
 
 
 def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) -> None:
