@@ -526,6 +526,7 @@ def test_tasks_leave_queries_beyond_a_limit_to_spark(
         on_executors.compute_partial(template, [(EVENTS[0], Piece(0, None, 1 << 60))], {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keys_in_tasks")
 def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path

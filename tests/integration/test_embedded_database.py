@@ -125,7 +125,7 @@ def test_releasing_the_server_does_not_stop_it_for_other_users(home: Path) -> No
 def test_concurrent_users_all_reach_the_server(home: Path) -> None:
     """Starts overlap with a stop: `release` does not wait for the next user."""
     rng = random.Random(1)
-    for _ in range(4):
+    for _ in range(2):
         with _user(home) as first, _user(home) as second:
             users = [first, second]
             for user in users:

@@ -23,8 +23,8 @@ def root() -> Iterator[Path]:
     ("command", "end", "after"),
     [
         (["run", "server"], "signals", 2.0),
-        (["run", "server"], "terminal", 2.0),
-        (["run", "server"], "parent", 2.0),
+        pytest.param(["run", "server"], "terminal", 2.0, marks=pytest.mark.slow),
+        pytest.param(["run", "server"], "parent", 2.0, marks=pytest.mark.slow),
         (["up"], "signals", 1.0),
         (["up"], "parent", 2.0),
         (["up"], "itself", 2.0),

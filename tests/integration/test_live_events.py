@@ -232,6 +232,7 @@ def test_revoked_token_ends_the_stream(served: Served) -> None:
         assert time.monotonic() - started_at < 25
 
 
+@pytest.mark.slow
 def test_client_that_never_reads_costs_the_others_nothing_and_bounded_memory(
     served: Served,
 ) -> None:

@@ -349,6 +349,7 @@ def test_tables_of_derived_streams_are_counted_without_expansion(
     assert problems[0].line == 11
 
 
+@pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
