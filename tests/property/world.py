@@ -369,7 +369,8 @@ class World:
 
 
 def _plain(value: Any) -> Any:
-    return float(value) if isinstance(value, int | float) else value
+    """Numbers as floats of 12 digits: the last ones depend on the order in which rows are summed."""
+    return float(f"{value:.12g}") if isinstance(value, int | float) else value
 
 
 def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> list[Definition]:
