@@ -134,13 +134,17 @@ class RuleEvaluator:
     def start_slice(self, rule_slice: RuleSlice) -> None:
         """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.
 
-        Nothing is started if the slice is not one job, or if this process may evaluate a part.
+        Nothing is started if the slice is not one job, or if this process may evaluate a part of
+        it, as it does windows that slide. Nothing is lost if the slice is not evaluated.
         """
         rules = rule_slice.rules
-        is_single_group = len(self._guard.isolate_suspects(rules, lambda rule: rule.name)) == 1
-        if self._executor_rules is None or len(rule_slice.streams) != 1 or not is_single_group:
+        if self._executor_rules is None or len(rule_slice.streams) != 1:
             return
         (stream,) = rule_slice.streams
+        is_in_memory = self._rows.count_in_memory(stream, rule_slice.input_range) is not None
+        is_single_group = len(self._guard.isolate_suspects(rules, lambda rule: rule.name)) == 1
+        if is_in_memory or not is_single_group:
+            return
         rows = self._rows.find_range(stream, rule_slice.input_range)
         if not isinstance(rows, FileRows):
             return
@@ -210,7 +214,10 @@ class RuleEvaluator:
         return EvaluationResult(event_rows, frozenset(failed))
 
     def _add_cost(self, rules: Sequence[ActiveRule], started_at: float) -> None:
-        self._guard.record_cost(rules, time.monotonic() - started_at)
+        seconds = time.monotonic() - started_at
+        if self._executor_rules is not None:
+            seconds += self._executor_rules.take_head_start()
+        self._guard.record_cost(rules, seconds)
 
     def _evaluate_group(
         self,

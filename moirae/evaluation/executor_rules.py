@@ -1,14 +1,15 @@
 """Evaluation of plain rules on executors, in tasks that read archived files.
 
 Only event rows return to the driver. Rules that look at one row at a time are evaluated file by
-file. A slice of event time is divided into smaller ones: rows of a rule depend on the input near
+file. For others, a slice of event time is divided into smaller ones: rows of a rule depend on the input near
 them only (see `recall.query.shape`).
 """
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, starmap
 from uuid import uuid4
@@ -50,13 +51,22 @@ class _StartedJob:
     """A job that runs before its results are asked for."""
 
     batches: Sequence[RuleBatch]
+    rows: FileRows
+    rule_slice: RuleSlice
     parts: Sequence[FilePart]
-    results: Future[list[BatchOutcome]]
+    started_at: float
+    results: Future[list[BatchOutcome]] = field(default_factory=Future)
 
-    def evaluates(self, batches: Sequence[RuleBatch], parts: Sequence[FilePart]) -> bool:
-        """Whether the job is that of these batches over these parts."""
-        numbers = [batch.number for batch in batches]
-        return numbers == [batch.number for batch in self.batches] and parts == self.parts
+    def evaluates(
+        self, batches: Sequence[RuleBatch], rows: FileRows, rule_slice: RuleSlice | None
+    ) -> bool:
+        """Whether the job is that of these batches over these rows."""
+        return (
+            list(map(id, batches)) == list(map(id, self.batches))
+            and rule_slice == self.rule_slice
+            and rows.files == self.rows.files
+            and rows.time_range == self.rows.time_range
+        )
 
 
 class ExecutorRules:
@@ -73,6 +83,7 @@ class ExecutorRules:
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
         self._started: _StartedJob | None = None
+        self._head_start = 0.0
 
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
@@ -92,14 +103,18 @@ class ExecutorRules:
         All rules are executable, see `is_executable`, and read only this stream. `rule_slice`: the
         slice that they are evaluated over; None: new rows.
         """
-        parts = self._divide(rows, rule_slice)
+        started = self._started
+        self._started = None
+        if started is not None and not started.evaluates(batches, rows, rule_slice):
+            started = None
+        parts = self._divide(rows, rule_slice) if started is None else started.parts
         if any(part.row_count > MAX_PART_ROWS for part in parts):
             error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
             yield from ((batch, error) for batch in batches)
         elif not parts:
             yield from ((batch, []) for batch in batches)
         else:
-            yield from self._run_isolated(batches, stream, rows, parts)
+            yield from self._run_isolated(batches, stream, rows, parts, started)
 
     def start(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: RuleSlice
@@ -108,27 +123,48 @@ class ExecutorRules:
         parts = self._divide(rows, rule_slice)
         if not parts or any(part.row_count > MAX_PART_ROWS for part in parts):
             return
-        results: Future[list[BatchOutcome]] = Future()
-        self._started = _StartedJob(batches, parts, results)
+        job = _StartedJob(batches, rows, rule_slice, parts, time.monotonic())
+        self._started = job
 
         def run() -> None:
             try:
-                results.set_result(self._run_job(batches, stream, rows, parts))
-            except Exception as error:
-                results.set_exception(error)
+                job.results.set_result(self._run_job(batches, stream, rows, parts))
+            except BaseException as error:
+                job.results.set_exception(error)
 
         threading.Thread(target=run, daemon=True, name="rules of a slice").start()
 
+    def take_head_start(self) -> float:
+        """Seconds for which jobs ran before `evaluate` was called, since the last call."""
+        seconds = self._head_start
+        self._head_start = 0.0
+        return seconds
+
     def _divide(self, rows: FileRows, rule_slice: RuleSlice | None) -> list[FilePart]:
-        if rule_slice is None:
+        if rule_slice is None or all(rule.shape.is_stateless for rule in rule_slice.rules):
             return divide_files(rows, self._jobs.cores)
         return divide_slice(rule_slice, rows, self._jobs.cores)
 
     def _run_isolated(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
+        self,
+        batches: Sequence[RuleBatch],
+        stream: str,
+        rows: FileRows,
+        parts: Sequence[FilePart],
+        started: _StartedJob | None = None,
     ) -> Iterator[BatchOutcome]:
-        """Evaluate batches; those that fail for what is charged are divided into single rules."""
-        run = partial(self._await_job, stream=stream, rows=rows, parts=parts)
+        """Evaluate batches; those that fail for what is charged are divided into single rules.
+
+        `started`: the job of all of them, if it was started.
+        """
+
+        pending = [] if started is None else [started]
+
+        def run(group: Sequence[RuleBatch]) -> list[BatchOutcome]:
+            if pending:  # all batches are the first group
+                return self._await_job(pending.pop())
+            return self._run_job(group, stream, rows, parts)
+
         for group, results in run_isolated(batches, run, (TaskLost,), _split_rules):
             if isinstance(results, Exception):
                 (batch,) = group
@@ -142,15 +178,12 @@ class ExecutorRules:
                 for half in halves:
                     yield from self._run_isolated(half, stream, rows, parts)
 
-    def _await_job(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
-    ) -> list[BatchOutcome]:
-        """The results of the started job, if it is the one that is needed, or of a new one."""
-        started = self._started
-        self._started = None
-        if started is not None and started.evaluates(batches, parts):
-            return started.results.result()
-        return self._run_job(batches, stream, rows, parts)
+    def _await_job(self, job: _StartedJob) -> list[BatchOutcome]:
+        awaited_at = time.monotonic()
+        try:
+            return job.results.result()
+        finally:
+            self._head_start += awaited_at - job.started_at
 
     def _run_job(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]

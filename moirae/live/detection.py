@@ -99,25 +99,25 @@ class Detector:
         `include_filters`: settle stateless rules too, even if no new row can be settled.
         """
         watermarks = self._watermarks()
-        undetected = self._find_undetected_slices(ingested, watermarks)
-        has_settleable = self._detect(ingested, watermarks, undetected)
-        self._settle(include_filters or has_settleable or bool(undetected), undetected)
+        combined = self._find_combined_slices(ingested, watermarks)
+        has_settleable = self._detect(ingested, watermarks, combined)
+        self._settle(watermarks, include_filters or has_settleable or bool(combined), combined)
 
     def _detect(
         self,
         ingested: IngestResult,
         watermarks: Mapping[str, Micros | None],
-        undetected: Collection[RuleSlice],
+        combined: Collection[RuleSlice],
     ) -> bool:
         """Evaluate new rows with the stateless rules; store provisional alerts.
 
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
-        Returns whether there were such rows. `undetected`: slices whose rules are left out.
+        Returns whether there were such rows. `combined`: slices whose rules are left out.
         """
-        undetected_rules = set(chain.from_iterable(map(attrgetter("rules"), undetected)))
+        combined_rules = set(chain.from_iterable(map(attrgetter("rules"), combined)))
         cohorts = []
         for cohort in self._active_rules.cohorts:
-            is_left_out = not undetected_rules.isdisjoint(cohort.rules)
+            is_left_out = not combined_rules.isdisjoint(cohort.rules)
             reads_archive = cohort.shape.streams <= self._archive.tables.keys()
             if cohort.shape.is_stateless and reads_archive and not is_left_out:
                 cohorts.append(cohort)
@@ -153,26 +153,28 @@ class Detector:
             self._record_detected(detected)
         return has_settleable
 
-    def _find_undetected_slices(
+    def _find_combined_slices(
         self, ingested: IngestResult, watermarks: Mapping[str, Micros | None]
     ) -> frozenset[RuleSlice]:
-        """The due slices of stateless rules that one job evaluates together with later rows.
+        """The due slices of stateless rules that are evaluated together with all later rows.
 
-        Executors have archived the new rows of their stream, and all its later rows are new.
+        The new rows of their stream are in files that executors wrote, and no other file has later
+        rows: one job evaluates what is to be settled and what is to be detected.
         """
-        slices: set[RuleSlice] = set()
         if not ingested.files:
             return frozenset()
+        new_paths: set[str] = set()
+        for files in ingested.files.values():
+            new_paths.update(file.path for file in files)
+        slices: set[RuleSlice] = set()
         for rule_slice in due_slices(self._active_rules.cohorts, watermarks):
-            is_stateless = all(rule.shape.is_stateless for rule in rule_slice.rules)
-            if len(rule_slice.streams) != 1 or not is_stateless:
+            if not _is_stateless(rule_slice) or len(rule_slice.streams) != 1:
                 continue
             (stream,) = rule_slice.streams
             if stream in ingested.files:
-                new_paths = {file.path for file in ingested.files[stream]}
                 later_rows = TimeRange(rule_slice.range.end)
                 later_files = self._archive.tables[stream].data_files(later_rows)
-                if new_paths.issuperset(file.path for file in later_files):
+                if all(file.path in new_paths or file.is_foreign for file in later_files):
                     slices.add(rule_slice)
         return frozenset(slices)
 
@@ -283,10 +285,15 @@ class Detector:
 
         `include_filters`: settle stateless rules too, however recently they were settled.
         """
-        return self._settle(include_filters, undetected=frozenset())
+        return self._settle(self._watermarks(), include_filters, combined=frozenset())
 
-    def _settle(self, include_filters: bool, undetected: Collection[RuleSlice]) -> bool:
-        """See `settle`. `undetected`: slices whose later rows were not evaluated."""
+    def _settle(
+        self,
+        watermarks: Mapping[str, Micros | None],
+        include_filters: bool,
+        combined: Collection[RuleSlice],
+    ) -> bool:
+        """See `settle`. `combined`: slices whose later rows are detected now."""
         now = time.monotonic()
         include_filters = include_filters or self._settle_timer.is_due(now)
         cohorts = self._active_rules.cohorts
@@ -294,13 +301,21 @@ class Detector:
             self._settle_timer.restart(now)
         else:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
-        slices = due_slices(cohorts, self._watermarks())
-        evaluated = [_with_later_rows(due) if due in undetected else due for due in slices]
-        for number, rule_slice in enumerate(slices):
+        # Events of stateless rules are detected first, as where they are not combined.
+        slices = sorted(due_slices(cohorts, watermarks), key=_is_stateless, reverse=True)
+        assert set(slices).issuperset(combined), "the rows after a slice would not be detected"
+        evaluated_slices = [
+            _with_later_rows(rule_slice) if rule_slice in combined else rule_slice
+            for rule_slice in slices
+        ]
+        next_slices = [*evaluated_slices[1:], None]
+        for rule_slice, evaluated_slice, next_slice in zip(
+            slices, evaluated_slices, next_slices, strict=False
+        ):
             horizon = rule_slice.range.end
             assert horizon is not None
-            result = self._evaluator.evaluate_slice(evaluated[number])
-            for next_slice in evaluated[number + 1 : number + 2]:
+            result = self._evaluator.evaluate_slice(evaluated_slice)
+            if next_slice is not None:
                 self._evaluator.start_slice(next_slice)  # runs while this one is stored
             self._record_detected(
                 [(rule, _rows_since(rows, horizon)) for rule, rows in result.event_rows]
@@ -431,13 +446,17 @@ class Detector:
             if settled_rows:
                 rows_by_rule[rule.name] = settled_rows
         self._archive.fence()
+        # A rule may have been quarantined for its detected events.
+        failed = result.failed | self._guard.quarantined
         versions: dict[str, str] = {}
         with self._connection.transaction():
             open_since = self._alerts.list_unsettled_rules(from_micros(horizon))
             for rule in rule_slice.rules:
                 name = rule.name
+                if name in failed:
+                    continue
                 if name not in rows_by_rule:
-                    if name not in open_since or name in result.failed:
+                    if name not in open_since:
                         continue
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
@@ -450,7 +469,7 @@ class Detector:
                 versions[name] = rule.version
             if versions:
                 self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
-        settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
+        settled_names = set(map(attrgetter("name"), rule_slice.rules)) - failed
         self._active_rules.mark_settled(settled_names, horizon, stored=versions.keys())
 
     def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:
@@ -469,6 +488,10 @@ def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventR
     if low is None:
         return rows
     return [row for row in rows if row.ts >= low]
+
+
+def _is_stateless(rule_slice: RuleSlice) -> bool:
+    return all(rule.shape.is_stateless for rule in rule_slice.rules)
 
 
 def _with_later_rows(rule_slice: RuleSlice) -> RuleSlice:

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.late_rule import CASES, DATA, HistoryWorkspace
+from tests.parent import end_with_parent
 
 pytestmark = [
     pytest.mark.slow,
@@ -54,7 +55,7 @@ def test_rule_added_later_has_events_in_history(workspace: HistoryWorkspace) -> 
         str(workspace.root / "moirae.yaml"),
     ]
     with (workspace.root / "log").open("w") as log:
-        up = subprocess.Popen(command, stdout=log, stderr=log)
+        up = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent)
     try:
         recent = workspace.until("recent chunks have views", workspace.materialised)
         assert recent["chunks"]["recent"]["chunks"] == 3

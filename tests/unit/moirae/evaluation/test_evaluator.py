@@ -37,11 +37,13 @@ class FakeGuard:
     def __init__(self) -> None:
         self.failing = ""
         self.error: Exception = PySparkException("failed")
+        self.suspects: list[str] = []
         self.statements: list[list[str]] = []
         self.failures: dict[str, Any] = {}
 
     def isolate_suspects(self, rules: Sequence[Any], name: Any) -> list[Sequence[Any]]:
-        return [rules]
+        suspects = [[rule] for rule in rules if name(rule) in self.suspects]
+        return [[rule for rule in rules if name(rule) not in self.suspects], *suspects]
 
     def run_statement(
         self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
@@ -157,7 +159,14 @@ def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]
 
 
-class FailingInTasks:
+class Tasks:
+    """Evaluation in tasks, of which nothing was started."""
+
+    def take_head_start(self) -> float:
+        return 0.0
+
+
+class FailingInTasks(Tasks):
     """Tasks in which one rule exceeds a limit, and another is left to Spark."""
 
     def __init__(self, charged: str, unsupported: str, error: Exception) -> None:
@@ -196,7 +205,7 @@ def test_rule_that_exceeds_a_limit_in_a_task_is_charged_and_not_run_again(
     assert guard.statements == [["g/C"]]
 
 
-class TooLargeResults:
+class TooLargeResults(Tasks):
     """Tasks of which the second job would return more than the driver takes."""
 
     def __init__(self, message: str) -> None:
@@ -235,3 +244,21 @@ def test_other_failures_of_a_job_are_not_those_of_rules(guard: FakeGuard) -> Non
     with pytest.raises(PySparkException, match="no executors"):
         _evaluate_over_files(guard, TooLargeResults("no executors"))
     assert guard.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("in_memory", "suspects", "is_started"),
+    [(None, [], True), (3, [], False), (None, ["g/A"], False)],
+)
+def test_job_of_a_slice_is_started_if_it_is_one_job_over_files(
+    guard: FakeGuard, in_memory: int | None, suspects: list[str], is_started: bool
+) -> None:
+    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
+    rows, tasks = Mock(), Mock()
+    rows.count_in_memory.return_value = in_memory
+    rows.find_range.return_value = FileRows(Mock(), [], TimeRange())
+    evaluator._rows, evaluator._executor_rules = rows, tasks
+    guard.suspects = suspects
+    rules = (make_filter("A", 1.5), make_filter("B", 2.5))
+    evaluator.start_slice(RuleSlice(rules, TimeRange(), TimeRange()))
+    assert tasks.start.called == is_started

@@ -251,6 +251,28 @@ def test_job_started_for_other_rules_or_rows_is_not_used(tmp_path: Path, changed
     assert len(event_rows) == (0 if changed == "rules" else 20)
 
 
+def test_head_start_of_a_job_counts_as_its_time(tmp_path: Path) -> None:
+    rules, _, table, rule_slice = make_started(tmp_path)
+    batches = BATCHER.batch(RULES).batches
+    for expected in (True, False):
+        list(rules.evaluate(batches, "s", file_rows(table), rule_slice))
+        assert (rules.take_head_start() > 0) == expected
+
+
+def test_rows_of_filters_are_divided_by_file(tmp_path: Path) -> None:
+    """Files that overlap in time are read once each."""
+    table = archive(tmp_path, make_rows(*[50.0] * 40), files=4)
+    rows = file_rows(table)
+    (file, *_) = rows.files
+    overlapping = replace(rows, files=[replace(file, rows=900_000)] * 4)
+    rule_slice = RuleSlice(tuple(RULES), TimeRange(), TimeRange())
+    jobs = InlineJobs()
+    batches = BATCHER.batch(RULES).batches
+    results = ExecutorRules(jobs, 60.0).evaluate(batches, "s", overlapping, rule_slice)
+    assert len(sort(results)) == 40
+    assert jobs.task_count >= 4
+
+
 def test_started_job_that_exceeds_a_limit_is_charged_to_its_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
