@@ -99,7 +99,7 @@ def _crash(world: World, batch: Any) -> None:
         ArchiveWriter._finish_units = finish  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])
 @settings(max_examples=1)
 @given(
     seed=st.integers(0, 10**9),
