@@ -151,9 +151,9 @@ class RuleEvaluator:
         batches = self._batcher.batch(rules).batches
         if self._panes is not None and any(batch.duckdb_query.paned_query for batch in batches):
             return
-        executable = [batch for batch in batches if is_executable(batch, rules, [stream], True)]
+        executable = self._find_executable(rules, range(len(rules)), [stream], in_slice=True)
         if executable:
-            self._executor_rules.start(executable, stream, rows, rule_slice)
+            self._executor_rules.start(executable[stream], stream, rows, rule_slice)
 
     def _evaluate_panes(
         self, rule_slice: RuleSlice
@@ -296,13 +296,9 @@ class RuleEvaluator:
         if self._executor_rules is None or not file_rows or not indexes:
             return indexes, failed
         selected = set(indexes)
-        candidates: dict[str, list[RuleBatch]] = {}
-        for batch in self._batcher.batch(rules).batches:
-            if selected.issuperset(batch.rule_indexes) and is_executable(
-                batch, rules, list(file_rows), in_slice=rule_slice is not None
-            ):
-                (stream,) = rules[batch.rule_indexes[0]].shape.streams
-                candidates.setdefault(stream, []).append(batch)
+        candidates = self._find_executable(
+            rules, indexes, list(file_rows), in_slice=rule_slice is not None
+        )
         for stream, batches in candidates.items():
             results = self._executor_rules.evaluate(batches, stream, file_rows[stream], rule_slice)
             for batch, outcome in _up_to_result_limit(results):
@@ -315,6 +311,23 @@ class RuleEvaluator:
                     selected.difference_update(batch.rule_indexes)
                     _add_event_rows(event_rows, outcome)
         return sorted(selected), failed
+
+    def _find_executable(
+        self,
+        rules: Sequence[ActiveRule],
+        indexes: Sequence[int],
+        streams: Sequence[str],
+        in_slice: bool,
+    ) -> dict[str, list[RuleBatch]]:
+        """The batches of the rules at some positions that tasks can evaluate, by stream."""
+        selected = set(indexes)
+        batches_by_stream: dict[str, list[RuleBatch]] = {}
+        for batch in self._batcher.batch(rules).batches:
+            is_selected = selected.issuperset(batch.rule_indexes)
+            if is_selected and is_executable(batch, rules, streams, in_slice):
+                (stream,) = rules[batch.rule_indexes[0]].shape.streams
+                batches_by_stream.setdefault(stream, []).append(batch)
+        return batches_by_stream
 
     def _evaluate_with_spark(
         self,

@@ -1,15 +1,14 @@
 """Evaluation of plain rules on executors, in tasks that read archived files.
 
 Only event rows return to the driver. Rules that look at one row at a time are evaluated file by
-file. For others, a slice of event time is divided into smaller ones: rows of a rule depend on the input near
-them only (see `recall.query.shape`).
+file. For others, a slice of event time is divided into smaller ones: rows of a rule depend on the
+input near them only (see `recall.query.shape`).
 """
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, starmap
 from uuid import uuid4
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
+from archiver.threads import start_thread
 from archiver.time_range import TimeRange
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.limited_joins import MAX_JOINED_ROWS
@@ -48,14 +48,17 @@ BatchOutcome = tuple[RuleBatch, RuleEventRows | Exception]
 
 @dataclass(frozen=True, eq=False)
 class _StartedJob:
-    """A job that runs before its results are asked for."""
+    """A job that runs before its results are asked for.
+
+    `results`: with the time at which it ended.
+    """
 
     batches: Sequence[RuleBatch]
     rows: FileRows
     rule_slice: RuleSlice
     parts: Sequence[FilePart]
     started_at: float
-    results: Future[list[BatchOutcome]] = field(default_factory=Future)
+    results: Future[tuple[list[BatchOutcome], float]]
 
     def evaluates(
         self, batches: Sequence[RuleBatch], rows: FileRows, rule_slice: RuleSlice | None
@@ -64,8 +67,7 @@ class _StartedJob:
         return (
             list(map(id, batches)) == list(map(id, self.batches))
             and rule_slice == self.rule_slice
-            and rows.files == self.rows.files
-            and rows.time_range == self.rows.time_range
+            and rows == self.rows
         )
 
 
@@ -103,36 +105,35 @@ class ExecutorRules:
         All rules are executable, see `is_executable`, and read only this stream. `rule_slice`: the
         slice that they are evaluated over; None: new rows.
         """
-        started = self._started
-        self._started = None
-        if started is not None and not started.evaluates(batches, rows, rule_slice):
-            started = None
-        parts = self._divide(rows, rule_slice) if started is None else started.parts
-        if any(part.row_count > MAX_PART_ROWS for part in parts):
+        if self._started is not None and not self._started.evaluates(batches, rows, rule_slice):
+            self._started = None
+        parts: Sequence[FilePart]
+        if self._started is None:
+            parts = self._divide(rows, rule_slice)
+        else:
+            parts = self._started.parts
+        if _exceed_limit(parts):
             error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
             yield from ((batch, error) for batch in batches)
         elif not parts:
             yield from ((batch, []) for batch in batches)
         else:
-            yield from self._run_isolated(batches, stream, rows, parts, started)
+            yield from self._run_isolated(batches, stream, rows, parts)
 
     def start(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: RuleSlice
     ) -> None:
         """Start the job of `evaluate` with these arguments, which then waits for its results."""
         parts = self._divide(rows, rule_slice)
-        if not parts or any(part.row_count > MAX_PART_ROWS for part in parts):
+        if not parts or _exceed_limit(parts):
             return
-        job = _StartedJob(batches, rows, rule_slice, parts, time.monotonic())
-        self._started = job
 
-        def run() -> None:
-            try:
-                job.results.set_result(self._run_job(batches, stream, rows, parts))
-            except BaseException as error:
-                job.results.set_exception(error)
+        def run() -> tuple[list[BatchOutcome], float]:
+            return self._run_job(batches, stream, rows, parts), time.monotonic()
 
-        threading.Thread(target=run, daemon=True, name="rules of a slice").start()
+        started_at = time.monotonic()
+        results = start_thread(run, "rules of a slice")
+        self._started = _StartedJob(batches, rows, rule_slice, parts, started_at, results)
 
     def take_head_start(self) -> float:
         """Seconds for which jobs ran before `evaluate` was called, since the last call."""
@@ -141,30 +142,15 @@ class ExecutorRules:
         return seconds
 
     def _divide(self, rows: FileRows, rule_slice: RuleSlice | None) -> list[FilePart]:
-        if rule_slice is None or all(rule.shape.is_stateless for rule in rule_slice.rules):
+        if rule_slice is None or rule_slice.is_stateless:
             return divide_files(rows, self._jobs.cores)
         return divide_slice(rule_slice, rows, self._jobs.cores)
 
     def _run_isolated(
-        self,
-        batches: Sequence[RuleBatch],
-        stream: str,
-        rows: FileRows,
-        parts: Sequence[FilePart],
-        started: _StartedJob | None = None,
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
     ) -> Iterator[BatchOutcome]:
-        """Evaluate batches; those that fail for what is charged are divided into single rules.
-
-        `started`: the job of all of them, if it was started.
-        """
-
-        pending = [] if started is None else [started]
-
-        def run(group: Sequence[RuleBatch]) -> list[BatchOutcome]:
-            if pending:  # all batches are the first group
-                return self._await_job(pending.pop())
-            return self._run_job(group, stream, rows, parts)
-
+        """Evaluate batches; those that fail for what is charged are divided into single rules."""
+        run = partial(self._await_or_run_job, stream=stream, rows=rows, parts=parts)
         for group, results in run_isolated(batches, run, (TaskLost,), _split_rules):
             if isinstance(results, Exception):
                 (batch,) = group
@@ -178,12 +164,18 @@ class ExecutorRules:
                 for half in halves:
                     yield from self._run_isolated(half, stream, rows, parts)
 
-    def _await_job(self, job: _StartedJob) -> list[BatchOutcome]:
+    def _await_or_run_job(
+        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
+    ) -> list[BatchOutcome]:
+        """The results of the job that was started, else of a new one."""
+        started = self._started
+        if started is None:
+            return self._run_job(batches, stream, rows, parts)
+        self._started = None
         awaited_at = time.monotonic()
-        try:
-            return job.results.result()
-        finally:
-            self._head_start += awaited_at - job.started_at
+        outcomes, ended_at = started.results.result()
+        self._head_start += min(awaited_at, ended_at) - started.started_at
+        return outcomes
 
     def _run_job(
         self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
@@ -224,6 +216,10 @@ class ExecutorRules:
         if statement.max_rows is not None:
             max_rows = min(max_rows, statement.max_rows)
         return replace(statement, max_rows=max_rows)
+
+
+def _exceed_limit(parts: Sequence[FilePart]) -> bool:
+    return any(part.row_count > MAX_PART_ROWS for part in parts)
 
 
 def _split_rules(

@@ -222,6 +222,19 @@ class RuleSlice:
         """The streams that the rules read."""
         return frozenset(chain.from_iterable(rule.shape.streams for rule in self.rules))
 
+    @property
+    def is_stateless(self) -> bool:
+        """Whether each of the rules evaluates each row alone."""
+        return all(rule.shape.is_stateless for rule in self.rules)
+
+    def without_end(self) -> "RuleSlice":
+        """The slice with all later events."""
+        return replace(
+            self,
+            range=TimeRange(self.range.start),
+            input_range=TimeRange(self.input_range.start),
+        )
+
     def select_event_rows(self, event_rows: Sequence[EventRow]) -> list[EventRow]:
         """The event rows with ts in `range`."""
         return [row for row in event_rows if self.range.contains(row.ts)]

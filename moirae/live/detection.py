@@ -1,10 +1,10 @@
 """Detection and settling: active rules over new rows, and over slices of the archive."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import attrgetter, itemgetter
 
 import pyarrow as pa
@@ -107,19 +107,19 @@ class Detector:
         self,
         ingested: IngestResult,
         watermarks: Mapping[str, Micros | None],
-        combined: Collection[RuleSlice],
+        combined: frozenset[RuleSlice],
     ) -> bool:
         """Evaluate new rows with the stateless rules; store provisional alerts.
 
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
-        Returns whether there were such rows. `combined`: slices whose rules are left out.
+        Returns whether there were such rows. `combined`: slices whose rules are not evaluated.
         """
         combined_rules = set(chain.from_iterable(map(attrgetter("rules"), combined)))
         cohorts = []
         for cohort in self._active_rules.cohorts:
-            is_left_out = not combined_rules.isdisjoint(cohort.rules)
+            is_combined = not combined_rules.isdisjoint(cohort.rules)
             reads_archive = cohort.shape.streams <= self._archive.tables.keys()
-            if cohort.shape.is_stateless and reads_archive and not is_left_out:
+            if cohort.shape.is_stateless and reads_archive and not is_combined:
                 cohorts.append(cohort)
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
@@ -168,7 +168,7 @@ class Detector:
             new_paths.update(file.path for file in files)
         slices: set[RuleSlice] = set()
         for rule_slice in due_slices(self._active_rules.cohorts, watermarks):
-            if not _is_stateless(rule_slice) or len(rule_slice.streams) != 1:
+            if not rule_slice.is_stateless or len(rule_slice.streams) != 1:
                 continue
             (stream,) = rule_slice.streams
             if stream in ingested.files:
@@ -291,7 +291,7 @@ class Detector:
         self,
         watermarks: Mapping[str, Micros | None],
         include_filters: bool,
-        combined: Collection[RuleSlice],
+        combined: frozenset[RuleSlice],
     ) -> bool:
         """See `settle`. `combined`: slices whose later rows are detected now."""
         now = time.monotonic()
@@ -302,29 +302,38 @@ class Detector:
         else:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
         # Events of stateless rules are detected first, as where they are not combined.
-        slices = sorted(due_slices(cohorts, watermarks), key=_is_stateless, reverse=True)
-        assert set(slices).issuperset(combined), "the rows after a slice would not be detected"
-        evaluated_slices = [
-            _with_later_rows(rule_slice) if rule_slice in combined else rule_slice
+        due = due_slices(cohorts, watermarks)
+        assert combined <= set(due), "the rows after a slice would not be detected"
+        slices = sorted(due, key=attrgetter("is_stateless"), reverse=True)
+        evaluated = {
+            rule_slice: rule_slice.without_end() if rule_slice in combined else rule_slice
             for rule_slice in slices
-        ]
-        next_slices = [*evaluated_slices[1:], None]
-        for rule_slice, evaluated_slice, next_slice in zip(
-            slices, evaluated_slices, next_slices, strict=False
-        ):
+        }
+        for rule_slice, next_slice in zip_longest(slices, slices[1:]):
             horizon = rule_slice.range.end
             assert horizon is not None
-            result = self._evaluator.evaluate_slice(evaluated_slice)
+            result = self._evaluator.evaluate_slice(evaluated[rule_slice])
             if next_slice is not None:
-                self._evaluator.start_slice(next_slice)  # runs while this one is stored
-            self._record_detected(
-                [(rule, _rows_since(rows, horizon)) for rule, rows in result.event_rows]
-            )
+                self._evaluator.start_slice(evaluated[next_slice])  # runs while this one is stored
+            if rule_slice in combined:
+                result = self._record_later_rows(result, horizon)
             self._store_settled(rule_slice, result, horizon, silent_until=horizon)
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
         return bool(slices)
+
+    def _record_later_rows(self, result: EvaluationResult, horizon: Micros) -> EvaluationResult:
+        """Store events at or after the horizon as detected; returns the result without them."""
+        earlier: list[tuple[ActiveRule, list[EventRow]]] = []
+        later: list[tuple[ActiveRule, Sequence[EventRow]]] = []
+        for rule, rows in result.event_rows:
+            later.append((rule, _rows_since(rows, horizon)))
+            rows_before = [row for row in rows if row.ts < horizon]
+            if rows_before:
+                earlier.append((rule, rows_before))
+        self._record_detected(later)
+        return replace(result, event_rows=earlier)
 
     def _evict_rows(self) -> None:
         """Drop the rows in memory that neither a rule nor a context will read again."""
@@ -440,11 +449,7 @@ class Detector:
         Only rules with events or with alerts that end are written to the database; the progress of
         the others is stored at intervals.
         """
-        rows_by_rule: dict[str, Sequence[EventRow]] = {}
-        for rule, rows in result.event_rows:
-            settled_rows = rule_slice.select_event_rows(rows)
-            if settled_rows:
-                rows_by_rule[rule.name] = settled_rows
+        rows_by_rule = {rule.name: rows for rule, rows in result.event_rows}
         self._archive.fence()
         # A rule may have been quarantined for its detected events.
         failed = result.failed | self._guard.quarantined
@@ -488,19 +493,6 @@ def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventR
     if low is None:
         return rows
     return [row for row in rows if row.ts >= low]
-
-
-def _is_stateless(rule_slice: RuleSlice) -> bool:
-    return all(rule.shape.is_stateless for rule in rule_slice.rules)
-
-
-def _with_later_rows(rule_slice: RuleSlice) -> RuleSlice:
-    """A slice of stateless rules without its end."""
-    return replace(
-        rule_slice,
-        range=TimeRange(rule_slice.range.start),
-        input_range=TimeRange(rule_slice.input_range.start),
-    )
 
 
 def _alerting_rule(rule: ActiveRule) -> AlertingRule:

@@ -5,10 +5,9 @@ too long is abandoned and given the lowest priority.
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import wait
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from archiver.spark import jvm_process
+from archiver.threads import start_thread
 from recall.errors import QueryRejected
 
 # On a busy machine a thread may take this many times its CPU limit in real time.
@@ -38,20 +38,15 @@ def run_with_limit(work: Callable[[], _Result], session: SparkSession, cpu_limit
     # Linux keeps 15 characters of a thread's name.
     name = f"sandbox {next(_THREAD_NUMBERS)}"
     java: Any = session._jvm
-    future: Future[_Result] = Future()
 
-    def run() -> None:
-        try:
-            java.java.lang.Thread.currentThread().setName(name)
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
+    def run() -> _Result:
+        java.java.lang.Thread.currentThread().setName(name)
+        return work()
 
-    thread = threading.Thread(target=run, daemon=True, name=name)
     started = time.monotonic()
-    thread.start()
-    thread.join(min(_POLL_INTERVAL, cpu_limit))
-    while thread.is_alive():
+    future = start_thread(run, name)
+    wait([future], min(_POLL_INTERVAL, cpu_limit))
+    while not future.done():
         elapsed = time.monotonic() - started
         cpu_seconds = _cpu_seconds(name)
         used_seconds = elapsed
@@ -60,7 +55,7 @@ def run_with_limit(work: Callable[[], _Result], session: SparkSession, cpu_limit
         if used_seconds >= cpu_limit:
             _lower_priority(name)
             raise QueryRejected(f"analysis of the query takes more than {cpu_limit:.0f} s")
-        thread.join(_POLL_INTERVAL)
+        wait([future], _POLL_INTERVAL)
     return future.result()
 
 

@@ -108,12 +108,12 @@ def test_each_route_needs_its_role(served: Served, document: dict[str, Any]) -> 
                 refused = served.ask(method, url, role, **options)
                 assert refused.status_code == 403, (method, url, role)
                 assert required in refused.json()["detail"]
-            elif role == required and not url.endswith(IN_CHILD):
+            elif not url.endswith(IN_CHILD):
                 answer = served.ask(method, url, role, **options)
                 assert answer.status_code not in (401, 403), (method, url, role)
                 assert answer.status_code < 500 or url.startswith("/-/"), answer.text
                 seen += 1
-    assert seen > 40
+    assert seen > 60
 
 
 def test_only_probes_and_logins_need_no_token(document: dict[str, Any]) -> None:

@@ -52,15 +52,14 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reloads", [100])
 @pytest.mark.timeout(3000)
 def test_reloads_neither_lose_nor_repeat_events(
     spark: SparkSession,
     connection: Connection[Any],
     settings: Settings,
     tmp_path: Path,
-    reloads: int,
 ) -> None:
+    reloads = 100
     files, rng, seed = RuleFileLoader(spark, settings, connection), random.Random(reloads), 0
     while reloads > 0:
         seed += 1
