@@ -309,7 +309,7 @@ def test_new_alert_and_its_end_appear_live(browser: Browser, served: Served) -> 
     assert browser.text(".alert-list li:first-child strong") == first, "the list holds still"
     browser.point_at_nothing()
     browser.wait_for_text("later", ".alert-list li:first-child")
-    assert "Not compared yet" in browser.text(".alert-list")
+    browser.wait_for_text("Not compared yet", ".alert-list")
     served.connection.execute(
         "UPDATE alerts SET state = 'resolved', ends_at = last_at WHERE id = %s", [alert]
     )

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moirae.live.sources import kafka
 from moirae.live.sources.files import DiscoveredFile
+from moirae.live.sources.queries.batch_files import find_batch_files
 
 # The `content` column is not selected, so that Spark does not read the files.
 _FILE_COLUMNS = "path string, modificationTime timestamp, length long, content binary"
@@ -44,10 +45,12 @@ def start_file_query(
     """
     sources = [_read_files(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
 
-    def handle_batch(frame: DataFrame, _: int) -> None:
-        rows = frame.collect()
-        if rows:
-            handle_files(list(map(_to_discovered_file, rows)))
+    def handle_batch(frame: DataFrame, number: int) -> None:
+        files = find_batch_files(checkpoint, number, sorted(globs))
+        if files is None:
+            files = list(map(_to_discovered_file, frame.collect()))
+        if files:
+            handle_files(files)
 
     writer = reduce(DataFrame.unionAll, sources).writeStream.queryName("ingest")
     return _start(writer.foreachBatch(handle_batch), checkpoint, drain)
