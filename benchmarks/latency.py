@@ -134,14 +134,14 @@ def _make_results(
 
 
 def measure_setup(
-    setup: LatencySetup, seed: int, engine: str = "auto"
+    setup: LatencySetup, seed: int, engine: str = "auto", seconds: float = _MEASURED_SECONDS
 ) -> tuple[dict[str, Quantiles], float]:
     """Quantiles by kind of rule, and the seconds from start to the first committed batch."""
     with temporary_workspace(f"{_WORKSPACE}engine: {engine}\n", _format_rules(setup)) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with database.connect_database(settings, "benchmark") as connection:
             with moirae_up(settings, root / "log"):
-                files = _produce_files(root / "landing", connection, seed)
+                files = _produce_files(root / "landing", connection, seed, seconds)
                 time.sleep(_SETTLE_SECONDS)
             warm_at = files.arrivals[0].arrived_at + timedelta(seconds=_WARM_UP_SECONDS)
             delays_by_kind = {
@@ -156,8 +156,10 @@ def measure_setup(
     return quantiles_by_kind, files.start_seconds
 
 
-def _produce_files(landing: Path, connection: Connection[Any], seed: int) -> _ProducedFiles:
-    """Write files until the first batch is committed, then for the time of the measurement."""
+def _produce_files(
+    landing: Path, connection: Connection[Any], seed: int, seconds: float
+) -> _ProducedFiles:
+    """Write files until the first batch is committed, then to warm up and for some seconds."""
     landing.mkdir()
     stream = CpuStream(landing, seed)
     files = _ProducedFiles()
@@ -169,7 +171,7 @@ def _produce_files(landing: Path, connection: Connection[Any], seed: int) -> _Pr
             files.arrivals.append(_Arrival(newest_row=now, arrived_at=datetime.now(UTC)))
         elif _has_committed(connection):
             files.start_seconds = time.monotonic() - started_at
-        end = started_at + files.start_seconds + _WARM_UP_SECONDS + _MEASURED_SECONDS
+        end = started_at + files.start_seconds + _WARM_UP_SECONDS + seconds
         return not files.start_seconds or time.monotonic() < end
 
     repeat_at_file_interval(write)

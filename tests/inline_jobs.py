@@ -18,6 +18,7 @@ class InlineJobs:
         self.executor_count = 1
         self.task_count = 0
         self.shuffle_count = 0
+        self.map_count = 0
         self.is_warm = True
 
     def warm_up(self) -> None:
@@ -47,6 +48,7 @@ class InlineParts:
         self._parts = parts
 
     def map(self, function: Callable[[int, Iterable[Any]], Any]) -> list[Any]:
+        self._jobs.map_count += 1
         task = copy(function)
         return [copy(task(number, iter(parts))) for number, parts in enumerate(self._parts)]
 

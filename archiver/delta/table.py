@@ -200,9 +200,11 @@ class StreamTable:
             parts.append(rows.filter(pc.is_valid(rows["_unit"])).select(list(columns)))
         return pa.concat_tables(parts)
 
-    def accounted_files(self, chunk: int | None = None) -> list[DataFile]:
-        """List the files of a chunk, or of all, without those appended by other programs."""
-        return [file for file in self.data_files(chunk=chunk) if not file.is_foreign]
+    def accounted_files(
+        self, chunk: int | None = None, time_range: TimeRange = ALL_TIME
+    ) -> list[DataFile]:
+        """Like `data_files`, without the files appended by other programs."""
+        return [file for file in self.data_files(time_range, chunk) if not file.is_foreign]
 
     def foreign_files(self) -> list[DataFile]:
         """List the files of rows that other programs appended."""

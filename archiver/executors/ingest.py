@@ -10,23 +10,22 @@ from itertools import chain
 import numpy as np
 
 from archiver.clock import seconds_since_boot
-from archiver.delta import DataFile, StreamTable
+from archiver.delta import DataFile
+from archiver.executors.batch_plan import plan_identities, plan_writes
 from archiver.executors.decoded_batch import DecodedBatch, open_units
-from archiver.executors.grouping import divide_times
 from archiver.executors.jobs import Jobs, Parts
+from archiver.executors.small_batch import SmallBatch, archive_small_batch, plan_small_batch
 from archiver.executors.task_planner import TaskPlanner
 from archiver.executors.tasks.decode import (
     DecodeContext,
     DecodedPart,
-    DecodedSegment,
     DecodeSummary,
     RecordFormat,
     decode_pieces,
     decode_records,
+    find_summary,
 )
 from archiver.executors.tasks.identities import (
-    Bucket,
-    BucketKey,
     BucketResult,
     IdentityContext,
     NewRows,
@@ -45,16 +44,13 @@ from archiver.executors.tasks.write import (
 from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
 from archiver.ingest.engines import ArchivedRows, IngestBatch, RecordSizes, TopicRecords
-from archiver.time_range import TimeRange
-
-_MIN_BUCKET_ROWS = 25_000
 
 
 class ExecutorIngest:
     """Three jobs for a batch: decode pieces of the units, find the rows that are new, write them.
 
     If no two tasks have rows of the same event time, and no chunk can be cut, the second and third
-    are one job.
+    are one job. If there is one task and no row is late, all are one job, see `small_batch`.
     The driver holds no rows: it learns at most the event time of each new row, and the position of
     each row that is not new. `sizes` estimates how many rows a unit has.
     """
@@ -88,20 +84,35 @@ class ExecutorIngest:
         units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
         tasks = self._planner.plan(unfinished)
         if not tasks:
-            open_units(units_by_position, [], batch)
             return {}
         parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
         try:
-            segments_by_task = [summary.segments for summary in parts.map(_read_summary)]
-            opened = open_units(units_by_position, segments_by_task, batch)
-            return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
+            small_batch = plan_small_batch(units_by_position, batch) if len(tasks) == 1 else None
+            if small_batch is not None:
+                return self._archive_small(small_batch, parts, batch)
+            summaries = parts.map(_read_summary)
+            decoded = _open_batch(units_by_position, summaries, batch)
+            return self._archive_decoded(decoded, parts, batch)
         finally:
             parts.release()
+
+    def _archive_small(
+        self, small_batch: SmallBatch, parts: Parts, batch: IngestBatch
+    ) -> dict[str, ArchivedRows]:
+        """Archive the batch of one task, in one job if that can be planned before it."""
+        started_at = seconds_since_boot()
+        ((summary, written),) = parts.map(partial(archive_small_batch, small_batch))
+        decoded = _open_batch(small_batch.units, [summary], batch)
+        if written is None:
+            return self._archive_decoded(decoded, parts, batch)
+        results, write_result = written
+        _cut_chunks([result.new_rows for result in results], batch)
+        return _commit(decoded, [write_result], small_batch.append_numbers, started_at, batch)
 
     def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
         """Archive the records of each partition from the first on that is not archived."""
         with self._counted_tasks(batch):
-            progress = batch.partitions.get(records.stream, {})
+            progress = batch.progress.partitions.get(records.stream, {})
             record_format = RecordFormat(
                 stream=records.stream,
                 line_format=records.line_format,
@@ -132,9 +143,7 @@ class ExecutorIngest:
             unit_id = batch.register_unit(unit)
             assert unit_id is not None, "progress and state of a unit change together"
             units[partition] = unit, unit_id
-        segments_by_task = [summary.segments for summary in summaries]
-        opened = open_units(units, segments_by_task, batch)
-        return self._archive_decoded(DecodedBatch(opened, segments_by_task), parts, batch)
+        return self._archive_decoded(_open_batch(units, summaries, batch), parts, batch)
 
     @contextmanager
     def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
@@ -154,17 +163,16 @@ class ExecutorIngest:
         append_numbers = {
             stream: batch.tables[stream].start_append() for stream in segments_by_stream
         }
-        identities = self._plan_identities(decoded, segments_by_stream, batch)
-        context = WriteContext(
-            tables=identities.tables,
-            chunks=batch.cutter.chunks,
-            unit_ids=decoded.unit_ids,
-            late_rules=decoded.late_rules(
-                {stream: batch.tables[stream].schema for stream in segments_by_stream}
-            ),
-            append_numbers=append_numbers,
-            other_rows={},
+        tables = {stream: batch.tables[stream].files for stream in segments_by_stream}
+        identities = plan_identities(
+            decoded,
+            tables,
+            lambda stream, times: batch.tables[stream].accounted_files(time_range=times),
+            batch.cutter.chunks,
+            batch.cutter.can_cut,
+            self._jobs.cores,
         )
+        context = plan_writes(decoded, identities, batch.cutter.chunks, append_numbers)
         started_at = seconds_since_boot()
         written: list[WriteResult]
         if not identities.has_shared_times and not identities.needs_times:
@@ -177,53 +185,23 @@ class ExecutorIngest:
                 context, chunks=batch.cutter.chunks, other_rows=merge_other_rows(results)
             )
             written = parts.map(partial(write_new_rows, context))
-        files_by_stream = _collect(decoded.opened, written, batch)
-        archived: dict[str, ArchivedRows] = {}
-        for stream in segments_by_stream:
-            files = files_by_stream.get(stream, [])
-            if files:
-                batch.fence()
-                batch.tables[stream].commit_append(
-                    files, append_numbers[stream], batch.number, started_at
-                )
-            newest = latest(*(result.newest_on_time.get(stream) for result in written))
-            row_count = sum(file.rows for file in files)
-            archived[stream] = ArchivedRows(row_count, None, files, newest)
-        return archived
-
-    def _plan_identities(
-        self,
-        decoded: DecodedBatch,
-        segments_by_stream: Mapping[str, Sequence[DecodedSegment]],
-        batch: IngestBatch,
-    ) -> IdentityContext:
-        bounds: dict[str, list[int]] = {}
-        buckets: dict[BucketKey, Bucket] = {}
-        for stream, segments in segments_by_stream.items():
-            row_count = sum(segment.rows for segment in segments)
-            bucket_count = min(self._jobs.cores, row_count // _MIN_BUCKET_ROWS)
-            bounds[stream] = divide_times(segments, bucket_count)
-            for number, files in enumerate(
-                _files_by_bucket(batch.tables[stream], segments, bounds[stream])
-            ):
-                buckets[stream, number] = Bucket(files)
-        return IdentityContext(
-            tables={stream: batch.tables[stream].files for stream in segments_by_stream},
-            unit_ids=decoded.unit_ids,
-            arrival=decoded.arrival_by_task(),
-            groups=decoded.groups_by_task(),
-            bounds=bounds,
-            shared_times=decoded.shared_times(),
-            buckets=buckets,
-            newest_chunk_start=batch.cutter.chunks[-1].from_ts,
-            needs_times=_can_cut(segments_by_stream, batch),
-        )
+        return _commit(decoded, written, append_numbers, started_at, batch)
 
 
 def _read_summary(task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
-    summaries = [part for part in parts if isinstance(part, DecodeSummary)]
-    # Spark does not call the function of a part of a data frame without rows.
-    return summaries[0] if summaries else DecodeSummary([])
+    return find_summary(parts)
+
+
+def _open_batch(
+    units: Mapping[int, tuple[SourceUnit, int]],
+    summaries: Sequence[DecodeSummary],
+    batch: IngestBatch,
+) -> DecodedBatch:
+    """Open the units in the batch. `units`: with their ledger ids, by position."""
+    segments_by_task = [summary.segments for summary in summaries]
+    opened = open_units(units, segments_by_task, batch.progress)
+    batch.open_units += opened.values()
+    return DecodedBatch(opened, segments_by_task)
 
 
 def _decode_context(units: Sequence[SourceUnit], batch: IngestBatch) -> DecodeContext:
@@ -242,35 +220,6 @@ def _partition_unit(records: TopicRecords, partition: int, first: int, last: int
         fields=records.fields,
         partition=str(partition),
     )
-
-
-def _time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
-    """The oldest and the newest event time of segments with rows."""
-    oldest = min(segment.oldest for segment in segments if segment.oldest is not None)
-    newest = max(segment.newest for segment in segments if segment.newest is not None)
-    return oldest, newest
-
-
-def _files_by_bucket(
-    table: StreamTable, segments: Sequence[DecodedSegment], bounds: Sequence[int]
-) -> list[list[DataFile]]:
-    """The archived files that overlap each bucket."""
-    oldest, newest = _time_range(segments)
-    lows = [oldest, *bounds]
-    highs = [*bounds, newest + 1]
-    files: list[list[DataFile]] = []
-    for ends in zip(lows, highs, strict=True):
-        candidates = table.data_files(TimeRange(*ends))
-        files.append([file for file in candidates if not file.is_foreign])
-    return files
-
-
-def _can_cut(
-    segments_by_stream: Mapping[str, Sequence[DecodedSegment]], batch: IngestBatch
-) -> bool:
-    segments = [segment for group in segments_by_stream.values() for segment in group]
-    oldest, newest = _time_range(segments)
-    return batch.cutter.can_cut(sum(segment.rows for segment in segments), oldest, newest)
 
 
 def _classify(parts: Parts, identities: IdentityContext) -> list[BucketResult]:
@@ -310,6 +259,33 @@ def _cut_chunks(new_rows: Sequence[Mapping[int, NewRows]], batch: IngestBatch) -
         for member in members:
             if member.rows:
                 batch.cutter.count_rows(member.rows, member.oldest, member.newest)
+
+
+def _commit(
+    decoded: DecodedBatch,
+    written: Sequence[WriteResult],
+    append_numbers: Mapping[str, int],
+    started_at: float,
+    batch: IngestBatch,
+) -> dict[str, ArchivedRows]:
+    """Count what tasks have written, and commit their files.
+
+    `append_numbers`: by stream. `started_at`: when the first file was started, in seconds of
+    `archiver.clock`.
+    """
+    files_by_stream = _collect(decoded.opened, written, batch)
+    archived: dict[str, ArchivedRows] = {}
+    for stream in decoded.segments_by_stream():
+        files = files_by_stream.get(stream, [])
+        if files:
+            batch.fence()
+            batch.tables[stream].commit_append(
+                files, append_numbers[stream], batch.number, started_at
+            )
+        newest = latest(*(result.newest_on_time.get(stream) for result in written))
+        row_count = sum(file.rows for file in files)
+        archived[stream] = ArchivedRows(row_count, None, files, newest)
+    return archived
 
 
 def _collect(

@@ -1,6 +1,7 @@
 """The chunks of the archive in the process that cuts them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import sql
 from archiver.chunks import (
@@ -43,12 +44,13 @@ class ChunkCutter:
         """Read the chunks again, after their states have changed or some were deleted."""
         self._chunks = self._catalog.chunks()
 
-    def can_cut(self, rows: int, oldest: int, newest: int) -> bool:
-        """Whether up to so many new rows, with event times from `oldest` to `newest`, may fill it.
+    @property
+    def can_cut(self) -> Callable[[int, int, int], bool]:
+        """Whether up to so many new rows, with event times from one to another, may fill it now.
 
-        If not, `cut` changes nothing.
+        If not, `cut` changes nothing. The function can be sent to other processes.
         """
-        return can_cut(rows, oldest, newest, self._newest_stats, self._policy)
+        return partial(can_cut, newest_chunk=self._newest_stats, policy=self._policy)
 
     def cut(self, ts: Array) -> None:
         """Publish the chunks that are cut by new rows, before the rows are appended.

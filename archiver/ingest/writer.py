@@ -36,6 +36,7 @@ from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.engines import (
     ArchivedRows,
+    BatchProgress,
     EngineName,
     IngestBatch,
     IngestEngine,
@@ -202,9 +203,12 @@ class ArchiveWriter:
             now=now,
             tables=self.tables,
             cutter=self._cutter,
-            progress=dict(self.progress),
-            partitions=self.partitions,
-            watermark=self.watermark,
+            progress=BatchProgress(
+                streams=dict(self.progress),
+                partitions=self.partitions,
+                watermarks={stream: self.watermark(stream) for stream in self.tables},
+                lateness={stream: self._lateness(stream) for stream in self.tables},
+            ),
             register_unit=self._register_unit,
             fence=self.fence,
         )
@@ -244,7 +248,7 @@ class ArchiveWriter:
                     partition = open_unit.partition_after()
                     self.catalog.put_partition(unit.stream, unit.partition, partition)
             self._record_late_rows(batch)
-        self.progress = batch.progress
+        self.progress = batch.progress.streams
         for open_unit in batch.open_units:
             unit = open_unit.unit
             if unit.partition is not None:
@@ -281,7 +285,7 @@ class ArchiveWriter:
                 on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
                 appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
-            batch.finish_reading(open_unit)
+            batch.progress.finish_reading(open_unit)
         with self._fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(
@@ -293,7 +297,7 @@ class ArchiveWriter:
                 )
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
             self._record_late_rows(batch)
-        self.progress = batch.progress
+        self.progress = batch.progress.streams
         archived: dict[str, ArchivedRows] = {}
         for stream, tables in on_time.items():
             archived[stream] = ArchivedRows(appended_rows[stream], pa.concat_tables(tables))

@@ -9,6 +9,7 @@ import importlib
 from pyspark.daemon import manager
 
 _TASK_MODULES = (
+    "archiver.executors.small_batch",
     "archiver.executors.tasks.decode",
     "archiver.executors.tasks.identities",
     "archiver.executors.tasks.write",

@@ -16,8 +16,14 @@ from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.delta import StreamTable, Vacuum
-from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner
-from archiver.executors import ingest as executor_ingest
+from archiver.executors import (
+    ExecutorIngest,
+    SparkJobs,
+    batch_plan,
+    grouping,
+    pieces,
+    task_planner,
+)
 from archiver.executors.tasks import decode, write
 from archiver.ingest import source_units
 from archiver.ingest.engines import EngineMode, local_ingest
@@ -69,7 +75,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PIECE_RECORDS", 10)
     monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
     monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
-    monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
+    monkeypatch.setattr(batch_plan, "_MIN_BUCKET_ROWS", 10)
     assert task_planner.is_divisible is pieces.is_divisible
 
 

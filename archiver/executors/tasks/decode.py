@@ -75,6 +75,13 @@ class DecodeSummary:
 DecodedPart = Blob | DecodeTask | DecodeSummary
 
 
+def find_summary(parts: Iterable[DecodedPart]) -> DecodeSummary:
+    """The summary among the parts of a task."""
+    summaries = [part for part in parts if isinstance(part, DecodeSummary)]
+    # Spark does not call the function of a part of a data frame without rows.
+    return summaries[0] if summaries else DecodeSummary([])
+
+
 def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedPart]:
     """Decode the pieces of a task. Yields the task, blobs of rows, and the summary."""
     yield task

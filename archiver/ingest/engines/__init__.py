@@ -8,12 +8,14 @@ from archiver.ingest.engines.batch import (
     IngestStats,
     TopicRecords,
 )
+from archiver.ingest.engines.batch_progress import BatchProgress
 from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
 from archiver.ingest.engines.ingest_engines import IngestEngines
 from archiver.ingest.engines.local_ingest import LocalIngest, decode_unit
 
 __all__ = [
     "ArchivedRows",
+    "BatchProgress",
     "EngineMode",
     "EngineName",
     "EnginePolicy",

@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
-from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.classify import latest
 from archiver.ingest.decoding import LineFormat
+from archiver.ingest.engines.batch_progress import BatchProgress
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
-from archiver.ingest.watermarks import PartitionProgress, ReadProgress
-from archiver.times import duration_to_micros
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,8 @@ class IngestStats:
 class IngestBatch:
     """What engines read and change while they archive a batch.
 
-    `now`: the current time in microseconds. `progress`: how far streams have been read, by stream.
-    `watermark` returns that of a stream before the batch. `register_unit` returns the ledger id of
-    a unit, None if it is finished. `fence` raises when another process has taken over.
+    `now`: the current time in microseconds. `register_unit` returns the ledger id of a unit, None if
+    it is finished. `fence` raises when another process has taken over.
     `task_count`, `executor_count`: what archived it, 0 for this process.
     `chunks_with_late_rows`: chunks to which late rows are appended.
     """
@@ -62,9 +60,7 @@ class IngestBatch:
     now: int
     tables: Mapping[str, StreamTable]
     cutter: ChunkCutter
-    progress: dict[str, ReadProgress]
-    partitions: Mapping[str, Mapping[str, PartitionProgress]]
-    watermark: Callable[[str], int | None]
+    progress: BatchProgress
     register_unit: Callable[[SourceUnit], int | None]
     fence: Callable[[], None]
     task_count: int = 0
@@ -78,33 +74,10 @@ class IngestBatch:
         return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
 
     def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
-        """Begin to read a unit: which of its rows are late follows from the units before it."""
-        if unit.partition is not None:
-            opened = self._open_partition(unit, unit.partition, unit_id)
-        elif unit.stream in self.partitions:
-            opened = OpenUnit(unit, unit_id, self.watermark(unit.stream))
-        else:
-            before = self.progress[unit.stream]
-            bound = late_bound(before.newest, self._lateness(unit.stream), before.advanced)
-            opened = OpenUnit(unit, unit_id, bound)
+        """Begin to read a unit of the batch; see `BatchProgress`."""
+        opened = self.progress.open_unit(unit, unit_id)
         self.open_units.append(opened)
         return opened
-
-    def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
-        before = self.partitions.get(unit.stream, {}).get(partition)
-        if before is None:
-            # Event times before the stream's watermark were settled without this partition.
-            before = PartitionProgress(0, ReadProgress(None, self.watermark(unit.stream)))
-        bound = latest(before.progress.advanced, self.progress[unit.stream].advanced)
-        return OpenUnit(unit, unit_id, bound, partition_before=before)
-
-    def finish_reading(self, open_unit: OpenUnit) -> None:
-        """Record that a unit was read: units after it are compared with its newest event time."""
-        stream = open_unit.unit.stream
-        self.progress[stream] = self.progress[stream].with_newest(open_unit.newest)
-
-    def _lateness(self, stream: str) -> int:
-        return duration_to_micros(self.tables[stream].schema.lateness)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Ingest on executors, with tasks run in this process, compared with ingest in this process."""
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 
 from archiver.chunks.chunk import FIRST_CHUNK, Chunk, CutPolicy
 from archiver.delta.table import StreamTable
-from archiver.executors import ExecutorIngest, grouping, pieces, task_planner
-from archiver.executors import ingest as executor_ingest
+from archiver.executors import ExecutorIngest, batch_plan, grouping, pieces, task_planner
 from archiver.executors.tasks import decode, reading, write
 from archiver.ingest import source_units
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.engines import local_ingest
 from archiver.ingest.engines.batch import IngestBatch, IngestEngine
+from archiver.ingest.engines.batch_progress import BatchProgress
 from archiver.ingest.engines.engine_choice import RecordSizes
 from archiver.ingest.engines.local_ingest import LocalIngest
 from archiver.ingest.source_units import SourceUnit
@@ -89,15 +90,21 @@ class Archive:
             now=to_micros(NOW),
             tables=self.tables,
             cutter=self.cutter,
-            progress=dict(self.progress),
-            partitions=self.partitions,
-            watermark=self.watermark,
+            progress=BatchProgress(
+                streams=dict(self.progress),
+                partitions=self.partitions,
+                watermarks={stream: self.watermark(stream) for stream in self.tables},
+                lateness={
+                    name: duration_to_micros(table.schema.lateness)
+                    for name, table in self.tables.items()
+                },
+            ),
             register_unit=self.register,
             fence=lambda: None,
         )
 
     def finish_batch(self, batch: IngestBatch) -> None:
-        self.progress = batch.progress
+        self.progress = batch.progress.streams
         self.late_chunks.append(batch.chunks_with_late_rows)
         for opened in batch.open_units:
             if opened.unit.partition is not None:
@@ -136,7 +143,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_READ_SIZE", 50)
     monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
     monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
-    monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
+    monkeypatch.setattr(batch_plan, "_MIN_BUCKET_ROWS", 10)
 
 
 def ingest(
@@ -187,6 +194,60 @@ def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed
     for name, value in expected.items():
         assert actual[name] == value, name
     assert any("_late': True" in row for row in expected["rows"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_small_batches_are_archived_in_one_job_unless_rows_are_late(
+    tmp_path: Path, seed: int
+) -> None:
+    """Some batches are archived again, as after a crash before the ledger."""
+    rng = random.Random(seed)
+    jobs = InlineJobs(cores=1)
+    local = Archive(tmp_path / "local", chunk_rows=60)
+    executors = Archive(tmp_path / "executors", chunk_rows=60)
+    engines: list[tuple[Archive, IngestEngine]] = [
+        (local, LocalIngest(local.tables)),
+        (executors, ExecutorIngest(jobs, RecordSizes())),
+    ]
+    rows: list[dict[str, Any]] = []
+    map_counts: list[int] = []
+    for number in range(20):
+        units: list[SourceUnit] = []
+        for stream in ("a", "b"):
+            for name in [f"{stream}-{number}-{i}.jsonl" for i in range(rng.randint(0, 2))]:
+                lines = [_draw_line(rng, rows) for _ in range(rng.randint(0, 9))]
+                path = tmp_path / name
+                path.write_text("".join(lines))
+                units.append(files.make_unit(stream, name, "jsonl", path, path.stat().st_size))
+        for _ in range(rng.choice((1, 1, 2))):
+            map_count = jobs.map_count
+            batches = [archive.start_batch() for archive, _ in engines]
+            for (_, engine), batch in zip(engines, batches, strict=True):
+                engine.archive(units, batch)
+            map_counts.append(jobs.map_count - map_count)
+        for (archive, _), batch in zip(engines, batches, strict=True):
+            archive.finish_batch(batch)
+    expected = local.outcome()
+    actual = executors.outcome()
+    for name, value in expected.items():
+        assert actual[name] == value, name
+    assert {1, 2} <= set(map_counts)
+
+
+def _draw_line(rng: random.Random, rows: list[dict[str, Any]]) -> str:
+    """A line with a new row, mostly the newest one, or with an earlier row, or without one."""
+    kind = rng.random()
+    if kind < 0.03:
+        return "broken\n"
+    if kind < 0.15 and rows:
+        row = dict(rng.choice(rows[-30:]))
+        row["v"] += rng.choice((0, 0, 1))
+    else:
+        newest = datetime.fromisoformat(rows[-1]["ts"]) if rows else START
+        ts = newest + timedelta(seconds=rng.choice((0, 1, 1, 2)))
+        row = {"ts": ts.isoformat(), "host": f"h{rng.randrange(3)}", "n": len(rows), "v": 0.5}
+        rows.append(row)
+    return json.dumps(row) + "\n"
 
 
 @pytest.mark.parametrize(("rows_per_time", "shares_times"), [(1, False), (7, True)])
