@@ -201,9 +201,9 @@ class StreamTable:
         return pa.concat_tables(parts)
 
     def accounted_files(
-        self, chunk: int | None = None, time_range: TimeRange = ALL_TIME
+        self, chunk: int | None = None, *, time_range: TimeRange = ALL_TIME
     ) -> list[DataFile]:
-        """Like `data_files`, without the files appended by other programs."""
+        """The files of `data_files`, except those appended by other programs."""
         return [file for file in self.data_files(time_range, chunk) if not file.is_foreign]
 
     def foreign_files(self) -> list[DataFile]:

@@ -1,4 +1,4 @@
-"""What tasks need to find and write the new rows of a decoded batch. No I/O."""
+"""What tasks need to identify and write the new rows of a decoded batch. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -14,29 +14,30 @@ from archiver.time_range import TimeRange
 
 _MIN_BUCKET_ROWS = 25_000
 
-ListFiles = Callable[[str, TimeRange], Sequence[DataFile]]
-"""The files of a stream that may have rows in a range of event time, without those of others."""
+FileListing = Callable[[str, TimeRange], Sequence[DataFile]]
+"""Files of a stream that may have rows in a range of event time, except those of other programs."""
 
-CanCut = Callable[[int, int, int], bool]
-"""Whether so many new rows, with event times from one to another, may fill the newest chunk."""
+FillCheck = Callable[[int, int, int], bool]
+"""Whether new rows may fill the newest chunk, by their number, oldest and newest event time."""
 
 
 def plan_identities(
     decoded: DecodedBatch,
+    *,
     tables: Mapping[str, TableFiles],
-    list_files: ListFiles,
+    list_files: FileListing,
     chunks: Sequence[Chunk],
-    can_cut: CanCut,
+    may_fill_chunk: FillCheck,
     cores: int,
 ) -> IdentityContext:
-    """What tasks need to find the new rows of a batch that has rows."""
+    """What tasks need to identify the new rows of a batch that has rows."""
     segments_by_stream = decoded.segments_by_stream()
     bounds: dict[str, list[int]] = {}
     buckets: dict[BucketKey, Bucket] = {}
     for stream, segments in segments_by_stream.items():
         row_count = sum(segment.rows for segment in segments)
         bounds[stream] = divide_times(segments, min(cores, row_count // _MIN_BUCKET_ROWS))
-        oldest, newest = time_range(segments)
+        oldest, newest = event_time_range(segments)
         lows = [oldest, *bounds[stream]]
         highs = [*bounds[stream], newest + 1]
         for number, ends in enumerate(zip(lows, highs, strict=True)):
@@ -52,7 +53,7 @@ def plan_identities(
         shared_times=decoded.shared_times(),
         buckets=buckets,
         newest_chunk_start=chunks[-1].from_ts,
-        needs_times=can_cut(total_rows, *time_range(all_segments)),
+        needs_times=may_fill_chunk(total_rows, *event_time_range(all_segments)),
     )
 
 
@@ -74,7 +75,7 @@ def plan_writes(
     )
 
 
-def time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
+def event_time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
     """The oldest and the newest event time of segments with rows."""
     oldest = min(segment.oldest for segment in segments if segment.oldest is not None)
     newest = max(segment.newest for segment in segments if segment.newest is not None)

@@ -10,7 +10,7 @@ from archiver.executors.tasks.decode import DecodedSegment
 from archiver.executors.tasks.write import LateRule
 from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
-from archiver.ingest.engines import BatchProgress
+from archiver.ingest.engines import IngestBatch, StreamProgress
 from archiver.times import duration_to_micros
 
 
@@ -92,25 +92,22 @@ class DecodedBatch:
 def open_units(
     units: Mapping[int, tuple[SourceUnit, int]],
     segments_by_task: Sequence[Sequence[DecodedSegment]],
-    progress: BatchProgress,
+    batch: IngestBatch | StreamProgress,
 ) -> dict[int, OpenUnit]:
-    """Open units with their ledger ids, in order of their positions, with what was decoded.
-
-    `progress`: before the batch; changes to that after it.
-    """
+    """Open units with their ledger ids, in order of their positions, with what was decoded."""
     segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
     for segments in segments_by_task:
         for segment in segments:
             segments_by_unit[segment.unit].append(segment)
     opened: dict[int, OpenUnit] = {}
     for position, (unit, unit_id) in sorted(units.items()):
-        open_unit = progress.open_unit(unit, unit_id)
+        open_unit = batch.open_unit(unit, unit_id)
         for segment in segments_by_unit[position]:
             open_unit.add_counts(read=segment.records)
             open_unit.fields = segment.fields
             open_unit.add_refused(segment.refused_lines)
             open_unit.newest = latest(open_unit.newest, segment.newest)
-        progress.finish_reading(open_unit)
+        batch.finish_reading(open_unit)
         opened[position] = open_unit
     return opened
 

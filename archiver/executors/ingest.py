@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from archiver.delta import DataFile
 from archiver.executors.batch_plan import plan_identities, plan_writes
 from archiver.executors.decoded_batch import DecodedBatch, open_units
 from archiver.executors.jobs import Jobs, Parts
-from archiver.executors.small_batch import SmallBatch, archive_small_batch, plan_small_batch
+from archiver.executors.small_batch import SmallBatchContext, archive_small_batch
 from archiver.executors.task_planner import TaskPlanner
 from archiver.executors.tasks.decode import (
     DecodeContext,
@@ -44,13 +45,19 @@ from archiver.executors.tasks.write import (
 from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
 from archiver.ingest.engines import ArchivedRows, IngestBatch, RecordSizes, TopicRecords
+from archiver.time_range import TimeRange
+from archiver.times import Micros
+
+_MAX_SMALL_BATCH_FILES = 200
+"""Archived files of a stream that are described to the task of a small batch, in 100 bytes each."""
 
 
 class ExecutorIngest:
     """Three jobs for a batch: decode pieces of the units, find the rows that are new, write them.
 
     If no two tasks have rows of the same event time, and no chunk can be cut, the second and third
-    are one job. If there is one task and no row is late, all are one job, see `small_batch`.
+    are one job. If there is one task, no chunk can be cut, and the rows are newer than all but the
+    newest archived files, all are one job.
     The driver holds no rows: it learns at most the event time of each new row, and the position of
     each row that is not new. `sizes` estimates how many rows a unit has.
     """
@@ -84,12 +91,12 @@ class ExecutorIngest:
         units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
         tasks = self._planner.plan(unfinished)
         if not tasks:
+            open_units(units_by_position, [], batch)  # files without lines
             return {}
         parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
         try:
-            small_batch = plan_small_batch(units_by_position, batch) if len(tasks) == 1 else None
-            if small_batch is not None:
-                return self._archive_small(small_batch, parts, batch)
+            if len(tasks) == 1:
+                return self._archive_small(units_by_position, parts, batch)
             summaries = parts.map(_read_summary)
             decoded = _open_batch(units_by_position, summaries, batch)
             return self._archive_decoded(decoded, parts, batch)
@@ -97,17 +104,21 @@ class ExecutorIngest:
             parts.release()
 
     def _archive_small(
-        self, small_batch: SmallBatch, parts: Parts, batch: IngestBatch
+        self, units: Mapping[int, tuple[SourceUnit, int]], parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
-        """Archive the batch of one task, in one job if that can be planned before it."""
+        """Archive the batch of one task, in one job if the task can plan it.
+
+        `units`: with their ledger ids, by position.
+        """
+        context = _small_batch_context(units, batch)
         started_at = seconds_since_boot()
-        ((summary, written),) = parts.map(partial(archive_small_batch, small_batch))
-        decoded = _open_batch(small_batch.units, [summary], batch)
+        ((summary, written),) = parts.map(partial(archive_small_batch, context))
+        decoded = _open_batch(units, [summary], batch)
         if written is None:
             return self._archive_decoded(decoded, parts, batch)
         results, write_result = written
         _cut_chunks([result.new_rows for result in results], batch)
-        return _commit(decoded, [write_result], small_batch.append_numbers, started_at, batch)
+        return _commit(decoded, [write_result], context.append_numbers, started_at, batch)
 
     def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
         """Archive the records of each partition from the first on that is not archived."""
@@ -163,14 +174,13 @@ class ExecutorIngest:
         append_numbers = {
             stream: batch.tables[stream].start_append() for stream in segments_by_stream
         }
-        tables = {stream: batch.tables[stream].files for stream in segments_by_stream}
         identities = plan_identities(
             decoded,
-            tables,
-            lambda stream, times: batch.tables[stream].accounted_files(time_range=times),
-            batch.cutter.chunks,
-            batch.cutter.can_cut,
-            self._jobs.cores,
+            tables={stream: batch.tables[stream].files for stream in segments_by_stream},
+            list_files=lambda stream, times: batch.tables[stream].accounted_files(time_range=times),
+            chunks=batch.cutter.chunks,
+            may_fill_chunk=batch.cutter.may_fill,
+            cores=self._jobs.cores,
         )
         context = plan_writes(decoded, identities, batch.cutter.chunks, append_numbers)
         started_at = seconds_since_boot()
@@ -199,9 +209,36 @@ def _open_batch(
 ) -> DecodedBatch:
     """Open the units in the batch. `units`: with their ledger ids, by position."""
     segments_by_task = [summary.segments for summary in summaries]
-    opened = open_units(units, segments_by_task, batch.progress)
-    batch.open_units += opened.values()
-    return DecodedBatch(opened, segments_by_task)
+    return DecodedBatch(open_units(units, segments_by_task, batch), segments_by_task)
+
+
+def _small_batch_context(
+    units: Mapping[int, tuple[SourceUnit, int]], batch: IngestBatch
+) -> SmallBatchContext:
+    """What the task of a batch needs. `units`: with their ledger ids, by position."""
+    streams = {unit.stream for unit, _ in units.values()}
+    # Before the files are listed: the numbers also show that no other process has appended.
+    append_numbers = {stream: batch.tables[stream].start_append() for stream in streams}
+    files: dict[str, Sequence[DataFile]] = {}
+    files_since: dict[str, Micros | None] = {}
+    for stream in streams:
+        watermark = batch.progress.watermarks[stream]
+        candidates = batch.tables[stream].accounted_files(time_range=TimeRange(watermark))
+        newest_first = sorted(candidates, key=attrgetter("newest"), reverse=True)
+        files[stream] = newest_first[:_MAX_SMALL_BATCH_FILES]
+        files_since[stream] = watermark
+        if len(candidates) > _MAX_SMALL_BATCH_FILES:
+            files_since[stream] = newest_first[_MAX_SMALL_BATCH_FILES].newest + 1
+    return SmallBatchContext(
+        units=units,
+        progress=batch.progress,
+        tables={stream: batch.tables[stream].files for stream in streams},
+        files=files,
+        files_since=files_since,
+        chunks=batch.cutter.chunks,
+        may_fill_chunk=batch.cutter.may_fill,
+        append_numbers=append_numbers,
+    )
 
 
 def _decode_context(units: Sequence[SourceUnit], batch: IngestBatch) -> DecodeContext:

@@ -45,8 +45,8 @@ class ChunkCutter:
         self._chunks = self._catalog.chunks()
 
     @property
-    def can_cut(self) -> Callable[[int, int, int], bool]:
-        """Whether up to so many new rows, with event times from one to another, may fill it now.
+    def may_fill(self) -> Callable[[int, int, int], bool]:
+        """Whether new rows may fill it, by their number, oldest and newest event time.
 
         If not, `cut` changes nothing. The function can be sent to other processes.
         """

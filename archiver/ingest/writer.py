@@ -36,12 +36,12 @@ from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.engines import (
     ArchivedRows,
-    BatchProgress,
     EngineName,
     IngestBatch,
     IngestEngine,
     IngestEngines,
     LocalIngest,
+    StreamProgress,
     TopicRecords,
     decode_unit,
 )
@@ -203,7 +203,7 @@ class ArchiveWriter:
             now=now,
             tables=self.tables,
             cutter=self._cutter,
-            progress=BatchProgress(
+            progress=StreamProgress(
                 streams=dict(self.progress),
                 partitions=self.partitions,
                 watermarks={stream: self.watermark(stream) for stream in self.tables},
@@ -285,7 +285,7 @@ class ArchiveWriter:
                 on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
                 appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
-            batch.progress.finish_reading(open_unit)
+            batch.finish_reading(open_unit)
         with self._fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(

@@ -1,7 +1,8 @@
-"""The checkpoint names the files of a micro-batch as its data frame does."""
+"""The checkpoint names the files of a micro-batch as its data frame does, and empty ones."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,24 @@ from pyspark.sql import SparkSession
 
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import streaming_queries
-from moirae.live.sources.queries.batch_files import find_batch_files
+from moirae.live.sources.queries.batch_files import read_batch_files
 
 _BATCHES = 24  # each tenth one compacts the logs of the sources
-_STREAMS = ("a", "b")
+_STREAMS = ("a", "b", "c")
 
 
 def test_checkpoint_has_the_files_of_each_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Sequence[DiscoveredFile] | None] = []
+    in_checkpoint: list[Sequence[DiscoveredFile]] = []
     in_frames: list[Sequence[DiscoveredFile]] = []
 
-    def find(checkpoint: Path, batch: int, streams: Sequence[str]) -> None:
-        found.append(find_batch_files(checkpoint, batch, streams))
+    def read_files(checkpoint: Path, batch: int, streams: Sequence[str]) -> None:
+        files = read_batch_files(checkpoint, batch, streams)
+        assert files is not None
+        in_checkpoint.append(files)
 
-    monkeypatch.setattr(streaming_queries, "find_batch_files", find)
+    monkeypatch.setattr(streaming_queries, "read_batch_files", read_files)
 
     def run_query(put_files: Callable[[], None]) -> None:
         query = streaming_queries.start_file_query(
@@ -42,6 +45,7 @@ def test_checkpoint_has_the_files_of_each_batch(
     def put_files(first: int, last: int) -> None:
         for number in range(first, last):
             handled_count = len(in_frames)
+            (tmp_path / _STREAMS[number % 3] / f"{number} empty.jsonl").touch()
             for stream in _STREAMS[: 1 + number % 2]:
                 (tmp_path / stream / f"{number} 20%é#.jsonl").write_text("{}\n" * (number + 1))
             deadline = time.monotonic() + 60
@@ -52,9 +56,13 @@ def test_checkpoint_has_the_files_of_each_batch(
     run_query(lambda: put_files(0, _BATCHES // 2))
     run_query(lambda: put_files(_BATCHES // 2, _BATCHES))
     assert len(in_frames) >= _BATCHES
-    assert list(map(_sorted_files, found)) == list(map(_sorted_files, in_frames))
+    # `handle_files` is not called for a batch without files in its frame.
+    with_content = [_sort_by_name(file for file in files if file.size) for files in in_checkpoint]
+    assert list(filter(None, with_content)) == list(map(_sort_by_name, in_frames))
+    all_files = list(chain.from_iterable(in_checkpoint))
+    assert sum(not file.size for file in all_files) == _BATCHES
+    assert len(all_files) == len(set(all_files))
 
 
-def _sorted_files(files: Sequence[DiscoveredFile] | None) -> list[DiscoveredFile]:
-    assert files is not None
+def _sort_by_name(files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
     return sorted(files, key=lambda file: (file.stream, str(file.path)))

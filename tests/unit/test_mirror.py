@@ -19,8 +19,8 @@ MODULES_BY_TEST = {
     "contract/test_ingest_engines.py": """
         archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
         archiver.executors.tasks.identities archiver.executors.tasks.write
-        archiver.executors.decoded_batch
-        archiver.executors.task_planner""",
+        archiver.executors.batch_plan archiver.executors.decoded_batch
+        archiver.executors.small_batch archiver.executors.task_planner""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",

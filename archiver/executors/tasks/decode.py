@@ -1,4 +1,4 @@
-"""First job of a batch: decode pieces, refuse lines, and keep the rows for the next jobs."""
+"""First step of a batch: decode pieces, refuse lines, and keep the rows for the next steps."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Second job of a batch: find the rows that are not new.
+"""Second step of a batch: find the rows that are not new.
 
 Rows of one identity have one event time. Therefore the rows of a range of event time are compared
 with each other, and with the archived files that overlap it, by one task: the one that decoded

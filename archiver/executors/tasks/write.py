@@ -1,4 +1,4 @@
-"""Third job of a batch: write the new rows of its blobs to data files."""
+"""Third step of a batch: write the new rows of its blobs to data files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

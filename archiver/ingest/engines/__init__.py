@@ -8,14 +8,14 @@ from archiver.ingest.engines.batch import (
     IngestStats,
     TopicRecords,
 )
-from archiver.ingest.engines.batch_progress import BatchProgress
 from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
 from archiver.ingest.engines.ingest_engines import IngestEngines
 from archiver.ingest.engines.local_ingest import LocalIngest, decode_unit
+from archiver.ingest.engines.stream_progress import StreamProgress
 
 __all__ = [
     "ArchivedRows",
-    "BatchProgress",
+    "StreamProgress",
     "EngineMode",
     "EngineName",
     "EnginePolicy",

@@ -10,7 +10,7 @@ from archiver.delta import DataFile, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
 from archiver.ingest.decoding import LineFormat
-from archiver.ingest.engines.batch_progress import BatchProgress
+from archiver.ingest.engines.stream_progress import StreamProgress
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
 
@@ -60,7 +60,7 @@ class IngestBatch:
     now: int
     tables: Mapping[str, StreamTable]
     cutter: ChunkCutter
-    progress: BatchProgress
+    progress: StreamProgress
     register_unit: Callable[[SourceUnit], int | None]
     fence: Callable[[], None]
     task_count: int = 0
@@ -74,10 +74,14 @@ class IngestBatch:
         return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
 
     def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
-        """Begin to read a unit of the batch; see `BatchProgress`."""
+        """Begin to read a unit of the batch; see `StreamProgress`."""
         opened = self.progress.open_unit(unit, unit_id)
         self.open_units.append(opened)
         return opened
+
+    def finish_reading(self, open_unit: OpenUnit) -> None:
+        """Record that a unit was read; see `StreamProgress`."""
+        self.progress.finish_reading(open_unit)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class LocalIngest:
                 if sum(map(len, slices)) >= BATCH_RECORDS:
                     yield slices
                     slices = []
-            batch.progress.finish_reading(open_unit)
+            batch.finish_reading(open_unit)
         if slices:
             yield slices
 

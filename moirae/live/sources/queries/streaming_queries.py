@@ -14,7 +14,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moirae.live.sources import kafka
 from moirae.live.sources.files import DiscoveredFile
-from moirae.live.sources.queries.batch_files import find_batch_files
+from moirae.live.sources.queries.batch_files import read_batch_files
+from moirae.live.sources.queries.checkpoint import read_offsets
 
 # The `content` column is not selected, so that Spark does not read the files.
 _FILE_COLUMNS = "path string, modificationTime timestamp, length long, content binary"
@@ -46,7 +47,7 @@ def start_file_query(
     sources = [_read_files(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
 
     def handle_batch(frame: DataFrame, number: int) -> None:
-        files = find_batch_files(checkpoint, number, sorted(globs))
+        files = read_batch_files(checkpoint, number, sorted(globs))
         if files is None:
             files = list(map(_to_discovered_file, frame.collect()))
         if files:
@@ -82,10 +83,10 @@ def start_topic_query(
 
 
 def _read_end_offsets(checkpoint: Path, batch: int) -> str:
-    """The end offsets of a micro-batch, which Spark stores before it starts; empty if unknown."""
-    with suppress(OSError):
-        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-        return lines[-1] if lines else ""
+    """The end offsets of a micro-batch; empty if unknown."""
+    with suppress(OSError, ValueError):
+        offsets = read_offsets(checkpoint, batch)
+        return offsets[-1] if offsets else ""
     return ""
 
 

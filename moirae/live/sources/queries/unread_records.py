@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from archiver.periodic import Timer
 from moirae.config import KafkaSource
+from moirae.live.sources.queries.checkpoint import read_offsets
 
 _CHECK_INTERVAL = 0.2  # seconds between requests to the broker
 _TIMEOUT_MILLIS = 500  # of a request: the live process waits for it
@@ -101,8 +102,7 @@ def read_handled_offsets(checkpoint: Path, topic: str) -> dict[str, int] | None:
     if last_batch is None or last_batch != _last_batch(checkpoint / "commits"):
         return None
     try:
-        lines = (checkpoint / "offsets" / str(last_batch)).read_text().splitlines()
-        offsets = orjson.loads(lines[-1])[topic]
+        offsets = orjson.loads(read_offsets(checkpoint, last_batch)[-1])[topic]
         return {partition: int(offset) for partition, offset in offsets.items()}
     except (OSError, IndexError, KeyError, ValueError, TypeError, AttributeError):
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moirae.live.sources.queries import batch_files
-from moirae.live.sources.queries.batch_files import find_batch_files
+from moirae.live.sources.queries.batch_files import read_batch_files
 
 Entry = tuple[str, int]  # the name of a file, and its position in the log
 
@@ -48,7 +48,7 @@ def _write_log(
 def _names_by_stream(
     checkpoint: Path, batch: int, streams: Sequence[str] = ("a", "b")
 ) -> Mapping[str, list[str]] | None:
-    files = find_batch_files(checkpoint, batch, streams)
+    files = read_batch_files(checkpoint, batch, streams)
     if files is None:
         return None
     names: dict[str, list[str]] = {}
@@ -78,36 +78,62 @@ def test_compacted_log_is_read_from_its_end(
 ) -> None:
     _write_offsets(checkpoint, 8, 8)
     _write_offsets(checkpoint, 9, 9)
-    entries = [("old.jsonl", 8)] * 100 + [("new0.jsonl", 9), ("new1.jsonl", 9)]
+    names = [f"new{number}.jsonl" for number in range(20)]
+    entries = [("old.jsonl", 8)] * 100 + [(name, 9) for name in names]
     _write_log(checkpoint, landing, 0, "9.compact", entries)
-    expected = {"a": ["new0.jsonl", "new1.jsonl"]}
-    assert _names_by_stream(checkpoint, 9, ["a"]) == expected
-    line_size = len((checkpoint / "sources/0/9.compact").read_bytes()) // 100
-    for size, result in ((5 * line_size, expected), (line_size, None)):
-        monkeypatch.setattr(batch_files, "_MAX_LOG_BYTES", size)
-        assert _names_by_stream(checkpoint, 9, ["a"]) == result
+    log = checkpoint / "sources/0/9.compact"
+    # The first line is not valid: the whole log is not read.
+    log.write_bytes(b"!" + log.read_bytes())
+    line_size = log.stat().st_size // 120
+    for size in (1, line_size, 10 * line_size, 50 * line_size):
+        monkeypatch.setattr(batch_files, "_FIRST_READ", size)
+        assert _names_by_stream(checkpoint, 9, ["a"]) == {"a": names}
+    monkeypatch.setattr(batch_files, "_FIRST_READ", 1 << 20)
+    assert _names_by_stream(checkpoint, 9, ["a"]) is None
 
 
-def test_checkpoint_that_does_not_tell_is_left_to_spark(checkpoint: Path, landing: Path) -> None:
-    assert find_batch_files(checkpoint, 0, ["a"]) is None
+def test_log_of_one_batch_is_read_whole(
+    checkpoint: Path, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write_offsets(checkpoint, 0, 0)
-    assert find_batch_files(checkpoint, 0, ["a"]) is None, "no log of the source"
+    names = [f"{number}.jsonl" for number in range(100)]
+    _write_log(checkpoint, landing, 0, "0", [(name, 0) for name in names])
+    monkeypatch.setattr(batch_files, "_FIRST_READ", 10)
+    assert _names_by_stream(checkpoint, 0, ["a"]) == {"a": names}
+    (checkpoint / "sources/0/0").rename(checkpoint / "sources/0/0.compact")
+    assert _names_by_stream(checkpoint, 0, ["a"]) == {"a": names}
+
+
+def test_batch_that_is_not_in_the_checkpoint_is_left_to_spark(
+    checkpoint: Path, landing: Path
+) -> None:
+    assert read_batch_files(checkpoint, 0, ["a"]) is None
+    _write_offsets(checkpoint, 0, 0)
+    assert read_batch_files(checkpoint, 0, ["a"]) is None, "no log of the source"
     _write_log(checkpoint, landing, 0, "0", [("x0.jsonl", 0)])
-    assert find_batch_files(checkpoint, 0, ["a", "b"]) is None, "other sources"
+    assert read_batch_files(checkpoint, 0, ["a", "b"]) is None, "other sources"
     _write_offsets(checkpoint, 5, 1)
-    assert find_batch_files(checkpoint, 5, ["a"]) is None, "no batch before it"
+    assert read_batch_files(checkpoint, 5, ["a"]) is None, "no batch before it"
     assert _names_by_stream(checkpoint, 0, ["a"]) == {"a": ["x0.jsonl"]}
     (landing / "x0.jsonl").unlink()
-    assert find_batch_files(checkpoint, 0, ["a"]) is None, "the file is gone"
+    assert read_batch_files(checkpoint, 0, ["a"]) is None, "the file is gone"
 
 
 @pytest.mark.parametrize(
     "content",
-    ["", "v2\n{}", 'v1\n{"path":"s3://a/b","batchId":0}', "v1\n[]", "v1\n{}", "v1\nx"],
+    [
+        "",
+        "v2\n{}",
+        'v1\n{"path":"s3://a/b","batchId":0}',
+        "v1\n[]",
+        "v1\n{}",
+        "v1\nx",
+        'v1\n{"path":7,"batchId":0}',
+    ],
 )
 def test_unknown_format_is_left_to_spark(checkpoint: Path, content: str) -> None:
     _write_offsets(checkpoint, 0, 0)
     log = checkpoint / "sources" / "0" / "0"
     log.parent.mkdir(parents=True)
     log.write_text(content)
-    assert find_batch_files(checkpoint, 0, ["a"]) is None
+    assert read_batch_files(checkpoint, 0, ["a"]) is None

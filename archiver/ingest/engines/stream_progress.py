@@ -11,7 +11,7 @@ from archiver.times import Micros
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchProgress:
+class StreamProgress:
     """Read progress by stream, which changes with each unit that is read.
 
     `partitions`, `watermarks`: before the batch, by stream; times in microseconds. `lateness`: by
