@@ -44,12 +44,15 @@ def test_checkpoint_has_the_files_of_each_batch(
 
     def put_files(first: int, last: int) -> None:
         for number in range(first, last):
-            handled_count = len(in_frames)
-            (tmp_path / _STREAMS[number % 3] / f"{number} empty.jsonl").touch()
-            for stream in _STREAMS[: 1 + number % 2]:
-                (tmp_path / stream / f"{number} 20%é#.jsonl").write_text("{}\n" * (number + 1))
+            # First, so that it is in a finished batch when the other files are.
+            _put_file(tmp_path / _STREAMS[number % 3] / f"{number} empty.jsonl", "")
+            paths = [
+                tmp_path / stream / f"{number} 20%é#.jsonl" for stream in _STREAMS[: 1 + number % 2]
+            ]
+            for path in paths:
+                _put_file(path, "{}\n" * (number + 1))
             deadline = time.monotonic() + 60
-            while len(in_frames) == handled_count:
+            while not {file.path for files in in_frames for file in files}.issuperset(paths):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
@@ -59,9 +62,16 @@ def test_checkpoint_has_the_files_of_each_batch(
     # `handle_files` is not called for a batch without files in its frame.
     with_content = [_sort_by_name(file for file in files if file.size) for files in in_checkpoint]
     assert list(filter(None, with_content)) == list(map(_sort_by_name, in_frames))
-    all_files = list(chain.from_iterable(in_checkpoint))
+    # A batch is repeated if the query was stopped before it was committed.
+    all_files = set(chain.from_iterable(in_checkpoint))
     assert sum(not file.size for file in all_files) == _BATCHES
-    assert len(all_files) == len(set(all_files))
+
+
+def _put_file(path: Path, content: str) -> None:
+    """Put a file that is complete when it appears."""
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_text(content)
+    hidden.rename(path)
 
 
 def _sort_by_name(files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
