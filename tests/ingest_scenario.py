@@ -5,7 +5,7 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -200,6 +200,12 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         "watermarks": {stream: writer.watermark(stream) for stream in writer.tables},
         "newest chunk": vars(writer._cutter._newest_stats),
     }
+
+
+def assert_equal(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Each part of an outcome is as expected; the error names the part."""
+    for name, value in expected.items():
+        assert actual[name] == value, name
 
 
 def write_large_file(path: Path, rows: int) -> SourceUnit:

@@ -31,7 +31,7 @@ def plan_identities(
     cores: int,
 ) -> IdentityContext:
     """What tasks need to identify the new rows of a batch that has rows."""
-    segments_by_stream = decoded.segments_by_stream()
+    segments_by_stream = decoded.segments_by_stream
     bounds: dict[str, list[int]] = {}
     buckets: dict[BucketKey, Bucket] = {}
     for stream, segments in segments_by_stream.items():

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from archiver.delta import StreamSchema
 from archiver.executors.grouping import assign_groups, find_shared_times
@@ -78,6 +79,7 @@ class DecodedBatch:
                 by_stream[stream].append(members)
         return {stream: find_shared_times(tasks) for stream, tasks in by_stream.items()}
 
+    @cached_property
     def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
         """The segments with rows."""
         by_stream: dict[str, list[DecodedSegment]] = {}

@@ -1,7 +1,7 @@
 """Archives source units on executors; the driver plans, cuts chunks and commits."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,12 +19,11 @@ from archiver.executors.small_batch import SmallBatchContext, archive_small_batc
 from archiver.executors.task_planner import TaskPlanner
 from archiver.executors.tasks.decode import (
     DecodeContext,
-    DecodedPart,
     DecodeSummary,
     RecordFormat,
     decode_pieces,
     decode_records,
-    find_summary,
+    read_summary,
 )
 from archiver.executors.tasks.identities import (
     BucketResult,
@@ -97,7 +96,7 @@ class ExecutorIngest:
         try:
             if len(tasks) == 1:
                 return self._archive_small(units_by_position, parts, batch)
-            summaries = parts.map(_read_summary)
+            summaries = parts.map(read_summary)
             decoded = _open_batch(units_by_position, summaries, batch)
             return self._archive_decoded(decoded, parts, batch)
         finally:
@@ -143,7 +142,7 @@ class ExecutorIngest:
     def _archive_parts(
         self, records: TopicRecords, parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
-        summaries = parts.map(_read_summary)
+        summaries = parts.map(read_summary)
         offsets: dict[int, tuple[int, int]] = {}
         for summary in summaries:
             assert offsets.keys().isdisjoint(summary.offsets), "a partition has several tasks"
@@ -167,7 +166,7 @@ class ExecutorIngest:
     def _archive_decoded(
         self, decoded: DecodedBatch, parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
-        segments_by_stream = decoded.segments_by_stream()
+        segments_by_stream = decoded.segments_by_stream
         if not segments_by_stream:
             return {}
         # Before the files are listed: the numbers also show that no other process has appended.
@@ -196,10 +195,6 @@ class ExecutorIngest:
             )
             written = parts.map(partial(write_new_rows, context))
         return _commit(decoded, written, append_numbers, started_at, batch)
-
-
-def _read_summary(task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
-    return find_summary(parts)
 
 
 def _open_batch(
@@ -312,7 +307,7 @@ def _commit(
     """
     files_by_stream = _collect(decoded.opened, written, batch)
     archived: dict[str, ArchivedRows] = {}
-    for stream in decoded.segments_by_stream():
+    for stream in decoded.segments_by_stream:
         files = files_by_stream.get(stream, [])
         if files:
             batch.fence()

@@ -10,7 +10,7 @@ from archiver.chunks import Chunk
 from archiver.delta import DataFile, TableFiles
 from archiver.executors.batch_plan import FillCheck, event_time_range, plan_identities, plan_writes
 from archiver.executors.decoded_batch import DecodedBatch, open_units
-from archiver.executors.tasks.decode import DecodedPart, DecodedSegment, DecodeSummary, find_summary
+from archiver.executors.tasks.decode import DecodedPart, DecodedSegment, DecodeSummary, read_summary
 from archiver.executors.tasks.identities import BucketResult, IdentityContext
 from archiver.executors.tasks.write import WriteContext, WriteResult, classify_and_write
 from archiver.ingest import SourceUnit
@@ -46,7 +46,7 @@ class SmallBatchContext:
         """
         opened = open_units(self.units, [segments], self.progress)
         decoded = DecodedBatch(opened, [segments])
-        segments_by_stream = decoded.segments_by_stream()
+        segments_by_stream = decoded.segments_by_stream
         if not segments_by_stream:
             return None
         for stream, stream_segments in segments_by_stream.items():
@@ -77,7 +77,7 @@ def archive_small_batch(
     Returns the summary, and what was written; None if nothing, see `SmallBatchContext.plan`.
     """
     all_parts = list(parts)
-    summary = find_summary(all_parts)
+    summary = read_summary(task, all_parts)
     plan = context.plan(summary.segments)
     if plan is None:
         return summary, None

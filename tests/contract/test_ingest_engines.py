@@ -37,6 +37,7 @@ from moirae.runtime import database
 from tests.faults.harness import workspace
 from tests.ingest_scenario import (
     Sizes,
+    assert_equal,
     ingest,
     ingest_topic,
     make_records,
@@ -111,11 +112,6 @@ def run_scenario(
 def set_jobs(writer: ArchiveWriter, jobs: Any) -> None:
     """Give the archive executors."""
     writer.engines.executors = ExecutorIngest(jobs, writer.engines.sizes)
-
-
-def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:
-    for name, value in expected.items():
-        assert actual[name] == value, name
 
 
 def _slow(*cases: Any) -> list[Any]:

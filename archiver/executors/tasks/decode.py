@@ -75,7 +75,7 @@ class DecodeSummary:
 DecodedPart = Blob | DecodeTask | DecodeSummary
 
 
-def find_summary(parts: Iterable[DecodedPart]) -> DecodeSummary:
+def read_summary(_task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
     """The summary among the parts of a task."""
     summaries = [part for part in parts if isinstance(part, DecodeSummary)]
     # Spark does not call the function of a part of a data frame without rows.

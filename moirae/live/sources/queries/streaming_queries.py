@@ -44,10 +44,11 @@ def start_file_query(
     `handle_files` receives the files of each micro-batch, at least once. `drain`: process the
     present files, then end.
     """
-    sources = [_read_files(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
+    streams = sorted(globs)
+    sources = [_read_files(spark, stream, globs[stream]) for stream in streams]
 
     def handle_batch(frame: DataFrame, number: int) -> None:
-        files = read_batch_files(checkpoint, number, sorted(globs))
+        files = read_batch_files(checkpoint, number, streams)
         if files is None:
             files = list(map(_to_discovered_file, frame.collect()))
         if files:

@@ -35,6 +35,7 @@ from tests.ingest_scenario import (
     START,
     TOPIC,
     Sizes,
+    assert_equal,
     make_records,
     split_by_partition,
     write_batches,
@@ -171,8 +172,7 @@ def test_files_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> Non
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=3, files=4, rows=100))
     expected = ingest(tmp_path / "local", batches, None).outcome()
     actual = ingest(tmp_path / "executors", batches, InlineJobs(1 + seed)).outcome()
-    for name, value in expected.items():
-        assert actual[name] == value, name
+    assert_equal(actual, expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -193,8 +193,7 @@ def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed
         executors.finish_batch(batch)
     expected = local.outcome()
     actual = executors.outcome()
-    for name, value in expected.items():
-        assert actual[name] == value, name
+    assert_equal(actual, expected)
     assert any("_late': True" in row for row in expected["rows"])
 
 
@@ -237,8 +236,7 @@ def test_small_batches_are_archived_in_one_job(
             archive.finish_batch(batch)
     expected = local.outcome()
     actual = executors.outcome()
-    for name, value in expected.items():
-        assert actual[name] == value, name
+    assert_equal(actual, expected)
     # Two if rows are older than the newest file, three if a chunk may be cut.
     assert job_counts.keys() == {1, 2, 3}
     assert job_counts[1] >= 3
@@ -250,8 +248,7 @@ def test_files_without_lines_are_finished(tmp_path: Path) -> None:
     unit = files.make_unit("a", path.name, "jsonl", path, path.stat().st_size)
     expected = ingest(tmp_path / "local", [[unit]], None).outcome()
     actual = ingest(tmp_path / "executors", [[unit]], InlineJobs()).outcome()
-    for name, value in expected.items():
-        assert actual[name] == value, name
+    assert_equal(actual, expected)
     assert len(expected["units"]) == 1
 
 
@@ -293,8 +290,7 @@ def test_rows_in_order_of_time_are_classified_where_they_are_decoded(
     expected = ingest(tmp_path / "local", batches, None, chunk_rows).outcome()
     jobs = InlineJobs(cores=3)
     actual = ingest(tmp_path / "executors", batches, jobs, chunk_rows).outcome()
-    for name, value in expected.items():
-        assert actual[name] == value, name
+    assert_equal(actual, expected)
     counters = [unit[1] for unit in expected["units"]]
     assert all(unit.duplicates for unit in counters) and any(unit[4] for unit in expected["units"])
     assert bool(jobs.shuffle_count) == shares_times
