@@ -90,11 +90,11 @@ def _parse_entries(lines: Sequence[bytes]) -> list[_LogEntry]:
     """The entries of a whole log. Raises `ValueError` for another version."""
     version, *entries = lines
     if version != VERSION.encode():
-        raise ValueError("a log of another version")
+        raise ValueError(f"unsupported version of the source log: {version!r}")
     return list(map(orjson.loads, entries))
 
 
 def _parse_uri(uri: str) -> Path:
     if not uri.startswith(_SCHEME + "/"):
-        raise ValueError("not a local file")
+        raise ValueError(f"not a local path: {uri}")
     return Path(unquote(uri.removeprefix(_SCHEME), errors="strict"))

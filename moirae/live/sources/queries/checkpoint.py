@@ -13,5 +13,5 @@ def read_offsets(checkpoint: Path, batch: int) -> list[str]:
     """
     version, _, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     if version != VERSION:
-        raise ValueError(f"a checkpoint of version {version}")
+        raise ValueError(f"unsupported version of the checkpoint: {version!r}")
     return offsets
