@@ -28,6 +28,7 @@ from psycopg import Connection
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import Unreachable
 from moirae.runtime import database
+from tests.landing import put_file
 
 WORKSPACE = """
 home: .moirae
@@ -103,9 +104,8 @@ class Producer:
             number += 1
             now = datetime.now(UTC)
             rows = [self._row(rng, now, number, i) for i in range(int(self.rate * self.STEP))]
-            hidden = self.landing / f".{number:08d}.jsonl"
-            hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            hidden.rename(self.landing / hidden.name[1:])
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            put_file(self.landing / f"{number:08d}.jsonl", lines)
             self.rows += rows
             due += self.STEP
             self._stop.wait(max(0.0, due - time.monotonic()))

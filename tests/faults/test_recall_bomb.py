@@ -19,6 +19,7 @@ from psycopg import Connection
 from moirae.config.settings import load_settings
 from moirae.runtime import database
 from tests.faults import harness
+from tests.landing import put_file
 
 WORKSPACE = """
 home: .moirae
@@ -89,10 +90,8 @@ class _Producer(threading.Thread):
             if self.bomb.is_set():
                 self.bomb.clear()
                 rows[0]["cpu"] = 200.0
-            (self.landing / f".{number:06}.jsonl").write_text(
-                "".join(json.dumps(row) + "\n" for row in rows)
-            )
-            (self.landing / f".{number:06}.jsonl").rename(self.landing / f"{number:06}.jsonl")
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            put_file(self.landing / f"{number:06}.jsonl", lines)
 
 
 def _alert_delays(connection: Connection, since: datetime) -> list[float]:

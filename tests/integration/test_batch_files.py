@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import streaming_queries
 from moirae.live.sources.queries.batch_files import read_batch_files
+from tests.landing import put_file
 
 _BATCHES = 24  # each tenth one compacts the logs of the sources
 _STREAMS = ("a", "b", "c")
@@ -20,12 +21,15 @@ def test_checkpoint_has_the_files_of_each_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_checkpoint: list[Sequence[DiscoveredFile]] = []
+    by_batch: dict[int, Sequence[DiscoveredFile]] = {}
     in_frames: list[Sequence[DiscoveredFile]] = []
 
     def read_files(checkpoint: Path, batch: int, streams: Sequence[str]) -> None:
         files = read_batch_files(checkpoint, batch, streams)
         assert files is not None
         in_checkpoint.append(files)
+        # A batch is repeated, with the same files, if the query was stopped before its commit.
+        assert by_batch.setdefault(batch, files) == files
 
     monkeypatch.setattr(streaming_queries, "read_batch_files", read_files)
 
@@ -45,12 +49,12 @@ def test_checkpoint_has_the_files_of_each_batch(
     def put_files(first: int, last: int) -> None:
         for number in range(first, last):
             # First, so that it is in a finished batch when the other files are.
-            _put_file(tmp_path / _STREAMS[number % 3] / f"{number} empty.jsonl", "")
+            put_file(tmp_path / _STREAMS[number % 3] / f"{number} empty.jsonl", "")
             paths = [
                 tmp_path / stream / f"{number} 20%é#.jsonl" for stream in _STREAMS[: 1 + number % 2]
             ]
             for path in paths:
-                _put_file(path, "{}\n" * (number + 1))
+                put_file(path, "{}\n" * (number + 1))
             deadline = time.monotonic() + 60
             while not {file.path for files in in_frames for file in files}.issuperset(paths):
                 assert time.monotonic() < deadline
@@ -62,16 +66,9 @@ def test_checkpoint_has_the_files_of_each_batch(
     # `handle_files` is not called for a batch without files in its frame.
     with_content = [_sort_by_name(file for file in files if file.size) for files in in_checkpoint]
     assert list(filter(None, with_content)) == list(map(_sort_by_name, in_frames))
-    # A batch is repeated if the query was stopped before it was committed.
-    all_files = set(chain.from_iterable(in_checkpoint))
+    all_files = list(chain.from_iterable(by_batch.values()))
     assert sum(not file.size for file in all_files) == _BATCHES
-
-
-def _put_file(path: Path, content: str) -> None:
-    """Put a file that is complete when it appears."""
-    hidden = path.with_name(f".{path.name}")
-    hidden.write_text(content)
-    hidden.rename(path)
+    assert len(all_files) == len(set(all_files))
 
 
 def _sort_by_name(files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
