@@ -1,8 +1,9 @@
 """Bring a database to the schema of this version.
 
-A migration is a file `migrations/NNNN_what.sql`; its number is its place in the order. Migrations
-are never changed once released, and each runs once, in one transaction with the row that records
-it. An empty database gets `schema.sql` instead, which a test holds equal to all migrations.
+A migration is a file `migrations/NNNN_what.sql`; migrations run in the order of their numbers, which
+may have gaps. They are never changed once released, and each runs once, in one transaction with the
+row that records it. An empty database gets `schema.sql` instead, which a test holds equal to all
+migrations.
 
 The first migration is the schema of version 0.1.0, in the form in which 0.1.0 itself applied it:
 its statements have no effect on a database of 0.1.0.
@@ -42,7 +43,7 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All migrations in the order of their numbers, which start at 1 and have no gap."""
+    """All migrations in the order of their numbers, each of which is used once."""
     file_names = sorted(path.name for path in files(__package__).joinpath("migrations").iterdir())
     all_migrations = []
     for file_name in file_names:
@@ -50,7 +51,7 @@ def migrations() -> tuple[Migration, ...]:
         if match:
             all_migrations.append(Migration(int(match[1]), match[2]))
     numbers = [migration.number for migration in all_migrations]
-    assert numbers == list(range(1, len(numbers) + 1)), numbers
+    assert len(set(numbers)) == len(numbers), numbers
     return tuple(all_migrations)
 
 
@@ -59,35 +60,37 @@ def migrate(connection: Connection) -> None:
 
     Takes no lock of a table if there are none. Raises `SchemaTooNew`, and psycopg's errors.
     """
-    if _last_applied(connection) == len(migrations()):
+    if _list_applied(connection) == {migration.number for migration in migrations()}:
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         # Before the table is looked up: `to_regclass` alone may answer from this session's cache of
         # the catalog, without a table that was created while the session waited for the lock.
         connection.execute(_CREATE_TABLE)
-        last_applied = _last_applied(connection)
-        if last_applied > len(migrations()):
+        applied = _list_applied(connection)
+        last_known = migrations()[-1].number
+        if max(applied, default=0) > last_known:
             raise SchemaTooNew(
-                f"the database has migration {last_applied}, this version of Moirae knows"
-                f" {len(migrations())}: update Moirae"
+                f"the database has migration {max(applied)}, this version of Moirae knows"
+                f" {last_known}: update Moirae"
             )
-        if last_applied == 0 and _is_empty(connection):
+        if not applied and _is_empty(connection):
             connection.execute(SQL(read_text("schema.sql")))
             _record(connection, migrations())
             return
-        for migration in migrations()[last_applied:]:
-            connection.execute(migration.statements)
-            _record(connection, [migration])
+        for migration in migrations():
+            if migration.number not in applied:
+                connection.execute(migration.statements)
+                _record(connection, [migration])
 
 
-def _last_applied(connection: Connection) -> int:
-    """The number of the last applied migration; 0 before the first."""
+def _list_applied(connection: Connection) -> set[int]:
+    """The numbers of the applied migrations; none before the first."""
     row = connection.execute("SELECT to_regclass('schema_migrations')").fetchone()
     if row is None or row[0] is None:
-        return 0
-    row = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()
-    return 0 if row is None or row[0] is None else int(row[0])
+        return set()
+    rows = connection.execute("SELECT number FROM schema_migrations").fetchall()
+    return {number for (number,) in rows}
 
 
 def _is_empty(connection: Connection) -> bool:

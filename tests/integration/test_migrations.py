@@ -100,6 +100,29 @@ def test_database_of_version_0_1_0_gets_what_it_lacks(dsn: str) -> None:
         assert old.execute("SELECT name FROM streams").fetchall() == [("cpu",)]
 
 
+def test_database_that_lacks_a_migration_before_the_last_gets_it(dsn: str) -> None:
+    *_, skipped, last = migrations()
+    with _database(dsn, "gap") as gap, _database(dsn, "whole") as whole:
+        for migration in migrations():
+            if migration != skipped:
+                gap.execute(migration.statements)
+        gap.execute(
+            "CREATE TABLE schema_migrations (number integer PRIMARY KEY, name text NOT NULL,"
+            " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+        )
+        for migration in migrations():
+            if migration != skipped:
+                gap.execute(
+                    "INSERT INTO schema_migrations (number, name) VALUES (%s, %s)",
+                    (migration.number, migration.name),
+                )
+        sql.migrate(gap)
+        sql.migrate(whole)
+        assert _applied(gap) == _applied(whole)
+        assert skipped.number in _applied(gap)
+        assert last.number in _applied(gap)
+
+
 def test_failed_migration_leaves_the_database_as_it_was(dsn: str) -> None:
     with _database(dsn, "broken") as connection:
         connection.execute(migrations()[0].statements)
