@@ -23,6 +23,23 @@ CREATE TABLE processes (
     ingest               jsonb
 );
 
+-- Processes that ended without being asked to. `epoch`: NULL if the process ended before it took its
+-- role. Of a process that was not started by `moirae up`, neither code nor signal is known.
+CREATE TABLE process_exits (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    role       text NOT NULL,
+    epoch      bigint,
+    pid        integer NOT NULL,
+    started_at timestamptz NOT NULL,
+    ended_at   timestamptz NOT NULL,
+    exit_code  integer,
+    -- The signal that killed the process.
+    signal     integer,
+    -- By which the process ended, as far as it could store it.
+    error      text,
+    UNIQUE (role, epoch)
+);
+
 -- Metrics of the last process of each role, as its last heartbeat stored them; see
 -- `moirae.runtime.metrics`.
 CREATE TABLE process_metrics (
@@ -208,6 +225,32 @@ CREATE TABLE relation_errors (
     relation text PRIMARY KEY,
     error    text NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- What breaks its reader: it is tried again until it is set aside, then when it changes or on request.
+CREATE TABLE set_aside (
+    kind            text NOT NULL CHECK (kind IN ('file', 'stream', 'relation', 'rule', 'topic')),
+    -- The stream of a file; empty for the other kinds.
+    stream          text NOT NULL,
+    name            text NOT NULL,
+    reason          text NOT NULL,
+    -- Differs once what could not be read has changed.
+    fingerprint     text NOT NULL,
+    tries           integer NOT NULL,
+    first_failed_at timestamptz NOT NULL,
+    last_failed_at  timestamptz NOT NULL,
+    -- NULL: it is still tried.
+    set_aside_at    timestamptz,
+    retry_requested boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (kind, stream, name)
+);
+
+-- The oldest input of each stream that was not archived when the live process last looked.
+CREATE TABLE unread_input (
+    stream     text PRIMARY KEY,
+    -- When it arrived; NULL: everything was archived.
+    oldest_at  timestamptz,
+    checked_at timestamptz NOT NULL
 );
 
 -- The desired rules, as applied; `deployments` holds their running versions.

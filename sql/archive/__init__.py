@@ -5,6 +5,7 @@ from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDea
 from sql.archive.derived_chunks import DerivedChunkGateway
 from sql.archive.relations import RelationGateway
 from sql.archive.retention import RetentionGateway
+from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
 from sql.archive.streams import StreamGateway
 from sql.archive.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
@@ -19,8 +20,12 @@ __all__ = [
     "RecordCounts",
     "RelationGateway",
     "RetentionGateway",
+    "SetAsideGateway",
+    "SetAsideRow",
     "StreamCounts",
     "StreamGateway",
+    "Subject",
+    "SubjectKind",
     "UnitGateway",
     "read_source_table",
 ]

@@ -101,8 +101,8 @@ MODULES_BY_TEST = {
     "integration/sql/test_gateways.py": """
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
         sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
-        sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.streams
-        sql.archive.units sql.events.contexts sql.events.events sql.events.outbox sql.gateway
+        sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.set_aside
+        sql.archive.streams sql.archive.units sql.events.contexts sql.events.events sql.events.outbox sql.gateway
         sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
         sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
         sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
