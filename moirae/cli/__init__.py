@@ -27,6 +27,7 @@ from moirae.cli import (
     recalls,
     replay,
     rules,
+    set_aside,
     similarity,
     status,
     streams,
@@ -96,6 +97,7 @@ app.command("query")(accept_server(query.query))
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(set_aside.app, name="set-aside")
 app.command("ingest")(accept_server(ingest.ingest))
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")

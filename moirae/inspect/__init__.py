@@ -22,22 +22,26 @@ if TYPE_CHECKING:
         list_problems,
     )
     from moirae.inspect.repeat import repeat_last_answers
-    from moirae.inspect.report import ProcessStatus, StatusReport
+    from moirae.inspect.report import ProcessStatus, SetAsideStatus, StatusReport
+    from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
     "ProcessStatus",
+    "SetAsideStatus",
     "StatusReport",
     "Timeline",
     "assess_health",
     "assess_live_condition",
     "collect_status",
     "describe_liveness",
+    "describe_subject",
     "explain_rule",
     "is_live_available",
     "list_problems",
+    "list_set_aside",
     "load_timeline",
     "print_summary",
     "repeat_last_answers",
@@ -59,7 +63,8 @@ _MODULES = {
         "list_problems",
     ),
     "repeat": ("repeat_last_answers",),
-    "report": ("ProcessStatus", "StatusReport"),
+    "report": ("ProcessStatus", "SetAsideStatus", "StatusReport"),
+    "set_aside": ("describe_subject", "list_set_aside"),
     "timeline": ("Timeline", "load_timeline"),
     "status": ("collect_status", "print_summary"),
 }

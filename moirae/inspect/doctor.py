@@ -14,6 +14,7 @@ from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, Tab
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
+from moirae.inspect.set_aside import describe_subject, list_set_aside
 from moirae.runtime.storage import open_storage
 from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
 from sql.events import EventGateway
@@ -53,6 +54,7 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
+    findings.append(_check_set_aside(connection))
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
         findings.append(_check_archived(settings, connection, table_spec, list_settled))
     return findings
@@ -206,6 +208,15 @@ def _check_dead_letters(
             )
     check = f"{stream}: all dead letters are stored"
     return Finding(check, problems, f"{sum(counts.values()):,} dead letters")
+
+
+def _check_set_aside(connection: sql.Connection) -> Finding:
+    """All input can be read, and all rules run."""
+    problems: list[str] = []
+    for subject in list_set_aside(connection):
+        if subject["is_set_aside"]:
+            problems.append(f"{describe_subject(subject)}: {subject['reason']}")
+    return Finding("nothing is set aside", problems, "none")
 
 
 def _settled_events(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.report import LiveCondition
+from moirae.inspect.set_aside import find_set_aside_problem
 from moirae.runtime import list_processes
 from moirae.runtime.storage import DiskSpace
 
@@ -87,6 +88,9 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     for disk in map(DiskSpace.from_json, status["disks"]):
         if disk.full:
             yield disk.describe_problem()
+    set_aside_problem = find_set_aside_problem(status["set_aside"])
+    if set_aside_problem is not None:
+        yield set_aside_problem
     quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
     if quarantined:
         yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"

@@ -33,6 +33,7 @@ class StreamStatus(TypedDict):
     deleted: int
     units: int
     open_units: int
+    set_aside: int
     newest: datetime | None
     advanced_to: datetime | None
 
@@ -52,6 +53,25 @@ class ProcessStatus(TypedDict):
     failed_at: datetime | None
     ingest: Mapping[str, Any] | None
     alive: bool
+
+
+class SetAsideStatus(TypedDict):
+    """A file, stream, relation, rule or topic that failed at the last try.
+
+    `stream`: of a file, else empty. `is_set_aside`: false while it is tried at intervals. Of rules
+    in quarantine no times are known.
+    """
+
+    kind: str
+    stream: str
+    name: str
+    reason: str
+    tries: int
+    first_failed_at: datetime | None
+    last_failed_at: datetime | None
+    set_aside_at: datetime | None
+    is_set_aside: bool
+    retry_requested: bool
 
 
 class EventCounts(TypedDict):
@@ -93,6 +113,8 @@ class StatusReport(TypedDict):
     indexes: Sequence[Mapping[str, Any]]
     truncated_contexts: Mapping[str, int]
     relation_errors: Sequence[Mapping[str, Any]]
+    set_aside: Sequence[SetAsideStatus]
+    retrying: Sequence[SetAsideStatus]
     rule_files: RuleFileStatus
     chunks: Mapping[str, int]
     live: LiveCondition

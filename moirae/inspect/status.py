@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,11 +10,13 @@ import sql
 from archiver.chunks import ChunkState
 from archiver.ingest import Catalog
 from archiver.storage import StorageRoot
-from archiver.times import optional_datetime
+from archiver.times import from_micros, optional_datetime
 from moirae.config import Settings
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.inspect.health import assess_live_condition
+from moirae.inspect.report import SetAsideStatus
+from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
 from moirae.runtime import connect_database, list_processes
 from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
@@ -43,10 +45,12 @@ def collect_status(
     stream_counts = UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     processes = list_processes(connection)
+    failed = list_set_aside(connection)
+    set_aside = [subject for subject in failed if subject["is_set_aside"]]
     return {
         "accounting": sum_accounting(stream_counts),
         "ingest": next((process["ingest"] for process in processes if process["ingest"]), None),
-        "streams": _collect_streams(catalog, stream_counts),
+        "streams": _collect_streams(catalog, stream_counts, set_aside),
         "events": {"settled": counts.settled_events, "detected": counts.detected_events},
         "alerts": counts.alerts,
         "recalls": tasks.count_by_state(),
@@ -62,6 +66,8 @@ def collect_status(
         "indexes": list_index_progress(connection, storage),
         "truncated_contexts": ContextGateway(connection).count_truncated(),
         "relation_errors": list(map(asdict, RelationGateway(connection).list_errors())),
+        "set_aside": set_aside,
+        "retrying": [subject for subject in failed if not subject["is_set_aside"]],
         "rule_files": {
             "checked_at": rule_files.looked_at,
             "problems": rule_files.problems or [],
@@ -74,10 +80,13 @@ def collect_status(
 
 
 def _collect_streams(
-    catalog: Catalog, stream_counts: Sequence[StreamCounts]
+    catalog: Catalog,
+    stream_counts: Sequence[StreamCounts],
+    set_aside: Sequence[SetAsideStatus],
 ) -> dict[str, dict[str, Any]]:
     """Counters and times of each stream of which something was read."""
     progress_by_stream = catalog.stream_progress()
+    set_aside_files = Counter(subject["stream"] for subject in set_aside)
     streams: dict[str, dict[str, Any]] = {}
     for counts in stream_counts:
         progress = progress_by_stream[counts.stream]
@@ -88,6 +97,7 @@ def _collect_streams(
             "deleted": counts.deleted,
             "units": counts.units,
             "open_units": counts.open_units,
+            "set_aside": set_aside_files[counts.stream],
             "newest": optional_datetime(progress.newest),
             "advanced_to": optional_datetime(progress.advanced),
         }
@@ -95,21 +105,48 @@ def _collect_streams(
 
 
 def print_summary(settings: Settings) -> int:
-    """Print the results of a drain. Returns 1 if a recall failed or the accounting is off."""
+    """Print the results of a drain. Returns 1 if not all of the input was evaluated, see
+    `find_drain_problems`.
+    """
     with connect_database(settings, "summary") as connection:
         status = collect_status(connection, open_storage(settings))
     for line in _summarize(status):
         print(line)
+    problems = find_drain_problems(status)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def find_drain_problems(status: Mapping[str, Any]) -> list[str]:
+    """Why a drain is not complete: failed recalls and rules, what is set aside, the accounting."""
+    problems: list[str] = []
     failed = status["recalls"].get("failed", 0)
     if failed:
-        print(
-            f"{failed:,} recalls failed: see `moirae recalls list --state failed`", file=sys.stderr
-        )
-        return 1
+        problems.append(f"{failed:,} recalls failed: see `moirae recalls list --state failed`")
+    problems += _find_unevaluated_rules(status)
+    set_aside_problem = find_set_aside_problem([*status["set_aside"], *status["retrying"]])
+    if set_aside_problem is not None:
+        problems.append(set_aside_problem)
     if not is_balanced(status["accounting"]):
-        print("accounting mismatch: run `moirae doctor`", file=sys.stderr)
-        return 1
-    return 0
+        problems.append("accounting mismatch: run `moirae doctor`")
+    return problems
+
+
+def _find_unevaluated_rules(status: Mapping[str, Any]) -> Iterator[str]:
+    """The rules that failed or are in quarantine, with the event time that they did not evaluate."""
+    for rule in status["rules"]:
+        if rule["state"] != "quarantined" and rule["error"] is None:
+            continue
+        state = "is in quarantine" if rule["state"] == "quarantined" else "failed"
+        since = "the beginning"
+        if rule["settled_to"] is not None:
+            since = from_micros(rule["settled_to"]).isoformat()
+        reason = (rule["error"] or "no reason is known").splitlines()[0]
+        yield (
+            f"rule {rule['rule']} {state}, not evaluated from {since} to the end of the input: "
+            f"{reason}"
+        )
 
 
 def _summarize(status: Mapping[str, Any]) -> tuple[str, str]:

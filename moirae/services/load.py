@@ -16,6 +16,7 @@ _MODULES = (
     "queries",
     "recalls",
     "rules",
+    "set_aside",
     "similarity",
     "system",
 )

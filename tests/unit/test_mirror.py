@@ -91,6 +91,8 @@ MODULES_BY_TEST = {
         recall.stages.event_rows recall.stages.runner recall.stages.store""",
     "integration/test_revision_archive.py": """
         archiver.delta.revision_table recall.ledger.revision_archive""",
+    "integration/test_set_aside_command.py": """
+        moirae.cli.set_aside moirae.inspect.set_aside moirae.services.operations.set_aside""",
     "integration/test_signals.py": "sql.processes.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",

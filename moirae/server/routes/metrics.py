@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import get_args
 
 from fastapi import FastAPI, Request
 from prometheus_client import CollectorRegistry
@@ -17,12 +18,12 @@ from prometheus_client.metrics_core import (
 from starlette.responses import Response
 
 import sql
-from moirae.inspect import DEAD_LETTER_COUNTERS
+from moirae.inspect import DEAD_LETTER_COUNTERS, list_set_aside
 from moirae.runtime import list_processes, merge_metrics
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
 from sql.alerts import AlertGateway
-from sql.archive import ChunkGateway, StreamGateway, UnitGateway
+from sql.archive import ChunkGateway, StreamGateway, SubjectKind, UnitGateway
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
 from sql.rules import DeploymentGateway
@@ -148,3 +149,14 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     for state, count in Counter(deployment.state for deployment in deployments).items():
         rules.add_metric([state], count)
     yield rules
+    set_aside = GaugeMetricFamily(
+        "moirae_set_aside",
+        "Files, streams, relations, rules and topics that are set aside, as they break their reader.",
+        labels=["kind"],
+    )
+    kinds = Counter(
+        subject["kind"] for subject in list_set_aside(connection) if subject["is_set_aside"]
+    )
+    for kind in get_args(SubjectKind):
+        set_aside.add_metric([kind], kinds[kind])
+    yield set_aside

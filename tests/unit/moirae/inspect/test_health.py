@@ -25,6 +25,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "recalls": recalls,
         "disks": [],
         "relation_errors": [],
+        "set_aside": [],
         "processes": [
             {
                 "role": role,
