@@ -23,7 +23,14 @@ from archiver.ingest.decoding import (
 )
 from archiver.ingest.decoding.csv_reader import read_csv_block
 from archiver.ingest.decoding.json_reader import read_json_block
-from tests.property.test_line_decoder import BLANKS, HUGE_NUMBERS, ODD_TEXTS, texts, values
+from tests.property.test_line_decoder import (
+    BLANKS,
+    HUGE_NUMBERS,
+    ODD_TEXTS,
+    json_numbers,
+    texts,
+    values,
+)
 
 FIRST = 7  # number of the first line
 TS = "2026-01-31T12:00:00Z"
@@ -180,6 +187,23 @@ def test_numbers_are_decoded_as_one_by_one(numbers: list[float]) -> None:
     assert_equal_results(lines)
     for line in lines:
         assert_equal_results([line])
+
+
+@given(
+    st.sampled_from(["int", "bigint", "float", "double"]),
+    st.lists(json_numbers, min_size=1, max_size=8),
+)
+def test_numbers_of_any_spelling_are_decoded_as_one_by_one(
+    kind: str, number_texts: list[str]
+) -> None:
+    schema = schema_of(x=kind)
+    lines = [b'{"ts":0,"x":%b}' % text.encode() for text in number_texts]
+    assert_equal_results(lines, schema=schema)
+    assert_equal_results([record(x=text) for text in number_texts], schema=schema)
+    fields = [csv_line([TS, text]) for text in number_texts]
+    assert_equal_results(fields, "csv", ["ts", "x"], schema)
+    for line in lines:
+        assert_equal_results([line], schema=schema)
 
 
 def csv_line(row: Sequence[str], quoting: Any = csv.QUOTE_MINIMAL) -> bytes:

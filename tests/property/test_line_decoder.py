@@ -3,10 +3,14 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -54,6 +58,11 @@ def outcome(decoded: DecodedRows) -> dict[int, Any]:
 ODD_TEXTS = (
     "0x1F -0X1f +1 -0 007 1_0 1. .5 1e5 1E+5 1e400 -1e-400 9e18 "
     "9223372036854775807 9223372036854775808 2147483648 "
+    "-9223372036854775808 -9223372036854775809 -2147483648 -2147483649 -02147483648 "
+    "95.0 95.5 1e3 1E3 1e-1 10e-1 -0.0 0e5 -0e-5 +5.0 5.e0 .0 00 1e18 9.223372036854775807e18 "
+    "9.2233720368547758070e18 9223372036854775807.0 9223372036854775807.5 0.1e1 1e999999999999 "
+    "9007199254740993.0 9007199254740993 16777217 16777217.0 1.00000005960464477540 1,000 1e39 "
+    "3.4028235677973366e38 3.4028235677973367e38 1.7976931348623159e308 1e-46 7.1e-46 1e-999999 "
     "nan NaN -nan nan(1) NAN(x) inf -Infinity ٣ true FALSE None null 1d 1.0 1.5 "
     "0000-01-01 0001-01-01 9999-12-31 20260131 2026-W05-6 2026-01-31 2026-02-30 "
     "2026-01-31T12 2026-01-31T12:00 2026-01-31T12:00:00 2026-01-31T24:00Z "
@@ -66,6 +75,16 @@ ODD_TEXTS = (
 BLANKS = ["", " ", " 1", "1 ", "1\n", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00 Z"]
 HUGE_NUMBERS = ["1" + "0" * 400, "9" * 5000, "0." + "0" * 400 + "1"]
 
+
+def halfway_to_next(single: float) -> str:
+    """The middle between a float32 and the next one, or a little more; as text."""
+    upper = float(np.nextafter(np.float32(single), np.float32("inf")))
+    middle = format(Decimal((single + min(upper, 2.0**128)) / 2), "f")
+    if single.is_integer():
+        return middle
+    return f"{middle if '.' in middle else middle + '.0'}00001"
+
+
 texts = st.one_of(
     st.sampled_from([*ODD_TEXTS, *BLANKS]),
     st.text(),
@@ -75,6 +94,14 @@ texts = st.one_of(
     st.datetimes().map(datetime.isoformat),
     st.dates().map(str),
     st.from_regex(r"\A[-+ ]?[0-9]{0,20}\.?[0-9]{0,9}([eE][-+]?[0-9]{1,3})?\Z"),
+    st.from_regex(r"\A-?[0-9]{1,20}\.?0{0,9}([eE][-+]?[0-9])?\Z"),
+)
+# Numbers as they may be spelled in JSON; Python's own spelling of a float has no more digits.
+json_numbers = st.one_of(
+    st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?\Z"),
+    st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})\.0{1,9}([eE][-+]?[0-9])?\Z"),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda number: format(number, ".30e")),
+    st.floats(allow_nan=False, allow_infinity=False, width=32).map(halfway_to_next),
 )
 numbers = st.one_of(
     st.integers(-10, 10),
@@ -101,6 +128,23 @@ values = st.one_of(
         plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4
     ),
 )
+
+
+def nearest_single(text: str) -> float:
+    """The float32 nearest to a decimal text, ties to even; infinite on overflow."""
+    exact = Fraction(text)
+    with np.errstate(over="ignore"):
+        near = np.float32(float(max(min(exact, Fraction(2**130)), -Fraction(2**130))))
+    below = np.nextafter(near, np.float32("-inf"))
+    above = np.nextafter(near, np.float32("inf"))
+
+    def distance(single: np.float32) -> tuple[Fraction, int]:
+        value = float(single)
+        if math.isinf(value):
+            value = math.copysign(2.0**128, value)
+        return abs(Fraction(value) - exact), int(single.view(np.int32)) & 1
+
+    return float(min((near, below, above), key=distance))
 
 
 def record(**fields: Any) -> bytes:
@@ -166,6 +210,53 @@ def test_numbers_are_converted_exactly(
     assert not decoded.refused_lines
     assert decoded.table["n"].to_pylist()[: len(integers)] == integers
     assert decoded.table["x"].to_pylist()[len(integers) :] == [*finite, *floats]
+
+
+@pytest.mark.parametrize("kind", ["int", "bigint"])
+@given(st.lists(json_numbers | st.integers(-(2**64), 2**64).map(str), min_size=1, max_size=4))
+@example(["-9223372036854775808", "-9223372036854775809", "9223372036854775807"])
+@example(["9223372036854775807.0", "9223372036854775808.0", "-2147483649.0", "1e18", "1e19"])
+@example(["9007199254740993.0", "95.0", "95.5", "1e3", "0e5", "-0", "-0.0", "10e-1", "1e-1"])
+def test_integers_are_exact_or_refused(kind: str, number_texts: list[str]) -> None:
+    bits = 31 if kind == "int" else 63
+    expected: dict[int, int] = {}
+    for index, text in enumerate(number_texts):
+        exact = Fraction(text)
+        if exact.denominator == 1 and -(2**bits) <= exact < 2**bits:
+            expected[FIRST + index] = int(exact)
+    lines = [b'{"ts":0,"x":%b}' % text.encode() for text in number_texts]
+    fields = [b"2026-01-31,%b" % text.encode() for text in number_texts]
+    schema = schema_of(x=kind)
+    for decoded in (
+        jsonl(schema, lines),
+        jsonl(schema, [record(x=text) for text in number_texts]),
+        decode_lines(schema, "csv", fields, FIRST, ["ts", "x"]),
+    ):
+        numbers = decoded.table["x"].to_pylist()
+        assert dict(zip(decoded.line_numbers.tolist(), numbers, strict=True)) == expected
+        assert all(
+            "is not an integer" in line.detail or "is out of range" in line.detail
+            for line in decoded.refused_lines
+        )
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@given(st.lists(json_numbers, min_size=1, max_size=4))
+@example(["1e39", "3.4028235677973366e38", "3.4028235677973367e38", "16777217", "16777217.0"])
+@example(["1.00000005960464477540", "1.000000059604644775390625", "7.1e-46", "1e-46"])
+@example(["1.7976931348623159e308", "-1.7976931348623159e308", "1e400", "1" + "0" * 400])
+def test_floats_are_the_nearest_value_or_refused(kind: str, number_texts: list[str]) -> None:
+    expected: dict[int, float] = {}
+    for index, text in enumerate(number_texts):
+        number = nearest_single(text) if kind == "float" else float(text)
+        if not math.isinf(number):
+            expected[FIRST + index] = number
+    lines = [b'{"ts":0,"x":%b}' % text.encode() for text in number_texts]
+    schema = schema_of(x=kind)
+    for decoded in (jsonl(schema, lines), jsonl(schema, [record(x=text) for text in number_texts])):
+        numbers = decoded.table["x"].to_pylist()
+        assert dict(zip(decoded.line_numbers.tolist(), numbers, strict=True)) == expected
+        assert all("out of range" in line.detail for line in decoded.refused_lines)
 
 
 INVALID_JSON = [

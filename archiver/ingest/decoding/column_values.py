@@ -12,9 +12,9 @@ from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.ingest.decoding.line_decoder import (
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,
-    numbers_from_texts,
     timestamps_from_texts,
 )
+from archiver.ingest.decoding.numbers import numbers_from_texts
 
 _ESCAPED_IN_JSON = r'[\x00-\x1f"\\]'
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -69,17 +69,17 @@ def _convert(values: pa.Array, kind: str) -> pa.Array | None:
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if pa.types.is_string(values.type):
         return _FROM_TEXTS[kind](values)
-    if not pa.types.is_float64(values.type):
+    if not pa.types.is_floating(values.type):
         return values.cast(ARROW_TYPES[kind])
     if kind == "timestamp":
         return _timestamps_from_seconds(values)
-    return values.cast(ARROW_TYPES[kind], safe=False) if _is_json(values) else None
+    return values if _is_json(values) else None
 
 
 def _is_json(values: pa.Array) -> bool:
     """Whether numbers are as in JSON, and as the line decoder parses them.
 
-    Arrow's reader accepts NaN and Infinity. The text -0 is 0 for the line decoder.
+    Arrow's reader accepts NaN and Infinity, and overflows to infinity. The text -0 is 0 for the line decoder.
     """
     numbers = values.drop_null().to_numpy()
     has_negative_zero = (np.signbit(numbers) & (numbers == 0)).any()

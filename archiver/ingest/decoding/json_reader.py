@@ -23,12 +23,13 @@ _NESTED_VALUE = re.compile(rb":[ \t\r]*[\[{]")
 
 # By declared type and by the type of a value in the first record: the type to read a column as.
 _NUMBER_TYPES = {str: pa.string(), int: pa.float64(), float: pa.float64()}
+_SINGLE_TYPES = {str: pa.string(), int: pa.float32(), float: pa.float32()}
 _READ_TYPES: Mapping[str, Mapping[type, pa.DataType]] = {
     "string": {str: pa.string(), int: pa.int64(), bool: pa.bool_()},
     "boolean": {bool: pa.bool_(), str: pa.string()},
     "int": {int: pa.int32(), str: pa.string()},
     "bigint": {int: pa.int64(), str: pa.string()},
-    "float": _NUMBER_TYPES,
+    "float": _SINGLE_TYPES,
     "double": _NUMBER_TYPES,
     "date": {str: pa.string()},
     "timestamp": _NUMBER_TYPES,

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -15,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
-from archiver.errors import ArchiverError
+from archiver.ingest.decoding.invalid_value import InvalidValue, abbreviate
+from archiver.ingest.decoding.numbers import (
+    needs_text,
+    number_in_json,
+    numbers_from_floats,
+    numbers_from_texts,
+    to_float,
+    to_integer,
+)
 from archiver.times import Micros, to_micros
 
 LineFormat = Literal["jsonl", "csv"]
@@ -24,15 +33,11 @@ RefusalReason = Literal["malformed", "quarantined", "conflict", "expired"]
 # Longer lines are refused, so that one line can neither stall the stream nor exhaust the memory.
 MAX_LINE_BYTES = 1 << 20  # bytes
 
-# Values of an integer type are at least -limit and below limit.
-INT_LIMITS = {"int": 2**31, "bigint": 2**63}
-
 # Bounds of event times: leaves room for time arithmetic without overflow.
 MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
 MAX_EVENT_TIME = 253402300799  # 9999-12-31T23:59:59Z, in seconds since 1970
 
 _MAX_DETAIL_LENGTH = 200  # characters of an error message
-_MAX_QUOTED_LENGTH = 60  # characters of a value quoted in an error message
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,6 @@ class DecodedRows:
     refused_lines: list[RefusedLine]
 
 
-class _InvalidValue(ArchiverError, ValueError):
-    """A line or value that cannot be decoded."""
-
-
 def decode_lines(
     schema: StreamSchema,
     line_format: LineFormat,
@@ -84,7 +85,7 @@ def decode_lines(
             raw.append(lines[position])
             positions.append(position)
     numbers = first + np.array(positions, np.int64)
-    columns, errors = _convert_columns(schema, rows)
+    columns, errors = _convert_columns(schema, rows, raw)
     table = pa.table({**columns, "_extra": _extra_column(schema, rows)})
     if errors:
         for index, detail in errors.items():
@@ -117,7 +118,7 @@ def _parse_records(
     for number, line in enumerate(lines, first):
         try:
             if len(line) > MAX_LINE_BYTES:
-                raise _InvalidValue(
+                raise InvalidValue(
                     f"the line is {len(line)} bytes long, the limit is {MAX_LINE_BYTES}"
                 )
             records.append(parse(line))
@@ -132,14 +133,14 @@ def _parse_json(line: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise _InvalidValue(_describe_json_error(error, line)) from error
+        raise InvalidValue(_describe_json_error(error, line)) from error
     if type(value) is not dict:
-        raise _InvalidValue("the line is not a JSON object")
+        raise InvalidValue("the line is not a JSON object")
     if b"[" in line or line.count(b"{") > 1:
         try:
             orjson.dumps(value)
         except TypeError as error:  # deeper than orjson can serialise into `_extra`
-            raise _InvalidValue("the JSON object is nested too deeply") from error
+            raise InvalidValue("the JSON object is nested too deeply") from error
     return value
 
 
@@ -149,6 +150,8 @@ def _describe_json_error(error: orjson.JSONDecodeError, line: bytes) -> str:
         line.decode("utf-8")
     except UnicodeDecodeError:
         return "not UTF-8 text"
+    if error.msg.startswith("number is infinity"):
+        return f"a number is out of range for type double in column {error.colno}"
     return f"not JSON: {error.msg.partition(',')[0]} in column {error.colno}"
 
 
@@ -159,11 +162,11 @@ def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise _InvalidValue("not UTF-8 text") from error
+            raise InvalidValue("not UTF-8 text") from error
         # Splitting is much faster than csv.reader, with the same result for lines without quotes.
         fields = text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
         if len(fields) != width:
-            raise _InvalidValue(f"the line has {len(fields)} fields, the header has {width}")
+            raise InvalidValue(f"the line has {len(fields)} fields, the header has {width}")
         # An empty field is a null.
         return {name: field or None for name, field in zip(header, fields, strict=True)}
 
@@ -184,13 +187,24 @@ def _undeclared_fields(row: dict[str, Any], declared: Set[str]) -> str | None:
 
 
 def _convert_columns(
-    schema: StreamSchema, rows: list[dict[str, Any]]
+    schema: StreamSchema, rows: list[dict[str, Any]], lines: Sequence[bytes]
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
-    """The declared columns by name, and the first error of each invalid row by index."""
+    """The declared columns by name, and the first error of each invalid row by index.
+
+    `lines`: those of the rows, where JSON numbers have all their digits.
+    """
     columns: dict[str, pa.Array] = {}
     errors: dict[int, str] = {}
     for name, kind in schema.columns.items():
-        columns[name], column_errors = _convert_column([row.get(name) for row in rows], kind)
+        values = [row.get(name) for row in rows]
+        array = _convert_with_arrow(values, kind)
+        column_errors: dict[int, str] = {}
+        if array is None:
+            for index, value in enumerate(values):
+                if needs_text(value, kind):
+                    values[index] = number_in_json(lines[index], name)
+            array, column_errors = _convert_one_by_one(values, kind)
+        columns[name] = array
         for index, detail in column_errors.items():
             errors.setdefault(index, f"column {name}: {detail}")
         if name == schema.time:
@@ -199,11 +213,8 @@ def _convert_columns(
     return columns, errors
 
 
-def _convert_column(values: list[Any], kind: str) -> tuple[pa.Array, dict[int, str]]:
+def _convert_one_by_one(values: list[Any], kind: str) -> tuple[pa.Array, dict[int, str]]:
     """The values as one array, and errors by index (null in the array)."""
-    array = _convert_with_arrow(values, kind)
-    if array is not None:
-        return array, {}
     convert = _CONVERTERS[kind]
     converted: list[Any] = []
     errors: dict[int, str] = {}
@@ -222,46 +233,29 @@ _ARROW_INPUT_TYPES: dict[str, frozenset[type]] = {
     "boolean": frozenset({bool, type(None)}),
     "int": frozenset({int, type(None)}),
     "bigint": frozenset({int, type(None)}),
-    "float": frozenset({float, type(None)}),
     "double": frozenset({float, int, type(None)}),
 }
 
-
-# Texts that Arrow and Python parse to the same number. Columns with other texts (hexadecimal,
-# exponents, …) are parsed value by value.
-_PLAIN_NUMBER = {
-    "int": r"^-?[0-9]{1,18}$",
-    "bigint": r"^-?[0-9]{1,18}$",
-    "float": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
-    "double": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
-}
+_NUMBER_TYPES = frozenset({"int", "bigint", "float", "double"})
 
 
 def _convert_with_arrow(values: list[Any], kind: str) -> pa.Array | None:
     """All values at once; None if Arrow's result could differ from the conversion one by one."""
     value_types = set(map(type, values))
     try:
+        if value_types <= {float, type(None)} and kind in ("float", "double"):
+            return numbers_from_floats(pa.array(values, pa.float64()), kind)
         if value_types <= _ARROW_INPUT_TYPES.get(kind, frozenset()):
             return pa.array(values, ARROW_TYPES[kind])
         if not value_types <= {str, type(None)}:
             return None
         if kind == "timestamp":
             return timestamps_from_texts(pa.array(values, pa.string()))
-        if kind in _PLAIN_NUMBER:
+        if kind in _NUMBER_TYPES:
             return numbers_from_texts(pa.array(values, pa.string()), kind)
     except (pa.ArrowInvalid, OverflowError):
         return None
     return None
-
-
-def numbers_from_texts(text: pa.Array, kind: str) -> pa.Array | None:
-    """Texts as numbers; None if a text is not a plain number. Raises `ArrowInvalid` out of range."""
-    is_plain = pc.all(pc.match_substring_regex(text, _PLAIN_NUMBER[kind])).as_py()
-    if is_plain is False:
-        return None
-    if kind == "float":  # rounded twice, as a Python float is
-        text = pc.cast(text, pa.float64())
-    return pc.cast(text, ARROW_TYPES[kind])
 
 
 def timestamps_from_texts(text: pa.Array) -> pa.Array | None:
@@ -286,76 +280,38 @@ def _to_boolean(value: Any) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise _InvalidValue(f"{_abbreviate(value)} is not a boolean")
-
-
-def _integer_converter(kind: str) -> Callable[[Any], int]:
-    limit = INT_LIMITS[kind]
-
-    def convert(value: Any) -> int:
-        if isinstance(value, str):
-            value = _parse_number(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-            raise _InvalidValue(f"{_abbreviate(value)} is not an integer")
-        if not -limit <= value < limit:
-            raise _InvalidValue(f"{_abbreviate(value)} is out of range for type {kind}")
-        return int(value)
-
-    return convert
-
-
-def _to_float(value: Any) -> float:
-    if isinstance(value, str):
-        number = _parse_number(value)
-        # The int of "-0" has no sign, the float of it has.
-        value = float(value) if number == 0 else number
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _InvalidValue(f"{_abbreviate(value)} is not a number")
-    return float(value)
-
-
-def _parse_number(text: str) -> int | float:
-    if "_" in text:
-        raise _InvalidValue(f"{_abbreviate(text)} is not a number")
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise _InvalidValue(f"{_abbreviate(text)} is not a number") from None
+    raise InvalidValue(f"{abbreviate(value)} is not a boolean")
 
 
 def _to_date(value: Any) -> date:
     if not isinstance(value, str):
-        raise _InvalidValue(f"{_abbreviate(value)} is not a date")
+        raise InvalidValue(f"{abbreviate(value)} is not a date")
     try:
         return date.fromisoformat(value.strip())
     except ValueError:
-        raise _InvalidValue(f"{_abbreviate(value)} is not a date such as 2026-01-31") from None
+        raise InvalidValue(f"{abbreviate(value)} is not a date such as 2026-01-31") from None
 
 
 def _to_micros(value: Any) -> Micros:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value) or not MIN_EVENT_TIME <= value <= MAX_EVENT_TIME:
-            raise _InvalidValue(
-                f"{_abbreviate(value)} seconds since 1970 is not between the years 1900 and 9999"
+            raise InvalidValue(
+                f"{abbreviate(value)} seconds since 1970 is not between the years 1900 and 9999"
             )
         return round(value * 1_000_000)
     if not isinstance(value, str):
-        raise _InvalidValue(f"{_abbreviate(value)} is not a timestamp")
+        raise InvalidValue(f"{abbreviate(value)} is not a timestamp")
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise _InvalidValue(
-            f"{_abbreviate(value)} is not a timestamp such as 2026-01-31T12:00:00Z"
+        raise InvalidValue(
+            f"{abbreviate(value)} is not a timestamp such as 2026-01-31T12:00:00Z"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     micros = to_micros(moment)
     if not _is_valid_time(micros):
-        raise _InvalidValue(f"{_abbreviate(value)} is not between the years 1900 and 9999")
+        raise InvalidValue(f"{abbreviate(value)} is not between the years 1900 and 9999")
     return micros
 
 
@@ -363,22 +319,13 @@ def _is_valid_time(micros: Micros) -> bool:
     return MIN_EVENT_TIME * 1_000_000 <= micros <= MAX_EVENT_TIME * 1_000_000
 
 
-def _abbreviate(value: Any) -> str:
-    text = repr(value)
-    if isinstance(value, bool | dict | list):
-        text = orjson.dumps(value).decode()  # as the record spells it
-    if len(text) <= _MAX_QUOTED_LENGTH:
-        return text
-    return text[: _MAX_QUOTED_LENGTH - 3] + "..."
-
-
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "string": _to_string,
     "boolean": _to_boolean,
-    "int": _integer_converter("int"),
-    "bigint": _integer_converter("bigint"),
-    "float": _to_float,
-    "double": _to_float,
+    "int": partial(to_integer, kind="int"),
+    "bigint": partial(to_integer, kind="bigint"),
+    "float": partial(to_float, kind="float"),
+    "double": partial(to_float, kind="double"),
     "date": _to_date,
     "timestamp": _to_micros,
 }

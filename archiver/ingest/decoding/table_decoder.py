@@ -1,6 +1,7 @@
 """Convert Parquet tables to the declared columns, refusing each invalid row separately. No I/O."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, overload
 
 import numpy as np
@@ -11,13 +12,14 @@ import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn
+from archiver.ingest.decoding.invalid_value import InvalidValue
 from archiver.ingest.decoding.line_decoder import (
-    INT_LIMITS,
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,
     DecodedRows,
     RefusedLine,
 )
+from archiver.ingest.decoding.numbers import INT_LIMITS, JsonNumber, to_float, to_integer
 
 
 def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRows:
@@ -59,20 +61,35 @@ class RowsAsJson(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
-        (row,) = self._table.slice(index, 1).to_pylist()
+        (row,) = _python_rows(self._table.slice(index, 1))
         return orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z)
+
+
+def _python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows; times that Python's calendar lacks are numbers of their unit since 1970."""
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns[name] = column.to_pylist()
+        except (OverflowError, ValueError):
+            columns[name] = column.cast(pa.int64()).to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
 
 
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_MIN_INT64 = -(2**63)
+_MAX_INT64 = 2**63 - 1
+
 # By declared type: whether it accepts a type found in a file.
 _ACCEPTED_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "string": lambda kind: kinds.is_string(kind) or kinds.is_large_string(kind),
     "boolean": kinds.is_boolean,
-    "int": kinds.is_integer,
-    "bigint": kinds.is_integer,
+    "int": _is_numeric,
+    "bigint": _is_numeric,
     "float": _is_numeric,
     "double": _is_numeric,
     "date": kinds.is_date,
@@ -94,17 +111,57 @@ def _convert_column(name: str, kind: str, table: pa.Table, errors: dict[int, str
             f"column {name}: type {values.type} of the file cannot be converted to {kind}"
         )
     try:
-        if kind in INT_LIMITS:
-            outside = _is_out_of_range(values, kind)
-            for index in _true_indices(outside):
-                detail = f"{values[index]} is out of range for type {kind}"
-                errors.setdefault(index, f"column {name}: {detail}")
-            values = pc.if_else(outside, pa.scalar(None, values.type), values)
-        elif kind == "timestamp":
+        if kind in INT_LIMITS or kind in ("float", "double"):
+            return _convert_numbers(name, kind, values, errors)
+        if kind == "timestamp":
             return _convert_times(name, values, errors)
-        return values.cast(ARROW_TYPES[kind], safe=kind not in ("float", "double"))
+        return values.cast(ARROW_TYPES[kind])
     except pa.ArrowInvalid as error:
         raise IncompatibleColumn(f"column {name}: {str(error)[:200]}") from error
+
+
+def _convert_numbers(name: str, kind: str, values: pa.Array, errors: dict[int, str]) -> pa.Array:
+    """Numbers in the declared type; those that Arrow would change are converted one by one."""
+    if kinds.is_float16(values.type):
+        values = values.cast(pa.float32())
+    is_irregular = _is_irregular(values, kind)
+    regular = pc.if_else(is_irregular, pa.scalar(None, values.type), values)
+    if kinds.is_decimal(values.type):
+        converted = pa.nulls(len(values), ARROW_TYPES[kind])
+    else:
+        converted = regular.cast(ARROW_TYPES[kind], safe=False)
+    indices = list(_true_indices(is_irregular))
+    if not indices:
+        return converted
+    numbers = converted.to_pylist()
+    for index in indices:
+        try:
+            numbers[index] = _convert_number(values[index].as_py(), kind)
+        except InvalidValue as error:
+            errors.setdefault(index, f"column {name}: {error}")
+    return pa.array(numbers, ARROW_TYPES[kind])
+
+
+def _is_irregular(values: pa.Array, kind: str) -> pa.Array:
+    """Mask of the numbers that a cast may change, but for rounding to the nearest float."""
+    if kinds.is_decimal(values.type):
+        return pc.is_valid(values)
+    if kind in INT_LIMITS:
+        if kinds.is_integer(values.type):
+            return _is_out_of_range(values, kind)
+        numbers = values.cast(pa.float64())
+        limit = float(INT_LIMITS[kind])
+        is_fitting = pc.and_(pc.greater_equal(numbers, -limit), pc.less(numbers, limit))
+        return pc.invert(pc.and_(is_fitting, pc.equal(numbers, pc.trunc(numbers))))
+    if not kinds.is_floating(values.type):
+        return pa.array(np.zeros(len(values), bool))
+    rounded = values.cast(ARROW_TYPES[kind], safe=False)
+    return pc.and_(pc.is_inf(rounded), pc.is_finite(values))
+
+
+def _convert_number(number: int | float | Decimal, kind: str) -> int | float:
+    exact = JsonNumber(number) if isinstance(number, Decimal) else number
+    return to_integer(exact, kind) if kind in INT_LIMITS else to_float(exact, kind)
 
 
 def _is_out_of_range(values: pa.Array, kind: str) -> pa.Array:
@@ -120,15 +177,19 @@ def _is_out_of_range(values: pa.Array, kind: str) -> pa.Array:
 
 
 def _convert_times(name: str, values: pa.Array, errors: dict[int, str]) -> pa.Array:
-    """Timestamps in UTC, truncated to microseconds; those without a time zone are taken as UTC."""
-    in_micros = pa.timestamp("us", values.type.tz)
-    micros = values.cast(in_micros, safe=values.type.unit != "ns").cast(pa.int64())
-    low = pa.scalar(MIN_EVENT_TIME * 1_000_000)
-    high = pa.scalar(MAX_EVENT_TIME * 1_000_000)
-    outside = pc.or_(pc.less(micros, low), pc.greater(micros, high))
+    """Timestamps in UTC, cut to microseconds; those without a time zone are taken as UTC."""
+    per_second = _UNITS_PER_SECOND[values.type.unit]
+    units = values.cast(pa.int64())
+    low = max(MIN_EVENT_TIME * per_second, _MIN_INT64)
+    high = min(MAX_EVENT_TIME * per_second, _MAX_INT64)
+    outside = pc.or_(pc.less(units, low), pc.greater(units, high))
     for index in _true_indices(outside):
         errors.setdefault(index, f"column {name}: not between the years 1900 and 9999")
-    return pc.if_else(outside, pa.scalar(None, pa.int64()), micros).cast(ARROW_TYPES["timestamp"])
+    is_null = pc.fill_null(outside, True).to_numpy(zero_copy_only=False)
+    numbers = np.where(is_null, 0, pc.fill_null(units, 0).to_numpy())
+    # Rounds down, as the cut text of a time before 1970.
+    micros = numbers // (per_second // 1_000_000 or 1) * (1_000_000 // per_second or 1)
+    return pa.array(micros, pa.int64(), mask=is_null).cast(ARROW_TYPES["timestamp"])
 
 
 def _extra_column(schema: StreamSchema, table: pa.Table) -> pa.Array:
@@ -136,7 +197,7 @@ def _extra_column(schema: StreamSchema, table: pa.Table) -> pa.Array:
     if not names:
         return pa.nulls(len(table), pa.string())
     option = orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z
-    rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    rows = _python_rows(table.select(names))
     extra = [orjson.dumps(row, default=str, option=option).decode() for row in rows]
     return pa.array(extra, pa.string())
 
