@@ -4,6 +4,7 @@ ArchiverError
 ├── CommitConflict       another process committed first
 ├── HistoryUnavailable   the time at which rows were archived is unknown
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
+├── IncompatibleDeclaration  a stream is declared such that its table cannot follow
 ├── IncompatibleTable    another program changed a Delta table such that it cannot be read
 ├── LogDamaged           a commit of a Delta table cannot be parsed
 ├── NotArchivable        a column has a type that the archive does not support
@@ -29,6 +30,10 @@ class LogDamaged(ArchiverError):
 
 class IncompatibleTable(ArchiverError):
     """Another program changed a Delta table such that it cannot be read. Names table and version."""
+
+
+class IncompatibleDeclaration(ArchiverError):
+    """A stream is declared such that its table cannot follow, or has not followed yet."""
 
 
 class StorageFailed(ArchiverError):

@@ -9,7 +9,12 @@ from archiver.delta.data_files import TableFiles
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
-from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
+from archiver.delta.schema import (
+    APPEND_COLUMN,
+    ARROW_TYPES,
+    EarlierDeclaration,
+    StreamSchema,
+)
 from archiver.delta.table import RewriteFunction, StreamTable
 from archiver.delta.vacuum import Vacuum
 
@@ -20,6 +25,7 @@ __all__ = [
     "ChunkFiles",
     "DataFile",
     "ENTRY_DTYPE",
+    "EarlierDeclaration",
     "IdentityIndex",
     "RevisionTables",
     "RewriteFunction",

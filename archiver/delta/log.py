@@ -65,15 +65,20 @@ _MAX_SEARCHED_COMMITS = 1_000
 _BuildActions = Callable[[int], Sequence[Mapping[str, Any]]]
 
 
-def open_or_create_delta_table(storage: Storage, schema: pa.Schema) -> DeltaTable:
-    """Open the table of a folder; create it, partitioned by chunk, if it is absent."""
+def open_or_create_delta_table(
+    storage: Storage, schema: pa.Schema, properties: Mapping[str, str] | None = None
+) -> DeltaTable:
+    """Open the table of a folder; create it, partitioned by chunk, if it is absent.
+
+    `properties`: of a new table, besides those of every table.
+    """
     try:
         return storage.open_table()
     except TableNotFoundError:
         storage.create_log_folder()
     timestamp = _now()
     info = commit_info_action(CommitSummary("CREATE TABLE"), timestamp)
-    content = encode_actions([info, *create_actions(schema, timestamp)])
+    content = encode_actions([info, *create_actions(schema, timestamp, properties)])
     with storage.prepare_commit(content) as commit:
         commit(_commit_file(0))  # fails if another process has created the table
     return storage.open_table()
@@ -430,9 +435,49 @@ class DeltaLog:
         """Set how many seconds superseded versions stay readable, and upgrade an older table."""
         self._change_metadata("SET TBLPROPERTIES", lambda: self._metadata.upgrade_actions(history))
 
-    def add_columns(self, columns: pa.Schema) -> None:
-        """Add those of the columns that the table lacks."""
-        self._change_metadata("ADD COLUMNS", lambda: self._metadata.add_columns_actions(columns))
+    @property
+    def metadata(self) -> TableMetadata:
+        """Columns and properties of the known version."""
+        return self._metadata
+
+    def replace_columns(
+        self,
+        columns: pa.Schema,
+        properties: Mapping[str, str],
+        *,
+        dropped: Collection[str] = (),
+        add: Sequence[DataFile] = (),
+        remove: Sequence[DataFile] = (),
+        unchanged: Collection[str] | None = None,
+    ) -> None:
+        """Give the table columns, properties and the files that were rewritten for them.
+
+        `dropped`: columns that the table has under a new name. `remove`: all files that cannot be
+        read as the new columns. `unchanged`: the paths of all others; None: any. Raises
+        `CommitConflict` when one of the removed files is gone, or there is another file.
+        """
+        operation = "REPLACE COLUMNS" if add or dropped else "ADD COLUMNS"
+
+        def build(timestamp: int) -> list[Mapping[str, Any]]:
+            metadata = self._metadata.replace_columns_actions(columns, dropped, properties)
+            if not (metadata or add or remove):
+                return []
+            info = self._commit_info(CommitSummary(operation), timestamp, add, remove)
+            removed = [remove_action(file, timestamp, data_change=False) for file in remove]
+            added = [
+                add_action(file, self._time_column, timestamp, data_change=False) for file in add
+            ]
+            return [info, *metadata, *removed, *added]
+
+        def check() -> None:
+            self._check_conflicts(remove, None)
+            if unchanged is not None:
+                expected = {*unchanged, *(file.path for file in remove)}
+                for chunk_files in self.files_by_chunk.values():
+                    if not chunk_files.files_by_path.keys() <= expected:
+                        raise CommitConflict
+
+        self._write_commit(build, check)
 
     def _change_metadata(
         self, operation: str, build: Callable[[], Sequence[Mapping[str, Any]]]

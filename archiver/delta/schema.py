@@ -1,8 +1,9 @@
 """Schema of a stream's table: the declared columns, and those that the archive adds to each row."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -36,6 +37,17 @@ APPEND_COLUMN = "_append"
 _ADDED_SPARK_TYPES = {"_late": "boolean"}
 
 
+class EarlierDeclaration(NamedTuple):
+    """A stream as it was declared before.
+
+    `last_append`: the last append of rows that were read under it; earlier ones up to that of the
+    declaration before.
+    """
+
+    schema: "StreamSchema"
+    last_append: int
+
+
 @dataclass(frozen=True)
 class StreamSchema:
     """The archive's view of a declared stream.
@@ -44,6 +56,11 @@ class StreamSchema:
     columns that identify a row together with the time; None: the whole row. `key`: columns by which
     rows are clustered inside chunks. `lateness`: how far rows may lag behind the newest before they
     are late. `future`: how far they may be ahead of the clock.
+
+    `fields`: the fields of a record that a column is read from, of which the first that is present
+    counts; columns that are not named are read from the field of their name. `was`: by renamed
+    column, its name before. `earlier`: the declarations before this one, oldest first, as the
+    table records them (see `archiver.delta.declarations`).
     """
 
     name: str
@@ -53,6 +70,32 @@ class StreamSchema:
     key: tuple[str, ...]
     lateness: timedelta
     future: timedelta
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    was: Mapping[str, str] = field(default_factory=dict)
+    earlier: tuple[EarlierDeclaration, ...] = ()
+
+    def fields_of(self, column: str) -> tuple[str, ...]:
+        """The fields that a column is read from: the first that a record has."""
+        return self.fields.get(column, (column,))
+
+    def present_field(self, column: str, names: Container[str]) -> str | None:
+        """The field of a record that a column is read from; None: it has none of them."""
+        for field_name in self.fields_of(column):
+            if field_name in names:
+                return field_name
+        return None
+
+    def undeclared_fields(self, names: Collection[str]) -> list[str]:
+        """The fields of a record that no column is read from."""
+        read_names = {self.present_field(column, names) for column in self.columns}
+        return [name for name in names if name not in read_names]
+
+    def declared_at(self, append: int) -> "StreamSchema":
+        """The declaration under which the rows of an append were read."""
+        for schema, last_append in self.earlier:
+            if append <= last_append:
+                return schema
+        return self
 
     def arrow_schema(self) -> pa.Schema:
         """The table's schema.

@@ -20,6 +20,12 @@ from archiver.delta.data_files import (
     cast_to_fields,
     write_rows,
 )
+from archiver.delta.declarations import (
+    DECLARATIONS_PROPERTY,
+    StoredTable,
+    compare_declaration,
+    encode_declarations,
+)
 from archiver.delta.files import ADOPTED_PREFIX, is_adopted
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
@@ -30,7 +36,7 @@ from archiver.delta.log import (
 )
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.schema import APPEND_COLUMN, StreamSchema
-from archiver.errors import StorageFailed
+from archiver.errors import IncompatibleDeclaration, StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
 
@@ -51,14 +57,35 @@ class StreamTable:
     """
 
     def __init__(self, root: StorageRoot, schema: StreamSchema) -> None:
-        self.schema = schema
         self.storage = as_storage(root) / "streams" / schema.name
-        self.files = TableFiles(schema, self.storage)
-        table = open_or_create_delta_table(self.storage, self.files.arrow_schema)
-        existing = {field.name for field in table.schema().fields}
-        # Columns may be declared after the table was created. They are null in older rows.
-        self._has_all_columns = existing.issuperset(self.files.arrow_schema.names)
+        table = open_or_create_delta_table(
+            self.storage,
+            schema.arrow_schema(),
+            {DECLARATIONS_PROPERTY: encode_declarations(schema)},
+        )
         self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
+        self._compare_declaration(schema)
+
+    def _compare_declaration(self, schema: StreamSchema) -> None:
+        """Compare the declaration with the known version. Raises `IncompatibleDeclaration`."""
+        metadata = self._compared_metadata = self._log.metadata
+        stored = StoredTable(
+            metadata.column_types,
+            metadata.properties.get(DECLARATIONS_PROPERTY),
+            self.append_count,
+            is_empty=not self._log.files_by_chunk,
+        )
+        self.declaration = compare_declaration(schema, stored)
+        if self.declaration.problems:
+            messages = [problem.message for problem in self.declaration.problems]
+            raise IncompatibleDeclaration(f"stream {schema.name}: {'; '.join(messages)}")
+        self.schema = self.declaration.schema
+        self.files = TableFiles(self.schema, self.storage)
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether files have to be rewritten before rows can be appended."""
+        return bool(self.declaration.changes.rewritten)
 
     @staticmethod
     def exists(root: StorageRoot, stream: str) -> bool:
@@ -81,12 +108,34 @@ class StreamTable:
         self.commit_append(files, number, batch, started_at)
 
     def start_append(self) -> int:
-        """Return the number of the next append. Columns of new fields are added to the table."""
-        if not self._has_all_columns:
-            self._log.add_columns(self.files.arrow_schema)
-            self._has_all_columns = True
+        """Return the number of the next append. The declaration takes over, see `declare`."""
+        self.declare()
         self._log.refresh()
         return self.append_count + 1
+
+    def declare(self) -> None:
+        """Record the declaration, and add new columns to the table: they are null in older rows.
+
+        Raises `IncompatibleDeclaration` if files have to be rewritten before.
+        """
+        if self.declaration.is_recorded:
+            return
+        self.refresh()
+        if self.is_rewriting:
+            columns = ", ".join(self.declaration.changes.rewritten)
+            raise IncompatibleDeclaration(
+                f"stream {self.schema.name}: its files are not rewritten yet for {columns}"
+            )
+        dropped: Sequence[str] = ()
+        if not self._log.files_by_chunk:
+            stored_columns = self._log.metadata.column_types
+            dropped = list(stored_columns.keys() - set(self.files.arrow_schema.names))
+        self._log.replace_columns(
+            self.files.arrow_schema,
+            {DECLARATIONS_PROPERTY: encode_declarations(self.schema)},
+            dropped=dropped,
+        )
+        self._compare_declaration(self.schema)
 
     def commit_append(
         self, files: Sequence[DataFile], number: int, batch: int, started_at: float
@@ -130,8 +179,19 @@ class StreamTable:
             )
 
     def refresh(self) -> None:
-        """Read commits of other processes, such as the clustering of closed chunks."""
+        """Read commits of other processes, such as the clustering of closed chunks.
+
+        Raises `IncompatibleDeclaration` if another process changed the columns to others.
+        """
         self._log.refresh()
+        if self._log.metadata is self._compared_metadata:
+            return
+        was_rewriting = self.is_rewriting
+        self._compare_declaration(self.schema)
+        if self.is_rewriting and not was_rewriting:
+            raise IncompatibleDeclaration(
+                f"stream {self.schema.name}: another process has changed its columns: restart"
+            )
 
     def local_paths(self, time_range: TimeRange = ALL_TIME, chunk: int | None = None) -> list[str]:
         """Like `data_files`, as local paths. They identify files, which need not be present."""
@@ -245,9 +305,9 @@ class StreamTable:
         than the new one: few files remain, and each row is rewritten a few times at most.
         `rewrite`: writes them as one file. Raises `CommitConflict`.
         """
-        self._log.refresh()
+        self.refresh()
         files = select_for_clustering(self.accounted_files(chunk))
-        if not files:
+        if not files or self.is_rewriting:
             return
         started_at = seconds_since_boot()
         clustered_file = rewrite(self.files, chunk, files)
@@ -259,7 +319,9 @@ class StreamTable:
         Their name then says whose rows they are, whatever their columns said, and they have
         statistics. Columns that were not declared stay. Raises `CommitConflict`.
         """
-        self._log.refresh()
+        self.refresh()
+        if self.is_rewriting:
+            return
         files_by_chunk: dict[int, list[DataFile]] = {}
         for file in self.foreign_files():
             if not is_adopted(file.path) and file.chunk != NO_CHUNK:

@@ -3,7 +3,7 @@
 Executors write files of a batch with it; the process that appends commits them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -86,7 +86,9 @@ class TableFiles:
     def write_clustered(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
         """Write the rows of files of a chunk as one clustered file."""
         self.storage.fetch([file.path for file in files])
-        rows = pa.concat_tables([self.read(file.path, self.stored_columns) for file in files])
+        rows = pa.concat_tables(
+            [self.read_all(file.path) for file in files], promote_options="default"
+        )
         return self.write(chunk, with_chunk_column(rows, chunk), clustered=True)
 
     def fields(self, columns: Sequence[str]) -> list[pa.Field]:
@@ -99,21 +101,59 @@ class TableFiles:
         stored = set(file.schema_arrow.names)
         needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
         if needs_identities and not _stores_identities(file, path):
-            return self._read_with_identities(path).select(list(columns))
-        rows = file.read(columns=[name for name in columns if name in stored])
+            return self._read_with_identities(path, file).select(list(columns))
+        # A file that is not rewritten yet stores a renamed column under its name before.
+        stored_names = {name: self._stored_name(name, stored) for name in columns}
+        rows = file.read(columns=[name for name in stored_names.values() if name in stored])
+        rows = rows.select([name for name in stored_names.values() if name in stored])
+        rows = rows.rename_columns([name for name in columns if stored_names[name] in stored])
         if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
             number = pa.scalar(append_number(path), pa.int64())
             rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
         return cast_to_fields(rows, self.fields(columns))
 
-    def _read_with_identities(self, path: str) -> pa.Table:
+    def _stored_name(self, column: str, stored: Collection[str]) -> str:
+        if column in stored:
+            return column
+        return self.schema.was.get(column, column)
+
+    def read_all(self, path: str) -> pa.Table:
+        """Read all columns of a file, with those that are not declared any more."""
+        rows = self.read(path, self.stored_columns)
+        file = pq.ParquetFile(self.storage.open_data_file(path))
+        stored = file.schema_arrow.names
+        read_names = {self._stored_name(name, stored) for name in self.arrow_schema.names}
+        removed = [name for name in stored if name not in read_names]
+        if removed:
+            removed_columns = file.read(columns=removed)
+            for name in removed_columns.column_names:
+                rows = rows.append_column(name, removed_columns[name])
+        return rows
+
+    def _read_with_identities(self, path: str, file: pq.ParquetFile) -> pa.Table:
         """Read all columns of a file without identities, or without some, and compute these."""
         stored = [name for name in self.stored_columns if name not in IDENTITY_COLUMNS]
         rows = self.read(path, stored)
-        ids, hashes = fingerprint(self.schema, rows)
+        ids, hashes = self._compute_identities(path, file)
         rows = rows.append_column("_id", pa.array(ids, pa.binary()))
         rows = rows.append_column("_hash", pa.array(hashes))
         return rows.select(self.stored_columns)
+
+    def _compute_identities(self, path: str, file: pq.ParquetFile) -> tuple[list[bytes], Array]:
+        """Identities of the rows of a file, as the stream was declared when they were archived.
+
+        The file stores the values that counted then: it has not been rewritten since.
+        """
+        number = append_number(path)
+        declared = self.schema if number is None else self.schema.declared_at(number)
+        names = [*declared.columns, "_extra"]
+        stored = [name for name in names if name in file.schema_arrow.names]
+        rows = file.read(columns=stored)
+        fields = declared.arrow_schema()
+        for name in names:
+            if name not in stored:
+                rows = rows.append_column(name, pa.nulls(len(rows), fields.field(name).type))
+        return fingerprint(declared, rows)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of the rows of one file that were not late."""

@@ -11,12 +11,17 @@ from archiver.delta.protocol.actions import (
     parse_commit,
     remove_action,
 )
-from archiver.delta.protocol.metadata import TableMetadata, create_actions
+from archiver.delta.protocol.metadata import (
+    OWN_COLUMNS_PROPERTY,
+    TableMetadata,
+    create_actions,
+)
 
 __all__ = [
     "CommitSummary",
     "FoundFile",
     "NO_CHUNK",
+    "OWN_COLUMNS_PROPERTY",
     "ParsedCommit",
     "TableMetadata",
     "add_action",

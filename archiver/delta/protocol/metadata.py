@@ -1,6 +1,6 @@
 """Metadata and protocol of a table: how it is created, upgraded and extended, and what is refused."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -9,6 +9,8 @@ import orjson
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
+# Changes when this program changes the columns of a table: see `archiver.delta.declarations`.
+OWN_COLUMNS_PROPERTY = "moirae.declarations"
 DEFAULT_HISTORY = 86_400.0  # seconds
 _PARTITION_COLUMNS = ["chunk"]
 _READER_VERSION = 1
@@ -45,14 +47,19 @@ def table_properties(history: float) -> dict[str, str]:
     }
 
 
-def create_actions(schema: pa.Schema, timestamp: int) -> list[dict[str, Any]]:
-    """Protocol and metadata of a new table partitioned by chunk. `timestamp`: milliseconds."""
+def create_actions(
+    schema: pa.Schema, timestamp: int, properties: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Protocol and metadata of a new table partitioned by chunk.
+
+    `timestamp`: milliseconds. `properties`: besides those of every table.
+    """
     metadata = {
         "id": str(uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": Schema.from_arrow(schema).to_json(),
         "partitionColumns": _PARTITION_COLUMNS,
-        "configuration": table_properties(DEFAULT_HISTORY),
+        "configuration": {**table_properties(DEFAULT_HISTORY), **(properties or {})},
         "createdTime": timestamp,
     }
     protocol = _protocol(_WRITER_FEATURES)
@@ -110,6 +117,12 @@ class TableMetadata:
         return bool(self.metadata["configuration"].get("delta.enableInCommitTimestamps") == "true")
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table by name."""
+        properties: Mapping[str, str] = self.metadata["configuration"]
+        return properties
+
+    @property
     def column_types(self) -> dict[str, str]:
         """The type of each column, as JSON."""
         fields = orjson.loads(self.metadata["schemaString"])["fields"]
@@ -118,7 +131,8 @@ class TableMetadata:
     def find_incompatibility(self, previous: "TableMetadata | None" = None) -> str | None:
         """Why this program cannot read or write the table; None if it can.
 
-        `previous`: the metadata before, of which all columns must be left.
+        `previous`: the metadata before, of which all columns must be left unless this program has
+        changed them: then the property `OWN_COLUMNS_PROPERTY` has changed, too.
         """
         reader_version = self.protocol["minReaderVersion"]
         if reader_version > _READER_VERSION:
@@ -131,12 +145,16 @@ class TableMetadata:
             return f"requires the writer feature {min(unsupported)}"
         if list(self.metadata["partitionColumns"]) != _PARTITION_COLUMNS:
             return "is not partitioned by chunk"
-        if previous is not None:
+        if previous is not None and not self._has_own_columns(previous):
             types = self.column_types
             for name, column_type in previous.column_types.items():
                 if types.get(name) != column_type:
                     return f"changes or drops the column {name}"
         return None
+
+    def _has_own_columns(self, previous: "TableMetadata") -> bool:
+        own_columns = self.properties.get(OWN_COLUMNS_PROPERTY)
+        return own_columns != previous.properties.get(OWN_COLUMNS_PROPERTY)
 
     def upgrade_actions(self, history: float) -> list[dict[str, Any]]:
         """Actions that give the table its properties; empty if it has them."""
@@ -158,14 +176,27 @@ class TableMetadata:
                 features.update(added_features)
         return features
 
-    def add_columns_actions(self, columns: pa.Schema) -> list[dict[str, Any]]:
-        """Actions that add those of the columns that the table lacks; empty if it has them."""
+    def replace_columns_actions(
+        self, columns: pa.Schema, dropped: Collection[str], properties: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """Actions that give the table columns and properties; empty if it has them.
+
+        `columns`: in their new types; further columns of the table stay, except `dropped` ones.
+        """
         schema = orjson.loads(self.metadata["schemaString"])
-        existing = self.column_types
         fields = orjson.loads(Schema.from_arrow(columns).to_json())["fields"]
-        missing = [field for field in fields if field["name"] not in existing]
-        if not missing:
-            return []
-        schema["fields"] += missing
+        fields_by_name = {field["name"]: field for field in schema["fields"]}
+        for name in dropped:
+            fields_by_name.pop(name, None)
+        fields_by_name |= {field["name"]: field for field in fields}
+        schema["fields"] = list(fields_by_name.values())
         schema_text = orjson.dumps(schema).decode()
-        return [{"metaData": {**self.metadata, "schemaString": schema_text}}]
+        configuration = {**self.properties, **properties}
+        if schema_text == self._schema_text() and configuration == self.properties:
+            return []
+        metadata = {**self.metadata, "schemaString": schema_text, "configuration": configuration}
+        return [{"metaData": metadata}]
+
+    def _schema_text(self) -> str:
+        """The schema as this program writes it."""
+        return orjson.dumps(orjson.loads(self.metadata["schemaString"])).decode()

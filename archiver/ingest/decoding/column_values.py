@@ -28,11 +28,12 @@ def convert_columns(schema: StreamSchema, rows: pa.RecordBatch) -> dict[str, pa.
     """
     columns: dict[str, pa.Array] = {}
     for name, kind in schema.columns.items():
-        if name not in rows.schema.names:
+        field = schema.present_field(name, rows.schema.names)
+        if field is None:
             columns[name] = pa.nulls(len(rows), ARROW_TYPES[kind])
         else:
             try:
-                column = _convert(rows.column(name), kind)
+                column = _convert(rows.column(field), kind)
             except pa.ArrowInvalid:
                 return None
             if column is None:

@@ -51,7 +51,7 @@ def read_csv_block(
     columns = convert_columns(schema, rows)
     if columns is None:
         return None
-    undeclared = rows.select([name for name in header if name not in schema.columns])
+    undeclared = rows.select(schema.undeclared_fields(header))
     return pa.table({**columns, "_extra": extra_column(undeclared)})
 
 

@@ -60,7 +60,7 @@ def read_json_block(schema: StreamSchema, lines: Sequence[bytes]) -> pa.Table | 
     columns = convert_columns(schema, rows)
     if columns is None:
         return None
-    undeclared = rows.select([name for name in types if name not in schema.columns])
+    undeclared = rows.select(schema.undeclared_fields(types))
     if any(column.null_count for column in undeclared.columns):
         return None  # null or missing: stored differently
     return pa.table({**columns, "_extra": extra_column(undeclared)})
@@ -103,15 +103,20 @@ def _choose_types(schema: StreamSchema, first_line: bytes) -> dict[str, pa.DataT
         return None
     types: dict[str, pa.DataType] = {}
     for name, kind in schema.columns.items():
+        if sum(field in record for field in schema.fields_of(name)) > 1:
+            return None  # another record may have only the second one
         types_by_value = _READ_TYPES[kind]
-        value = record.get(name)
+        field = schema.present_field(name, record) or schema.fields_of(name)[0]
+        value = record.get(field)
         if value is None:
-            types[name] = next(iter(types_by_value.values()))
+            read_type = next(iter(types_by_value.values()))
         elif type(value) in types_by_value:
-            types[name] = types_by_value[type(value)]
+            read_type = types_by_value[type(value)]
         else:
             return None
-    for name in record.keys() - schema.columns.keys():
+        if types.setdefault(field, read_type) != read_type:
+            return None  # two columns read one field as different types
+    for name in schema.undeclared_fields(record):
         if type(record[name]) not in _UNDECLARED_TYPES:
             return None
         types[name] = _UNDECLARED_TYPES[type(record[name])]

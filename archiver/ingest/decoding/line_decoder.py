@@ -174,6 +174,9 @@ def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
 
 
 def _extra_column(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:
+    if schema.fields:
+        extra = [{name: row[name] for name in schema.undeclared_fields(row)} for row in rows]
+        return pa.array([_to_json(fields) if fields else None for fields in extra], pa.string())
     declared = schema.columns.keys()
     return pa.array([_undeclared_fields(row, declared) for row in rows], pa.string())
 
@@ -182,7 +185,10 @@ def _undeclared_fields(row: dict[str, Any], declared: Set[str]) -> str | None:
     """The fields that are not declared as a JSON object with sorted keys; None without any."""
     if row.keys() <= declared:
         return None
-    fields = {name: value for name, value in row.items() if name not in declared}
+    return _to_json({name: value for name, value in row.items() if name not in declared})
+
+
+def _to_json(fields: dict[str, Any]) -> str:
     return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -196,13 +202,15 @@ def _convert_columns(
     columns: dict[str, pa.Array] = {}
     errors: dict[int, str] = {}
     for name, kind in schema.columns.items():
-        values = [row.get(name) for row in rows]
+        values = _column_values(schema, name, rows)
         array = _convert_with_arrow(values, kind)
         column_errors: dict[int, str] = {}
         if array is None:
             for index, value in enumerate(values):
                 if needs_text(value, kind):
-                    values[index] = number_in_json(lines[index], name)
+                    field = schema.present_field(name, rows[index])
+                    assert field is not None
+                    values[index] = number_in_json(lines[index], field)
             array, column_errors = _convert_one_by_one(values, kind)
         columns[name] = array
         for index, detail in column_errors.items():
@@ -211,6 +219,18 @@ def _convert_columns(
             for index in pc.indices_nonzero(pc.is_null(columns[name])).to_pylist():
                 errors.setdefault(index, f"column {name}: event time is missing")
     return columns, errors
+
+
+def _column_values(schema: StreamSchema, name: str, rows: list[dict[str, Any]]) -> list[Any]:
+    """The values of a column, from the first of its fields that a row has."""
+    fields = schema.fields_of(name)
+    if len(fields) == 1:
+        return [row.get(fields[0]) for row in rows]
+    present_fields = [schema.present_field(name, row) for row in rows]
+    return [
+        None if field is None else row[field]
+        for row, field in zip(rows, present_fields, strict=True)
+    ]
 
 
 def _convert_one_by_one(values: list[Any], kind: str) -> tuple[pa.Array, dict[int, str]]:

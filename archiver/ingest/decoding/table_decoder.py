@@ -28,7 +28,11 @@ def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRo
     errors: dict[int, str] = {}
     columns: dict[str, pa.Array] = {}
     for name, kind in schema.columns.items():
-        columns[name] = _convert_column(name, kind, table, errors)
+        field = schema.present_field(name, table.column_names)
+        if field is None:
+            columns[name] = pa.nulls(len(table), ARROW_TYPES[kind])
+        else:
+            columns[name] = _convert_column(name, kind, table[field], errors)
     if schema.time:
         for index in _true_indices(pc.is_null(columns[schema.time])):
             errors.setdefault(index, f"column {schema.time}: event time is missing")
@@ -97,15 +101,15 @@ _ACCEPTED_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-def _convert_column(name: str, kind: str, table: pa.Table, errors: dict[int, str]) -> pa.Array:
+def _convert_column(
+    name: str, kind: str, column: pa.ChunkedArray, errors: dict[int, str]
+) -> pa.Array:
     """A column in its declared type, null where a value does not fit: such rows go to `errors`."""
-    if name not in table.column_names:
-        return pa.nulls(len(table), ARROW_TYPES[kind])
-    values = table[name].combine_chunks()
+    values = column.combine_chunks()
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_null(values.type):
-        return pa.nulls(len(table), ARROW_TYPES[kind])
+        return pa.nulls(len(values), ARROW_TYPES[kind])
     if not _ACCEPTED_TYPES[kind](values.type):
         raise IncompatibleColumn(
             f"column {name}: type {values.type} of the file cannot be converted to {kind}"
@@ -193,7 +197,7 @@ def _convert_times(name: str, values: pa.Array, errors: dict[int, str]) -> pa.Ar
 
 
 def _extra_column(schema: StreamSchema, table: pa.Table) -> pa.Array:
-    names = [name for name in table.column_names if name not in schema.columns]
+    names = schema.undeclared_fields(table.column_names)
     if not names:
         return pa.nulls(len(table), pa.string())
     option = orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z

@@ -7,7 +7,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from archiver.delta.log import DeltaLog
-from archiver.delta.protocol.metadata import TableMetadata, create_actions, table_properties
+from archiver.delta.protocol.metadata import (
+    OWN_COLUMNS_PROPERTY,
+    TableMetadata,
+    create_actions,
+    table_properties,
+)
 from archiver.storage.base import LocalStorage
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("chunk", pa.int32())])
@@ -41,12 +46,26 @@ def test_table_of_an_earlier_version_is_upgraded_once(tmp_path: Path) -> None:
 
 def test_columns_are_added_once() -> None:
     table = new_table()
-    assert table.add_columns_actions(SCHEMA) == []
-    (action,) = table.add_columns_actions(SCHEMA.append(pa.field("n", pa.int64())))
+    assert table.replace_columns_actions(SCHEMA, (), {}) == []
+    wider = SCHEMA.append(pa.field("n", pa.int64()))
+    (action,) = table.replace_columns_actions(wider, (), {})
     extended = table.updated(None, action["metaData"])
     assert list(extended.column_types) == ["ts", "chunk", "n"]
     assert extended.find_incompatibility(table) is None
     assert table.find_incompatibility(extended) == "changes or drops the column n"
+
+
+def test_columns_are_replaced_only_by_a_new_declaration() -> None:
+    table = new_table()
+    renamed = pa.schema([SCHEMA.field("ts"), pa.field("part", pa.int32())])
+    for properties, reason in (
+        ({}, "changes or drops the column chunk"),
+        ({OWN_COLUMNS_PROPERTY: "[]"}, None),
+    ):
+        (action,) = table.replace_columns_actions(renamed, ["chunk"], properties)
+        replaced = table.updated(None, action["metaData"])
+        assert list(replaced.column_types) == ["ts", "part"]
+        assert replaced.find_incompatibility(table) == reason
 
 
 def test_features_that_commits_do_not_satisfy_are_refused() -> None:
