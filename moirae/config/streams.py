@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validator
 
+from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.paths import InterpolatedText, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
     Text,
-    ValueProblem,
     discriminate_by_key,
     name_pattern,
-    raise_problems,
 )
 
-ColumnType = Literal["boolean", "int", "bigint", "float", "double", "string", "date", "timestamp"]
 FileFormat = Literal["jsonl", "csv", "parquet"]
 MessageFormat = Literal["jsonl", "csv"]
 
-_TYPE_ALIASES = {"integer": "int", "long": "bigint"}
-_COLUMN_TYPES: tuple[str, ...] = get_args(ColumnType)
 _FORMATS_BY_SUFFIX: dict[str, FileFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -34,35 +28,6 @@ _FORMATS_BY_SUFFIX: dict[str, FileFormat] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
-_RESERVED_COLUMNS = frozenset({"chunk"})
-
-
-def _validate_column_type(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"must be one of {', '.join(_COLUMN_TYPES)}")
-    name = _TYPE_ALIASES.get(value.lower(), value.lower())
-    if name in _COLUMN_TYPES:
-        return name
-    names = [*_COLUMN_TYPES, *_TYPE_ALIASES]
-    similar_names = difflib.get_close_matches(name[:64], names, n=1, cutoff=0.5)
-    advice = f"use one of {', '.join(_COLUMN_TYPES)}"
-    if similar_names:
-        advice = f"did you mean {similar_names[0]!r}?"
-    raise ValueError(f"unknown column type {value[:80]!r}, {advice}")
-
-
-_ColumnType = Annotated[
-    ColumnType,
-    BeforeValidator(
-        _validate_column_type, json_schema_input_type=Literal[(*_COLUMN_TYPES, *_TYPE_ALIASES)]
-    ),
-]
-_ColumnName = Annotated[
-    str,
-    *name_pattern(r"[A-Za-z][A-Za-z0-9_]{0,62}", "a letter, then up to 62 letters, digits or _"),
-]
-DeclaredColumns = Annotated[Mapping[_ColumnName, _ColumnType], Field(min_length=1, max_length=1024)]
-"""Column name -> Spark SQL type, in the order of the file."""
 
 
 def infer_format(name: str) -> FileFormat:
@@ -172,54 +137,9 @@ StreamSource = Annotated[
 ]
 
 
-def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapping[str, str]:
-    problems: list[ValueProblem] = []
-    names_by_lower: dict[str, str] = {}  # SQL names are case-insensitive
-    for name in columns:
-        if name.lower() in reserved:
-            problems.append(ValueProblem((name,), f"column name {name!r} is reserved"))
-        first_name = names_by_lower.setdefault(name.lower(), name)
-        if first_name != name:
-            problems.append(
-                ValueProblem((name,), f"column {name!r} differs from {first_name!r} only in case")
-            )
-    raise_problems(problems)
-    return columns
-
-
-def _check_column_names(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    columns = info.data.get("columns")
-    problems: list[ValueProblem] = []
-    for index, name in enumerate(names):
-        if columns is not None and name not in columns:
-            problems.append(ValueProblem((index,), _unknown_column_message(name, columns)))
-        if name in names[:index]:
-            problems.append(ValueProblem((index,), f"column {name!r} is listed twice"))
-    raise_problems(problems)
-    return names
-
-
-def _check_time_column(name: str, info: ValidationInfo) -> str:
-    columns = info.data.get("columns")
-    if columns is not None and name not in columns:
-        raise ValueError(_unknown_column_message(name, columns))
-    if columns is not None and columns[name] != "timestamp":
-        raise ValueError(f"column {name!r} must be a timestamp, not {columns[name]}")
-    return name
-
-
-def _unknown_column_message(name: str, columns: Mapping[str, str]) -> str:
-    message = f"unknown column {name[:80]!r}"
-    similar_names = difflib.get_close_matches(name[:64], columns, n=1)
-    if similar_names:
-        message += f", did you mean {similar_names[0]!r}?"
-    return message
-
-
-class Stream(ConfigModel):
+class Stream(ColumnsModel):
     """A stream: rows with a timestamp, archived once, queried live and as history."""
 
-    columns: DeclaredColumns = Field(description="Column names and Spark SQL types.")
     time: str = Field(description="Timestamp column with the event time, in UTC.")
     id: tuple[str, ...] | None = Field(
         default=None,
@@ -250,12 +170,7 @@ class Stream(ConfigModel):
     )
     source: StreamSource = Field(description="Source of the rows: files, http or kafka.")
 
-    @field_validator("columns")
-    @classmethod
-    def _validate_columns(cls, columns: Mapping[str, str]) -> Mapping[str, str]:
-        return _check_columns(columns, _RESERVED_COLUMNS)
-
-    _validate_time = field_validator("time")(_check_time_column)
+    _validate_time = field_validator("time")(check_time_column)
 
     @field_validator("id", "key")
     @classmethod
@@ -264,7 +179,7 @@ class Stream(ConfigModel):
     ) -> tuple[str, ...] | None:
         if names is None:
             return None
-        return _check_column_names(names, info)
+        return check_column_names(names, info)
 
 
 class RelationFile(ConfigModel):
@@ -302,10 +217,11 @@ RelationSource = Annotated[
 ]
 
 
-class Relation(ConfigModel):
+class Relation(ColumnsModel):
     """A small, slowly changing table. Each version of a row is stored with its validity."""
 
-    columns: DeclaredColumns = Field(description="Column names and Spark SQL types.")
+    reserved_columns: ClassVar[frozenset[str]] = frozenset({"chunk", "valid_to"})
+
     key: tuple[str, ...] = Field(
         min_length=1, max_length=64, description="Columns that identify a row across its versions."
     )
@@ -317,16 +233,11 @@ class Relation(ConfigModel):
         "the beginning of time, later ones from the change of the file.",
     )
 
-    @field_validator("columns")
-    @classmethod
-    def _validate_columns(cls, columns: Mapping[str, str]) -> Mapping[str, str]:
-        return _check_columns(columns, _RESERVED_COLUMNS | {"valid_to"})
-
-    _validate_key = field_validator("key")(_check_column_names)
+    _validate_key = field_validator("key")(check_column_names)
 
     @field_validator("valid_from")
     @classmethod
     def _validate_valid_from(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is None:
             return None
-        return _check_time_column(name, info)
+        return check_time_column(name, info)

@@ -21,4 +21,6 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         declared.key,
         declared.lateness,
         declared.future,
+        fields=declared.fields,
+        was=declared.renamed,
     )

@@ -61,7 +61,7 @@ def _make_unit(
     offsets: Sequence[int] = records["offset"].to_pylist()
     # A record without a value counts as an empty line.
     values = [value or b"" for value in records["value"].to_pylist()]
-    fields = list(declared.columns) if source.format == "csv" else None
+    fields = declared.field_names if source.format == "csv" else None
     unit = f"{source.kafka.topic}/{partition}/{offsets[0]}-{offsets[-1]}"
     return SourceUnit(name, unit, source.format, lambda: iter(values), offsets, fields, partition)
 
@@ -70,7 +70,7 @@ def topic_records(name: str, declared: Stream, frame: DataFrame) -> TopicRecords
     """Records of a micro-batch that executors read. `frame`: of `RECORD_COLUMNS`."""
     source = declared.source
     assert isinstance(source, KafkaSource)
-    fields = list(declared.columns) if source.format == "csv" else None
+    fields = declared.field_names if source.format == "csv" else None
     return TopicRecords(name, source.kafka.topic, source.format, fields, frame)
 
 

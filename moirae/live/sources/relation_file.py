@@ -48,7 +48,14 @@ def decode_rows(
 ) -> DecodedRows:
     """Decode lines as rows of a relation. `header`: the columns of a CSV file, else empty."""
     schema = StreamSchema(
-        name, relation.columns, "", None, relation.key, timedelta(0), timedelta(0)
+        name,
+        relation.columns,
+        time="",
+        id=None,
+        key=relation.key,
+        lateness=timedelta(0),
+        future=timedelta(0),
+        fields=relation.fields,
     )
     return decode_lines(schema, file_format, raw_lines, 0, header)
 
@@ -105,7 +112,11 @@ def _parse_header(path: Path, number: int, line: bytes, relation: Relation) -> l
         header = parse_csv_header(line)
     except ValueError as error:
         raise _problem(path, number, f"header: {error}") from error
-    missing = [column for column in relation.columns if column not in header]
+    missing = []
+    for column in relation.columns:
+        fields = relation.fields.get(column, (column,))
+        if not set(fields).intersection(header):
+            missing.append(fields[0])
     if missing:
         raise _problem(path, number, f"missing columns in the header: {', '.join(missing)}")
     return header

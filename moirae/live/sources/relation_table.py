@@ -95,7 +95,7 @@ class TableRelationReader:
         lines = read_source_table(
             self._source.database.get_secret_value(),
             table=self._source.table,
-            columns=list(self._relation.columns),
+            columns=list(dict.fromkeys(self._relation.field_names)),
             limit=_MAX_ROWS + 1,
         )
         if len(lines) > _MAX_ROWS:
