@@ -2,6 +2,7 @@
 
 ArchiverError
 ├── CommitConflict       another process committed first
+├── DataFileDamaged      a data file of a Delta table cannot be read
 ├── HistoryUnavailable   the time at which rows were archived is unknown
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
 ├── IncompatibleDeclaration  a stream is declared such that its table cannot follow
@@ -26,6 +27,10 @@ class NotInstalled(ArchiverError):
 
 class LogDamaged(ArchiverError):
     """A commit of a Delta table cannot be parsed."""
+
+
+class DataFileDamaged(ArchiverError):
+    """A data file of a Delta table is missing or cannot be read. Names the file."""
 
 
 class IncompatibleTable(ArchiverError):

@@ -34,6 +34,7 @@ from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.retention import Retention
+from moirae.live.set_aside import SetAside
 from moirae.live.sources import (
     IdleSources,
     IdleTracker,
@@ -42,12 +43,13 @@ from moirae.live.sources import (
     UnreadFiles,
 )
 from moirae.live.spark_start import start_spark
+from moirae.live.unit_failures import UnitFailures
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, connect_database
 from moirae.runtime.storage import check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
-from sql.archive import UnitGateway
+from sql.archive import SetAsideGateway, UnitGateway
 from sql.recalls import TaskGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -140,12 +142,15 @@ def build_live_process(
         if no_input is not None:
             no_input.record_rows(batch.rows)
 
+    set_aside = SetAside(SetAsideGateway(connection))
+    set_aside.forget_undeclared(settings.streams, settings.relations)
     ingest = Ingest(
         archive=archive,
         detector=detector,
         follow_up=follow_up,
         role=role,
         landing_folders=landing_folders,
+        unit_failures=UnitFailures(set_aside, UnitGateway(connection)),
         idle_tracker=idle_tracker,
         record_batch=record_batch,
     )

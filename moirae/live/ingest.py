@@ -1,16 +1,16 @@
-"""Ingest: source units are archived and evaluated, and their alerts followed up."""
+"""Ingest: source units are archived and evaluated, and their alerts followed up.
 
-import threading
+A unit that breaks its reader is found by dividing the batch; everything else is archived.
+"""
+
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import chain
 
-from archiver.errors import SourceUnreachable
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
-from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
@@ -22,6 +22,7 @@ from moirae.live.sources import (
     make_landed_units,
     select_batches,
 )
+from moirae.live.unit_failures import UnitFailures, is_unit_failure, split_units
 from moirae.runtime.storage import LandedBatch
 
 _MICROS_PER_SECOND = 1_000_000
@@ -43,6 +44,7 @@ class Ingest:
         follow_up: AlertFollowUp,
         role: LiveRole,
         landing_folders: LandingFolders,
+        unit_failures: UnitFailures,
         idle_tracker: IdleTracker,
         record_batch: RecordBatch,
     ) -> None:
@@ -51,24 +53,61 @@ class Ingest:
         self._follow_up = follow_up
         self._role = role
         self._landing_folders = landing_folders
+        self._failures = unit_failures
         self._idle_tracker = idle_tracker
         self._record_batch = record_batch
+        self._landed_names: set[tuple[str, str]] | None = None  # those of a drain; None: all
 
-    def ingest_units(self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()) -> None:
+    def ingest_units(
+        self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()
+    ) -> list[SourceUnit]:
         """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty.
 
-        Raises `Unreachable` if the disk of a file fails.
+        Returns the units that are not archived: they failed, wait for a try, or are set aside.
+        """
+        plan = self._failures.plan(units)
+        postponed = plan.postponed
+        for group in plan.groups:
+            postponed += self._ingest_group(group, arrived_at if len(group) == len(units) else ())
+        return postponed
+
+    def _ingest_group(
+        self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()
+    ) -> list[SourceUnit]:
+        """Archive and evaluate units together; if that fails, in parts until one unit is left.
+
+        Returns the units that are not archived.
         """
         started_at = time.monotonic()
         try:
             ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
-        except SourceUnreachable as error:
-            raise Unreachable(str(error)) from error
+        except Exception as error:
+            # Records of a topic are not skipped: their stream stops.
+            if not is_unit_failure(error) or any(unit.partition for unit in units):
+                raise
+            return self._ingest_parts(units, error)
+        self._failures.record_read(units)
         self._detect_and_settle(ingested)
         now = time.time()
         self._record(ingested, started_at, [now - arrival for arrival in arrived_at])
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
+        return []
+
+    def _ingest_parts(self, units: Sequence[SourceUnit], error: Exception) -> list[SourceUnit]:
+        """Find out which of the units fails, and archive the others."""
+        if len(units) == 1:
+            self._failures.record_failure(units[0], error)
+            return list(units)
+        postponed: list[SourceUnit] = []
+        waiting_streams: set[str] = set()
+        for part in split_units(units):  # each of one stream
+            stream = part[0].stream
+            failed = list(part) if stream in waiting_streams else self._ingest_group(part)
+            postponed += failed
+            if not all(map(self._failures.is_set_aside, failed)):
+                waiting_streams.add(stream)
+        return postponed
 
     def ingest_records(self, records: TopicRecords) -> None:
         """Archive and evaluate a micro-batch of a topic on executors."""
@@ -79,18 +118,35 @@ class Ingest:
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
-    def ingest_landed(self) -> None:
-        """Ingest the first batches of the landing folders."""
-        self._ingest_batches(select_batches(self._landing_folders.pending_batches()))
+    def limit_to_landed(self) -> None:
+        """Ingest only the batches that are in the landing folders now, no later ones: a drain."""
+        names: set[tuple[str, str]] = set()
+        for stream, batches in self._landing_folders.pending_batches().items():
+            names.update((stream, batch.name) for batch in batches)
+        self._landed_names = names
 
-    def ingest_all_landed(self, lock: threading.Lock) -> None:
-        """Ingest all batches that are in the landing folders now; holds the lock for each part."""
+    def ingest_landed(self) -> None:
+        """Ingest the first batches of the landing folders that can be read now."""
+        landed = self._list_landed()
+        if self._failures.has_failures:
+            # Batches that must wait do not keep others from being selected.
+            groups = self._failures.plan(make_landed_units(landed)).groups
+            names = {(unit.stream, unit.name) for unit in chain.from_iterable(groups)}
+            landed = _select_names(landed, names)
+        self._ingest_batches(select_batches(landed))
+
+    def has_landed(self) -> bool:
+        """Whether landing folders have batches that are neither archived nor set aside."""
+        for unit in make_landed_units(self._list_landed()):
+            if not self._failures.is_set_aside(unit):
+                return True
+        return False
+
+    def _list_landed(self) -> dict[str, list[LandedBatch]]:
         pending = self._landing_folders.pending_batches()
-        while selected := select_batches(pending):
-            with lock:
-                self._ingest_batches(selected)
-            for name, batches in selected.items():
-                pending[name] = pending[name][len(batches) :]
+        if self._landed_names is None:
+            return pending
+        return _select_names(pending, self._landed_names)
 
     def retry_dead_letters(self) -> None:
         """Retry the dead letters for which it was requested, until their number stops falling."""
@@ -103,12 +159,15 @@ class Ingest:
                 return
 
     def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
-        """Archive and evaluate batches of the landing folders, then delete them."""
+        """Archive and evaluate batches of the landing folders, then delete those archived."""
         if batches_by_stream:
             batches = chain.from_iterable(batches_by_stream.values())
             arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
-            self.ingest_units(make_landed_units(batches_by_stream), arrived_at)
-            self._landing_folders.remove(batches_by_stream)
+            units = make_landed_units(batches_by_stream)
+            postponed = self.ingest_units(units, arrived_at)
+            names = {(unit.stream, unit.name) for unit in units}
+            names.difference_update((unit.stream, unit.name) for unit in postponed)
+            self._landing_folders.remove(_select_names(batches_by_stream, names))
 
     def _record(
         self, ingested: IngestResult, started_at: float, latencies: Sequence[float] = ()
@@ -126,3 +185,15 @@ class Ingest:
         self._detector.detect_and_settle(ingested)
         self._detector.detect_early(ingested.streams_on_time)
         self._follow_up.run()
+
+
+def _select_names(
+    batches_by_stream: Mapping[str, Sequence[LandedBatch]], names: Set[tuple[str, str]]
+) -> dict[str, list[LandedBatch]]:
+    """The batches with a stream and name among some, by stream; without streams that have none."""
+    selected: dict[str, list[LandedBatch]] = {}
+    for stream, batches in batches_by_stream.items():
+        named = [batch for batch in batches if (stream, batch.name) in names]
+        if named:
+            selected[stream] = named
+    return selected

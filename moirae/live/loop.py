@@ -68,14 +68,13 @@ class LiveProcess:
         with suppress(Stopped):
             if self.drain:
                 self.ingest.retry_dead_letters()
-                self.ingest.ingest_all_landed(self.lock)
+                self.ingest.limit_to_landed()
                 self.queries.ingest_all_objects()
-            while self.queries.is_active() and not self.role.wait_for_stop(_TICK_INTERVAL):
+            while self._is_reading() and not self.role.wait_for_stop(_TICK_INTERVAL):
                 if not self.drain:
                     self.queries.update()
                 with self.lock:
-                    if not self.drain:
-                        self.ingest.ingest_landed()
+                    self.ingest.ingest_landed()
                     self.schedule.run_due()
         if self.role.is_stopped:
             with self.lock:  # wait for the current batch; the next one stops at the fence
@@ -86,6 +85,12 @@ class LiveProcess:
             with self.lock:
                 self.end_of_input.settle_all()
         self._stop()
+
+    def _is_reading(self) -> bool:
+        """Whether no query has failed and, in a drain, any input is left."""
+        if self.drain and not self.queries.has_failed and self.ingest.has_landed():
+            return True
+        return self.queries.is_active()
 
     def _load_rules(self) -> None:
         """Load the desired rules; evaluate rows not settled by the previous process."""

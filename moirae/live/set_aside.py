@@ -5,7 +5,7 @@ is read again once it has changed, or on request.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -109,10 +109,15 @@ class SetAside:
             self._gateway.delete(subject)
         return row
 
-    def forget(self, subjects: Iterable[Subject]) -> None:
-        """Forget the failures of subjects that no longer exist or are no longer declared."""
-        for subject in subjects:
-            self.record_success(subject)
+    def forget_undeclared(self, streams: Container[str], relations: Container[str]) -> None:
+        """Forget the failures of streams and relations that are no longer declared."""
+        for subject in list(self._rows):
+            if subject.kind == "relation":
+                is_declared = subject.name in relations
+            else:
+                is_declared = (subject.stream or subject.name) in streams
+            if subject.kind != "rule" and not is_declared:
+                self.record_success(subject)
 
     def list_failed(self) -> list[SetAsideRow]:
         """The subjects whose last try failed, set aside or not."""

@@ -25,6 +25,7 @@ from archiver.delta.files import (
 )
 from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
+from archiver.errors import DataFileDamaged
 from archiver.storage import Storage
 from archiver.times import micros_column
 
@@ -161,8 +162,11 @@ class TableFiles:
         return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
     def read_identities(self, paths: Sequence[str]) -> Array:
-        """Read the identity index entries of files (`archiver.delta.identity.ENTRY_DTYPE`)."""
-        parts = [self.read(path, ["_id", "_hash", "_unit", "_line"]) for path in paths]
+        """Read the identity index entries of files (`archiver.delta.identity.ENTRY_DTYPE`).
+
+        Raises `DataFileDamaged`.
+        """
+        parts = list(map(self._read_identity_columns, paths))
         if not parts:
             return np.empty(0, dtype=ENTRY_DTYPE)
         rows = pa.concat_tables(parts)
@@ -174,6 +178,17 @@ class TableFiles:
             units=rows["_unit"].to_numpy(),
             lines=rows["_line"].to_numpy(),
         )
+
+
+    def _read_identity_columns(self, path: str) -> pa.Table:
+        try:
+            return self.read(path, ["_id", "_hash", "_unit", "_line"])
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).partition("\n")[0]
+            raise DataFileDamaged(
+                f"{self.storage}/{path}: cannot read the data file: {reason}: run `moirae doctor`, "
+                "and restore the file from a backup"
+            ) from error
 
 
 def _stores_identities(file: pq.ParquetFile, path: str) -> bool:

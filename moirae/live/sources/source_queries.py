@@ -38,8 +38,8 @@ class _Paused(MoiraeError):
 class BatchIngest(Protocol):
     """Archives and evaluates a micro-batch."""
 
-    def ingest_units(self, units: Sequence[SourceUnit]) -> None:
-        """Of source units."""
+    def ingest_units(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
+        """Of source units. Returns those that are not archived, see `UnitFailures`."""
 
     def ingest_records(self, records: TopicRecords) -> None:
         """Of the records of a topic, which executors archive."""
@@ -192,6 +192,11 @@ class SourceQueries:
         for check in self._record_checks:
             check.close()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a batch has failed."""
+        return self._failure is not None
+
     def is_active(self) -> bool:
         """Whether no query has failed and, in a drain, any has input left."""
         if self._failure is not None:
@@ -285,7 +290,7 @@ class SourceQueries:
         """Ingest units, made under the lock."""
         self._handle(query, lambda: self._ingest.ingest_units(make_units()))
 
-    def _handle(self, query: PausableQuery, ingest: Callable[[], None]) -> None:
+    def _handle(self, query: PausableQuery, ingest: Callable[[], object]) -> None:
         """Ingest a micro-batch under the lock; store an error for the main thread.
 
         Spark would pass on the text of the error only.

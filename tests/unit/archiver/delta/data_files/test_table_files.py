@@ -12,7 +12,7 @@ from archiver.delta.data_files.table_files import append_number
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
-from archiver.errors import CommitConflict, StorageFailed
+from archiver.errors import CommitConflict, DataFileDamaged, StorageFailed
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", ("n",), (), timedelta(0), timedelta(0)
@@ -90,6 +90,20 @@ def test_commit_is_refused_when_a_file_is_gone(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="deleted before its commit"):
         table.commit_append(files, 1, 0, seconds_since_boot())
     assert table.append_count == 0
+
+
+def test_damaged_data_file_is_named_with_the_remedy(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    number = table.start_append()
+    (file,) = table.files.write_append(rows([0]), number)
+    table.commit_append([file], number, 1, seconds_since_boot())
+    path = next(tmp_path.rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataFileDamaged, match=rf"{path.name}: cannot read .* run `moirae doctor`"):
+        table.read_identities(0)
+    path.unlink()
+    with pytest.raises(DataFileDamaged, match=path.name):
+        table.read_identities(0)
 
 
 @pytest.mark.parametrize(
