@@ -179,7 +179,6 @@ class TableFiles:
             lines=rows["_line"].to_numpy(),
         )
 
-
     def _read_identity_columns(self, path: str) -> pa.Table:
         try:
             return self.read(path, ["_id", "_hash", "_unit", "_line"])
