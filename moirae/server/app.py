@@ -12,6 +12,7 @@ from archiver.errors import ArchiverError
 from moirae.config import Settings
 from moirae.errors import MoiraeError, RequestRejected
 from moirae.server.access import AccessMiddleware, host_of_url
+from moirae.server.head_requests import answer_head_requests
 from moirae.server.ingest import IngestHandler
 from moirae.server.live.event_stream import add_live_route
 from moirae.server.pool import ConnectionPool
@@ -44,7 +45,11 @@ def create_application(
     app, routes = _create_routes(settings, pool, ingest_handler)
     hosts = [settings.server.host, *settings.server.hosts, host_of_url(settings.server.public_url)]
     return AccessMiddleware(
-        app, pool, hosts, RouteTable(routes), float(settings.server.requests_per_second)
+        answer_head_requests(app),
+        pool,
+        hosts,
+        RouteTable(routes),
+        float(settings.server.requests_per_second),
     )
 
 

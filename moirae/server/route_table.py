@@ -37,7 +37,10 @@ class RouteTable:
 
     def list_methods(self, path: str) -> list[str]:
         """The methods of a path in alphabetical order; none for an unknown path."""
-        return sorted({route.method for pattern, route in self._routes if pattern.match(path)})
+        methods = {route.method for pattern, route in self._routes if pattern.match(path)}
+        if "GET" in methods:
+            methods.add("HEAD")
+        return sorted(methods)
 
     def is_unknown_page(self, method: str, path: str, accept: str) -> bool:
         """Whether a browser asks for a page that does not exist.
@@ -45,7 +48,7 @@ class RouteTable:
         `accept`: the header: browsers name HTML, programs do not.
         """
         return (
-            method == "GET"
+            method in SAFE_METHODS
             and "text/html" in accept
             and not path.startswith(_PROGRAM_PREFIXES)
             and not self.list_methods(path)

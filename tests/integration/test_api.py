@@ -123,6 +123,41 @@ def test_only_probes_and_logins_need_no_token(document: dict[str, Any]) -> None:
     assert public == ["/-/healthy", "/-/ready", "/api/v1/sessions"]
 
 
+# HEAD
+
+PAGES = ("/", f"/alerts/{ALERT}", "/system", "/login", "/static/login.css", "/no-such-page")
+CHANGING_HEADERS = {"date", "content-length"}  # of answers that depend on the time
+
+
+def test_each_route_that_answers_get_answers_head(served: Served, document: dict[str, Any]) -> None:
+    urls = [url for method, url, _, _ in _routes(document) if method == "GET"]
+    options = {"headers": {"Accept": "text/html"}}
+    for url in (*urls, *PAGES, "/metrics", "/-/healthy", "/-/ready"):
+        head = served.ask("HEAD", url, "admin", **options)
+        get = served.ask("GET", url, "admin", **options)
+        assert (head.status_code, head.content) == (get.status_code, b""), url
+        for name in get.headers.keys() - CHANGING_HEADERS:
+            assert head.headers[name] == get.headers[name], (url, name)
+        assert ("Content-Length" in head.headers) == ("Content-Length" in get.headers), url
+
+
+def test_head_of_live_events_ends(served: Served) -> None:
+    response = served.ask("HEAD", "/api/v1/live", "viewer")
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("path", "role", "status"),
+    [("/api/v1/alerts", None, 401), ("/api/v1/tokens", "viewer", 403), (ACK, "operator", 405)],
+)
+def test_head_needs_the_role_of_get(
+    served: Served, path: str, role: str | None, status: int
+) -> None:
+    response = served.ask("HEAD", path, role)
+    assert (response.status_code, response.content) == (status, b"")
+
+
 # Problems
 
 

@@ -37,6 +37,6 @@ def test_route_needs_a_role(method: str, path: str, role: str | None) -> None:
 
 
 def test_methods_of_a_path_are_listed() -> None:
-    assert TABLE.list_methods("/api/v1/rules/check") == ["GET", "POST"]
-    assert TABLE.list_methods("/api/v1/tokens") == ["GET"]
+    assert TABLE.list_methods("/api/v1/rules/check") == ["GET", "HEAD", "POST"]
+    assert TABLE.list_methods("/api/v1/tokens") == ["GET", "HEAD"]
     assert TABLE.list_methods("/unknown") == []
