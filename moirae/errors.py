@@ -1,6 +1,7 @@
 """Errors whose messages are written for users.
 
 MoiraeError
+├── OutputError        standard output cannot be written
 ├── ProblemsError      files that cannot be used, with all their problems
 ├── RequestRejected    an HTTP request that is not served
 ├── RoleLost           another process has taken over the role
@@ -39,6 +40,10 @@ class UsageError(MoiraeError):
     """The command line or an argument is wrong, or there is no workspace."""
 
     exit_code = 2
+
+
+class OutputError(MoiraeError):
+    """Standard output cannot be written, as on a full device."""
 
 
 class NotFound(UsageError):

@@ -70,6 +70,12 @@ Commands that print data take `-o json`.
 | 75 | the server, PostgreSQL, object storage or Kafka is unreachable: try again |
 | 130 | Ctrl-C |
 
+A reader that closes the pipe early, such as `head`, ends a command quietly, with 0. Output that is
+lost for another reason, such as a full disk, is a failure (1). Where standard output is not UTF-8,
+a character that it lacks is replaced: a dash by `-`, others by `\\xNN` or `\\uNNNN`; JSON is ASCII
+there, with its own escapes. With `TERM=dumb`, or without `TERM`, no escape sequences are written. A
+locale that is not installed is replaced by `C.UTF-8`, with one line in the log.
+
 Commands marked *(server)* also work on the workspace of a server: `--server URL` names it, such as
 `https://moirae.example`, and `--token-file FILE` the file of an API token. The author of changes
 is then the name of the token. `http://` is accepted for this machine only, unless `--insecure` is

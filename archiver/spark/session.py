@@ -211,8 +211,8 @@ def launcher_environment(master: str) -> dict[str, str]:
     if master.startswith("local"):
         # Without network the host name may not resolve.
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
-    if os.environ.get("LC_ALL") in ("C", "POSIX"):
-        # Java encodes file names by the locale, and these locales only support ASCII.
+    if sys.getfilesystemencoding() in ("utf-8", "ascii"):
+        # Java encodes file names by the locale, Python perhaps not: in C and POSIX it uses UTF-8.
         variables["LC_ALL"] = "C.UTF-8"
     return variables
 

@@ -13,6 +13,7 @@ import typer
 
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
 from moirae.cli.remote import RemoteTyper, open_remote
+from moirae.runtime import write_json
 
 if TYPE_CHECKING:
     from moirae.services.operations.exports import ExportKind
@@ -103,8 +104,8 @@ def write_rows(
     """Write rows to standard output, one line each. CSV has a header line."""
     if export_format is ExportFormat.JSONL:
         for row in rows:
-            sys.stdout.buffer.write(_dump_json(row) + b"\n")
-        sys.stdout.buffer.flush()
+            write_json(_dump_json(row))
+        sys.stdout.flush()
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)

@@ -22,7 +22,7 @@ from rich.table import Table
 import sql
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import Problem, UsageError
-from moirae.runtime import connect_database
+from moirae.runtime import connect_database, replace_unencodable, write_json
 
 _MAX_LIMIT = 100_000  # rows of a list
 _FILE_WIDTH = 200  # characters of a table line when standard output is not a terminal
@@ -144,14 +144,13 @@ def print_warnings(warnings: Iterable[Problem | str]) -> None:
 
 def print_json(value: Any) -> None:
     """Print a JSON value. Times are in UTC and end in Z; durations are in seconds."""
-    text = orjson.dumps(value, default=_json_default, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
-    sys.stdout.write(text.decode() + "\n")
+    option = orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z
+    write_json(orjson.dumps(value, default=_json_default, option=option))
 
 
 def print_json_line(value: Any) -> None:
     """Print a JSON value in one line."""
-    text = orjson.dumps(value, default=_json_default, option=orjson.OPT_UTC_Z)
-    sys.stdout.write(text.decode() + "\n")
+    write_json(orjson.dumps(value, default=_json_default, option=orjson.OPT_UTC_Z))
 
 
 def _json_default(value: Any) -> Any:
@@ -195,7 +194,7 @@ def print_properties(properties: Iterable[tuple[str, Any]]) -> None:
 def format_cell(value: Any) -> str:
     """A value as text of a table cell. Control characters and markup in it have no effect."""
     if value is None:
-        return "–"
+        return replace_unencodable("–", sys.stdout)
     if isinstance(value, datetime):
         return format_time(value)
     if isinstance(value, dict):
@@ -204,7 +203,7 @@ def format_cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return escape(escape_control(str(value)))
+    return escape(replace_unencodable(escape_control(str(value)), sys.stdout))
 
 
 def escape_control(text: str) -> str:

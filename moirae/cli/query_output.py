@@ -15,6 +15,7 @@ from rich.text import Text
 
 from moirae.cli.export import format_csv_cell
 from moirae.cli.options import escape_control, format_cell, make_console, print_json
+from moirae.runtime import write_json
 from sql.recalls import TaskSummaryRow
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _JsonOutput(QueryOutput):
         }
 
     def _print_line(self, value: Any) -> None:
-        sys.stdout.write(orjson.dumps(value).decode() + "\n")
+        write_json(orjson.dumps(value))
         sys.stdout.flush()
 
 

@@ -40,6 +40,7 @@ from moirae.runtime import (
     open_progress_bar,
     release_database,
     release_embedded_database,
+    write_json,
 )
 from moirae.runtime.logs import LogFormat, effective_log_format
 from sql.recalls import TaskGateway
@@ -132,7 +133,7 @@ def run_demo(
     finally:
         release_database(settings)
     if as_json and summary is not None:
-        sys.stdout.write(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode() + "\n")
+        write_json(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
     if not as_json and demo.has_history:
         print_next_commands(console, settings.file)
     return code

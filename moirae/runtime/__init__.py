@@ -6,10 +6,17 @@ Where a workspace stores data has a front door of its own, `moirae.runtime.stora
 from moirae.runtime import logs
 from moirae.runtime.database import connect_database, open_database_pool, release_database
 from moirae.runtime.embedded_database import release_embedded_database
+from moirae.runtime.locales import replace_missing_locale
 from moirae.runtime.metrics import merge_metrics
 from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
+from moirae.runtime.standard_streams import (
+    prepare_stdout,
+    replace_unencodable,
+    tolerate_closed_stderr,
+    write_json,
+)
 from moirae.runtime.supervisor import run_supervisor, watch_parent
 
 __all__ = [
@@ -25,6 +32,11 @@ __all__ = [
     "open_progress_bar",
     "release_database",
     "release_embedded_database",
+    "prepare_stdout",
+    "replace_missing_locale",
+    "replace_unencodable",
     "run_supervisor",
+    "tolerate_closed_stderr",
     "watch_parent",
+    "write_json",
 ]

@@ -247,6 +247,8 @@ def _launch(home: Path, deadline: float) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        # PostgreSQL refuses to store UTF-8 in a locale of another encoding.
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
     _LAUNCHERS.append(launcher)
     assert launcher.stdout is not None
@@ -420,7 +422,7 @@ def _remove_stale_pid_file(pid_file: Path) -> None:
 def _starting_server(home: Path) -> psutil.Process | None:
     """The process of a server that is running but perhaps not ready."""
     with suppress(OSError, ValueError, IndexError, psutil.Error):
-        pid, *_ = (_data_folder(home) / "postmaster.pid").read_text().splitlines()
+        pid, *_ = (_data_folder(home) / "postmaster.pid").read_bytes().splitlines()
         process = psutil.Process(int(pid))
         if _is_postgres(process):
             return process

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -29,51 +28,6 @@ _log_format = LogFormat.TEXT
 
 # Keys of an event that a text line does not repeat as key=value.
 _TEXT_LINE_KEYS = frozenset({"timestamp", "level", "event", "action", "exception"})
-
-
-class _Stderr:
-    """Standard error that may be closed at the other end: later output is dropped, no write raises.
-
-    A process outlives the terminal or pipe that it was started with, at least for its shutdown.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """As `TextIO.write`; returns the number of characters."""
-        try:
-            return self._stream.write(text)
-        except OSError:
-            self._discard()
-            return len(text)
-
-    def flush(self) -> None:
-        """As `TextIO.flush`."""
-        try:
-            self._stream.flush()
-        except OSError:
-            self._discard()
-
-    def _discard(self) -> None:
-        """Send buffered and later output to /dev/null, also that of child processes."""
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, self._stream.fileno())
-        os.close(null)
-
-
-def tolerate_closed_stderr() -> None:
-    """Let this process and its children write to standard error even if it is closed."""
-    if sys.stderr is None:  # closed before the start: no other file may get descriptor 2
-        null = os.open(os.devnull, os.O_WRONLY)
-        if null != 2:
-            os.dup2(null, 2)
-            os.close(null)
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = cast(TextIO, _Stderr(sys.stderr))
 
 
 class _LogStream:

@@ -1,6 +1,8 @@
 """The program `moirae`: start-up time, and exit after an outage."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from importlib.metadata import version
@@ -141,35 +143,140 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert result.stderr == "moirae: standard output: No space left on device\n"
 
 
+# A command that writes what the tests say, in place of those of the product.
+_WRITING_PROGRAM = """
+import sys
+from moirae.__main__ import main
+from moirae.cli import app
+from moirae.cli.export import ExportFormat, write_rows
+from moirae.cli.options import print_json, print_properties, print_table
+@app.command()
+def write():
+    {work}
+sys.argv = ["moirae", "write"]
+main()
+"""
+
+
+def _writing_command(work: str) -> list[str]:
+    return [sys.executable, "-c", _WRITING_PROGRAM.format(work=work)]
+
+
 @pytest.mark.parametrize(
     ("work", "first_line", "code"),
     [
         ("for number in range(100_000): print(number)", "0\n", 0),
         ("print_table(['n'], ([number] for number in range(20_000)), '')", "n     \n", 0),
+        ("print_json(list(range(100_000)))", "[\n", 0),
         ("raise BrokenPipeError(32, 'not that of standard output')", "", 1),
     ],
 )
 def test_reader_that_has_enough_is_no_failure(work: str, first_line: str, code: int) -> None:
-    program = (
-        "import sys\n"
-        "from moirae.__main__ import main\n"
-        "from moirae.cli import app\n"
-        "from moirae.cli.options import print_table\n"
-        "@app.command()\n"
-        "def count():\n"
-        f"    {work}\n"
-        "sys.argv = ['moirae', 'count']\n"
-        "main()"
-    )
-    command = [sys.executable, "-c", program]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        _writing_command(work), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == first_line
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == code
+
+
+# Each writer of the command line writes the same value: with a character of Latin-1, one that has
+# a similar one in ASCII, one that has none, a byte that is not UTF-8, and a control character.
+_ODD_VALUE = "kö–\U0001f600"
+_WRITE_ALL = f"""
+    value = {_ODD_VALUE!a}
+    odd = value + "\\udcff\\x1b"
+    print_table(["\\xe4"], [[odd], [None]], "")
+    print_properties([("a", odd)])
+    print(odd)
+    write_rows([{{"a": odd}}], ["a"], ExportFormat.CSV)
+    print_json([value])
+    write_rows([{{"a": value}}], ["a"], ExportFormat.JSONL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "encoding", "shown"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "ascii", "k\\xf6-\\U0001f600\\xff"),
+        ({"PYTHONIOENCODING": "latin-1"}, "latin-1", "kö-\\U0001f600\\xff"),
+        ({"PYTHONIOENCODING": "utf-8"}, "utf-8", "kö–\U0001f600\\xff"),
+        (
+            {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+            "ascii",
+            "k\\xf6-\\U0001f600\\xff",
+        ),
+    ],
+)
+def test_characters_that_the_encoding_lacks_are_replaced(
+    environment: dict[str, str], encoding: str, shown: str
+) -> None:
+    result = subprocess.run(
+        _writing_command(_WRITE_ALL),
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+    text = result.stdout.decode(encoding)
+    assert text.count(shown) == 4
+    *_, opening, item, closing, line = text.splitlines()
+    assert json.loads(opening + item + closing) == [_ODD_VALUE]
+    assert json.loads(line) == {"a": _ODD_VALUE}
+    assert (item + line).isascii() or encoding == "utf-8"
+
+
+@pytest.mark.parametrize("work", ["print_json([1])", "print_table(['n'], [[1]], '')"])
+def test_full_device_is_a_failure(work: str) -> None:
+    with open("/dev/full", "wb") as device:
+        result = subprocess.run(
+            _writing_command(work), stdout=device, stderr=subprocess.PIPE, timeout=60
+        )
+    assert result.returncode == 1
+    assert result.stderr == b"moirae: standard output: No space left on device\n"
+
+
+def test_closed_standard_streams_are_no_failure() -> None:
+    command = ["sh", "-c", '"$@" >&- 2>&-', "sh", *_writing_command(_WRITE_ALL)]
+    assert subprocess.run(command, timeout=60).returncode == 0
+
+
+def test_failure_is_reported_to_a_full_device_in_silence() -> None:
+    with open("/dev/full", "wb") as device:
+        command = [sys.executable, "-m", "moirae", "alerts", "list", "--limit", "x"]
+        assert subprocess.run(command, stderr=device, timeout=60).returncode == 2
+
+
+@pytest.mark.parametrize("terminal", ["dumb", None])
+def test_terminal_without_escape_sequences_gets_none(terminal: str | None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TERM"}
+    if terminal is not None:
+        environment["TERM"] = terminal
+    controller, terminal_end = pty.openpty()
+    command = _writing_command("print_table(['a', 'b'], [['x' * 200, None]], '')")
+    try:
+        result = subprocess.run(
+            command, stdout=terminal_end, stderr=subprocess.PIPE, env=environment, timeout=60
+        )
+        output = os.read(controller, 4096)
+    finally:
+        os.close(terminal_end)
+        os.close(controller)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"x" in output and b"\x1b" not in output
+
+
+def test_locale_that_is_not_installed_is_replaced_with_one_line() -> None:
+    environment = {**os.environ, "LC_ALL": "xx_YY.ISO-8859-1"}
+    work = "import os; print(os.environ['LC_ALL'])"
+    result = subprocess.run(
+        _writing_command(work), capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (0, "C.UTF-8\n")
+    (line,) = result.stderr.splitlines()
+    assert json.loads(line)["locale"] == "LC_ALL=xx_YY.ISO-8859-1"
 
 
 def test_command_without_standard_output_succeeds() -> None:

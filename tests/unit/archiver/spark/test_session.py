@@ -2,6 +2,7 @@
 
 import io
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,14 @@ def test_class_archive_is_an_option_only_if_it_exists(tmp_path: Path) -> None:
     assert f"-XX:SharedArchiveFile={archive}" in session.java_options(archive)
 
 
-@pytest.mark.parametrize(("locale", "changed"), [("C", True), ("POSIX", True), ("C.UTF-8", False)])
-def test_locale_without_letters_beyond_ascii_is_replaced(
-    locale: str, changed: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("encoding", "locale"), [("utf-8", "C.UTF-8"), ("ascii", "C.UTF-8"), ("iso8859-1", None)]
+)
+def test_java_encodes_file_names_as_python_does(
+    encoding: str, locale: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LC_ALL", locale)
-    assert ("LC_ALL" in session.launcher_environment("local[1]")) is changed
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
+    assert session.launcher_environment("local[1]").get("LC_ALL") == locale
 
 
 def test_output_of_the_jvm_is_logged_without_its_module_warning(

@@ -18,7 +18,8 @@ import sys, time
 import structlog
 from rich.console import Console
 from moirae.runtime import open_progress_bar
-from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
+from moirae.runtime.logs import configure_logging
+from moirae.runtime.standard_streams import tolerate_closed_stderr
 from moirae.runtime.logs import LogFormat
 tolerate_closed_stderr()
 configure_logging(LogFormat(sys.argv[1]))

@@ -18,8 +18,8 @@ SIGNALLED = [sys.executable, "-m", "tests.signalled"]
 LOGGING = """
 import sys, time
 import structlog
-from moirae.runtime import logs
-logs.tolerate_closed_stderr()
+from moirae.runtime import logs, standard_streams
+standard_streams.tolerate_closed_stderr()
 logs.configure_logging()
 sys.stdin.readline()
 for number in range(3):
