@@ -2,7 +2,8 @@
 
 A row is identified by its values as they were read when it was archived, and the declaration of
 that time says how. The table's property `moirae.declarations` holds all declarations, the current
-one last, and for each earlier one the last append of rows that were read under it.
+one last, and for each earlier one the last append of rows that were read under it, and the newest
+event time that the table had then.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from archiver.delta.column_changes import (
 )
 from archiver.delta.protocol import OWN_COLUMNS_PROPERTY
 from archiver.delta.schema import ADDED_COLUMNS, EarlierDeclaration, StreamSchema
+from archiver.times import Micros
 
 DECLARATIONS_PROPERTY = OWN_COLUMNS_PROPERTY
 
@@ -39,12 +41,14 @@ class StoredTable(NamedTuple):
     """What a Delta table says of its columns.
 
     `column_types`: as JSON. `declarations`: the property; None: written by an earlier version.
+    `newest`: no row has a later event time; None: unknown.
     """
 
     column_types: Mapping[str, str]
     declarations: str | None
     append_count: int
     is_empty: bool
+    newest: Micros | None = None
 
     @property
     def columns(self) -> dict[str, str]:
@@ -87,7 +91,7 @@ def compare_declaration(schema: StreamSchema, table: StoredTable) -> TableDeclar
     if is_same:
         declared = replace(schema, earlier=recorded.earlier)
     else:
-        declared = succeed(schema, recorded, table.append_count)
+        declared = succeed(schema, recorded, table.append_count, table.newest)
     is_complete = has_added_columns and not (changes.rewritten or changes.added)
     return TableDeclaration(declared, changes, problems, is_same and is_complete)
 
@@ -95,8 +99,9 @@ def compare_declaration(schema: StreamSchema, table: StoredTable) -> TableDeclar
 def encode_declarations(schema: StreamSchema) -> str:
     """The value of the property for a declaration and those before it."""
     documents = []
-    for earlier, last_append in schema.earlier:
-        documents.append({**_to_document(earlier), "last_append": last_append})
+    for earlier, last_append, newest in schema.earlier:
+        document = _to_document(earlier)
+        documents.append({**document, "last_append": last_append, "newest": newest})
     documents.append(_to_document(schema))
     return orjson.dumps(documents).decode()
 
@@ -110,7 +115,9 @@ def decode_declarations(schema: StreamSchema, text: str) -> StreamSchema:
     earlier: list[EarlierDeclaration] = []
     for document in earlier_documents:
         declared = _from_document(schema, document)
-        earlier.append(EarlierDeclaration(declared, document["last_append"]))
+        earlier.append(
+            EarlierDeclaration(declared, document["last_append"], document.get("newest"))
+        )
     return replace(_from_document(schema, current), earlier=tuple(earlier))
 
 
@@ -142,17 +149,19 @@ def is_same_declaration(schema: StreamSchema, recorded: StreamSchema) -> bool:
     return _to_document(schema) == _to_document(recorded)
 
 
-def succeed(schema: StreamSchema, recorded: StreamSchema, last_append: int) -> StreamSchema:
+def succeed(
+    schema: StreamSchema, recorded: StreamSchema, last_append: int, newest: Micros | None
+) -> StreamSchema:
     """The declaration with those before it, when it takes over from a recorded one.
 
-    `last_append`: the last append of the table. A declaration under which nothing was appended is
-    dropped.
+    `last_append`, `newest`: the last append and the newest event time of the table. A declaration
+    under which nothing was appended is dropped.
     """
     earlier = recorded.earlier
     previous_append = earlier[-1].last_append if earlier else -1
     if last_append > previous_append:
         declared = replace(recorded, earlier=())
-        earlier = (*earlier, EarlierDeclaration(declared, last_append))
+        earlier = (*earlier, EarlierDeclaration(declared, last_append, newest))
     return replace(schema, earlier=earlier)
 
 

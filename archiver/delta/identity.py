@@ -1,7 +1,10 @@
-"""Row identities, and an index of them for each chunk that finds the row a new one repeats."""
+"""Row identities, and an index of them for each chunk that finds the row a new one repeats.
 
-from collections import OrderedDict
-from collections.abc import Callable
+A row keeps the identity and the hash that it got under the declaration of its stream then.
+"""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -141,29 +144,34 @@ class ChunkIndex:
 class IdentityIndex:
     """The indexes of a stream's chunks, loaded on demand; the least recently used are evicted.
 
-    `load` returns the entries of a chunk from the archive. Each row takes 56 bytes of memory; at
-    most `max_rows` rows are in memory, but always one chunk.
+    `load` returns the entries of a chunk from the archive, by declaration (see
+    `StreamSchema.declaration_numbers`). Each row takes 56 bytes of memory; at most `max_rows` rows
+    are in memory, but always one chunk.
     """
 
-    def __init__(self, load: Callable[[int], Array], max_rows: int) -> None:
+    def __init__(self, load: Callable[[int], Mapping[int, Array]], max_rows: int) -> None:
         self._load = load
         self._max_rows = max_rows
-        self._chunks: OrderedDict[int, ChunkIndex] = OrderedDict()
+        self._chunks: OrderedDict[int, defaultdict[int, ChunkIndex]] = OrderedDict()
 
-    def for_chunk(self, chunk: int) -> ChunkIndex:
-        """Return the index of a chunk, with all rows archived so far."""
-        index = self._chunks.get(chunk)
-        if index is None:
-            index = self._chunks[chunk] = ChunkIndex()
-            index.add(self._load(chunk))
+    def for_chunk(self, chunk: int) -> defaultdict[int, ChunkIndex]:
+        """Return the indexes of a chunk by declaration, with all rows archived so far."""
+        indexes = self._chunks.get(chunk)
+        if indexes is None:
+            indexes = self._chunks[chunk] = defaultdict(ChunkIndex)
+            for declaration, entries in self._load(chunk).items():
+                indexes[declaration].add(entries)
             self._evict()
         self._chunks.move_to_end(chunk)
-        return index
+        return indexes
 
     def forget(self, chunk: int) -> None:
         """Drop the index of a chunk, to be loaded again when it is needed."""
         self._chunks.pop(chunk, None)
 
     def _evict(self) -> None:
-        while len(self._chunks) > 1 and sum(map(len, self._chunks.values())) > self._max_rows:
+        while len(self._chunks) > 1 and self._count_rows() > self._max_rows:
             self._chunks.popitem(last=False)
+
+    def _count_rows(self) -> int:
+        return sum(len(index) for indexes in self._chunks.values() for index in indexes.values())

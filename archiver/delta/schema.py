@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+from archiver.times import Micros
 
 # Spark's type names, which the workspace file uses, and the Arrow types they are stored as.
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -41,11 +45,12 @@ class EarlierDeclaration(NamedTuple):
     """A stream as it was declared before.
 
     `last_append`: the last append of rows that were read under it; earlier ones up to that of the
-    declaration before.
+    declaration before. `newest`: none of these rows is newer; None: unknown.
     """
 
     schema: "StreamSchema"
     last_append: int
+    newest: Micros | None = None
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,16 @@ class StreamSchema:
 
     def declared_at(self, append: int) -> "StreamSchema":
         """The declaration under which the rows of an append were read."""
-        for schema, last_append in self.earlier:
-            if append <= last_append:
-                return schema
-        return self
+        return self.declaration(int(self.declaration_numbers(np.array([append]))[0]))
+
+    def declaration_numbers(self, appends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The position of the declaration of each append: in `earlier`, or its length."""
+        last_appends = [declaration.last_append for declaration in self.earlier]
+        return np.searchsorted(last_appends, appends, side="left")
+
+    def declaration(self, number: int) -> "StreamSchema":
+        """The declaration of a number of `declaration_numbers`."""
+        return self.earlier[number].schema if number < len(self.earlier) else self
 
     def arrow_schema(self) -> pa.Schema:
         """The table's schema.
@@ -112,3 +123,7 @@ class StreamSchema:
         types = [*self.columns.items()]
         types += [(name, _ADDED_SPARK_TYPES[name]) for name in added_columns]
         return ", ".join(f"`{name}` {spark_type}" for name, spark_type in types)
+
+    def with_declarations(self, declarations: Sequence[EarlierDeclaration]) -> "StreamSchema":
+        """The same with other earlier declarations."""
+        return replace(self, earlier=tuple(declarations))

@@ -3,7 +3,7 @@
 Data and log files are durable when an append returns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -74,6 +74,7 @@ class StreamTable:
             metadata.properties.get(DECLARATIONS_PROPERTY),
             self.append_count,
             is_empty=not self._log.files_by_chunk,
+            newest=max((files.newest for files in self._log.files_by_chunk.values()), default=None),
         )
         self.declaration = compare_declaration(schema, stored)
         if self.declaration.problems:
@@ -288,8 +289,8 @@ class StreamTable:
             return pa.schema(self.files.fields(columns)).empty_table()
         return self.files.read_on_time(path, columns)
 
-    def read_identities(self, chunk: int) -> np.ndarray[Any, Any]:
-        """Read the identity index entries of a chunk (`archiver.delta.identity.ENTRY_DTYPE`)."""
+    def read_identities(self, chunk: int) -> Mapping[int, np.ndarray[Any, Any]]:
+        """Read the identity index entries of a chunk, see `TableFiles.read_identities`."""
         files = self.accounted_files(chunk)
         self.fetch(files)
         return self.files.read_identities([file.path for file in files])

@@ -8,6 +8,11 @@ import numpy.typing as npt
 
 from archiver.times import Micros
 
+READING_DTYPE = np.dtype(
+    [("row", "i8"), ("declaration", "i4"), ("id", "S16"), ("hash", "i8"), ("ts", "i8")]
+)
+"""A row as an earlier declaration of its stream reads it: identity, content and event time."""
+
 Array = npt.NDArray[Any]
 RowClass = Literal["new", "replayed", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
@@ -72,6 +77,40 @@ def late_bound(newest: Micros | None, lateness: Micros, advanced: Micros | None)
     if newest is None:
         return advanced
     return latest(newest - lateness, advanced)
+
+
+@dataclass
+class ArchivedMatches:
+    """The archived rows that have the identities of the rows in `entries`.
+
+    `archived`: the index entry of the archived row where `is_archived` is set, zeros elsewhere. Its
+    hash equals that of the row exactly if the content is the same.
+    """
+
+    entries: Array
+    is_archived: Mask
+    archived: Array
+
+    @classmethod
+    def none_of(cls, entries: Array) -> "ArchivedMatches":
+        """No archived row."""
+        return cls(entries, np.zeros(len(entries), dtype=bool), np.zeros_like(entries))
+
+    def record(self, rows: Array, archived: Array) -> None:
+        """Record archived rows of the identities of some rows, given by position."""
+        self.is_archived[rows] = True
+        self.archived[rows] = archived
+
+    def record_earlier(self, readings: Array, archived: Array) -> None:
+        """Record rows archived under an earlier declaration, which has these readings of them.
+
+        That declaration decides whether the content is the same.
+        """
+        rows = readings["row"]
+        contents = self.entries["hash"][rows]
+        archived = archived.copy()
+        archived["hash"] = np.where(readings["hash"] == archived["hash"], contents, ~contents)
+        self.record(rows, archived)
 
 
 def classify(rows: Array, is_archived: Mask, archived_entries: Array) -> RowClassification:

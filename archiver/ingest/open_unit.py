@@ -19,7 +19,8 @@ from archiver.ingest.classify import (
     flag_late_in_order,
     latest,
 )
-from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine
+from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine, select_raw
+from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.ledger import Counters
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
@@ -86,13 +87,17 @@ class OpenUnit:
 
 @dataclass(frozen=True)
 class DecodedSlice:
-    """Consecutive decoded rows of one unit, to be appended to the table of its stream."""
+    """Consecutive decoded rows of one unit, to be appended to the table of its stream.
+
+    `readings`: of earlier declarations, see `archiver.ingest.earlier_readings`.
+    """
 
     open_unit: OpenUnit
     table: pa.Table
     is_late: Mask
     line_numbers: Array
     raw: Sequence[bytes]
+    readings: Array
 
     def __len__(self) -> int:
         return len(self.line_numbers)
@@ -120,6 +125,7 @@ def decode_slices(
             is_late=open_unit.flag_late(ts, lateness),
             line_numbers=decoded.line_numbers,
             raw=decoded.raw,
+            readings=read_rows_as_earlier(schema, decoded, batch.line_format, batch.fields),
         )
         open_unit.observe_times(ts)
 
@@ -175,9 +181,10 @@ def _refuse(
 
 
 def _select(rows: DecodedRows, is_selected: Mask) -> DecodedRows:
+    positions = np.flatnonzero(is_selected).tolist()
     return DecodedRows(
         table=rows.table.filter(pa.array(is_selected)),
         line_numbers=rows.line_numbers[is_selected],
-        raw=[rows.raw[position] for position in np.flatnonzero(is_selected).tolist()],
+        raw=select_raw(rows.raw, positions),
         refused_lines=[],
     )

@@ -55,10 +55,14 @@ class SourceUnit:
 
 @dataclass(frozen=True)
 class UnitBatch:
-    """Consecutive records of a unit, decoded. `fields`: the field names, if they are CSV lines."""
+    """Consecutive records of a unit, decoded.
+
+    `line_format`: None for rows of tables. `fields`: the field names, if they are CSV lines.
+    """
 
     records_read: int
     rows: DecodedRows
+    line_format: LineFormat | None = None
     fields: Sequence[str] | None = None
 
 
@@ -112,6 +116,7 @@ def _read_line_batches(
             yield UnitBatch(
                 records_read=len(records.lines),
                 rows=_renumber(rows, records.line_numbers),
+                line_format=line_format,
                 fields=fields if line_format == "csv" else None,
             )
         if len(records.lines) < BATCH_RECORDS:

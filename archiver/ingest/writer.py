@@ -190,6 +190,7 @@ class ArchiveWriter:
         started_at = time.monotonic()
         batch = self._start_batch(now)
         archived = archive(batch)
+        self.engines.local.count_archived_lines(batch.open_units, batch)
         self._finish_units(batch)
         self.engines.record(engine_name, batch, time.monotonic() - started_at)
         self._update_memory(archived)
@@ -286,6 +287,7 @@ class ArchiveWriter:
                 appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
             batch.finish_reading(open_unit)
+        self.engines.local.count_archived_lines([unit for unit, _ in retried], batch)
         with self._fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(

@@ -384,7 +384,7 @@ def test_rows_that_others_append_are_history_and_not_accounted(
         assert sum(file.rows for file in opened.data_files()) == 55
         assert sorted(opened.read(["n"])["n"].to_pylist()) == expected
         assert sorted(opened.read_accounted(["n"], 0)["n"].to_pylist()) == list(range(50))
-        assert len(opened.read_identities(0)) == 50
+        assert len(opened.read_identities(0)[0]) == 50
         on_time = [opened.read_on_time(file.path, ["n"]) for file in opened.data_files()]
         assert max(part["n"].to_pylist() for part in on_time if len(part))[-1] < 100
     assert count_by_duckdb(table) == 55
@@ -405,9 +405,9 @@ def test_archive_continues_after_another_program_has_optimized_its_files(
     table.append(rows(range(50, 60)), batch=6)
     for opened in (table, StreamTable(root, SCHEMA)):
         assert opened.foreign_files() == []
-        assert len(set(opened.read_identities(0)["id"])) == 60
+        assert len(set(opened.read_identities(0)[0]["id"])) == 60
     table.cluster(0)
-    assert len(table.read_identities(0)) == 60 and table.append_count == 6
+    assert len(table.read_identities(0)[0]) == 60 and table.append_count == 6
 
 
 def test_deleted_rows_are_gone_and_nothing_stops(spark: SparkSession, table: StreamTable) -> None:
@@ -415,7 +415,7 @@ def test_deleted_rows_are_gone_and_nothing_stops(spark: SparkSession, table: Str
     table.append(rows(range(40, 50)), batch=5)
     table.cluster(0)
     assert read_numbers(spark, table) == list(range(5, 50))
-    assert len(StreamTable(table.data_folder.parents[1], SCHEMA).read_identities(0)) == 45
+    assert len(StreamTable(table.data_folder.parents[1], SCHEMA).read_identities(0)[0]) == 45
 
 
 @pytest.mark.slow
@@ -447,14 +447,14 @@ def test_foreign_rows_stay_foreign_when_another_program_rewrites_them(
     for opened in (table, StreamTable(tmp_path, SCHEMA)):
         opened.refresh()
         assert sum(file.rows for file in opened.foreign_files()) == 8
-        assert [len(opened.read_identities(chunk)) for chunk in (0, 1)] == [10, 8]
+        assert [len(opened.read_identities(chunk)[0]) for chunk in (0, 1)] == [10, 8]
     table.adopt_foreign_files()
     assert DeltaTable(folder).optimize.compact()["numFilesRemoved"] == 2
     for opened in (table, StreamTable(tmp_path, SCHEMA)):
         opened.refresh()
         assert opened.foreign_files() == []
         assert len(opened.read(["n"], 0)) == 18
-        assert [len(opened.read_identities(chunk)) for chunk in (0, 1)] == [10, 8]
+        assert [len(opened.read_identities(chunk)[0]) for chunk in (0, 1)] == [10, 8]
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,12 @@ def test_evicted_chunks_are_loaded_again(
     table: dict[int, list[Array]] = {}
     models: dict[int, Model] = {}
 
-    def load(chunk: int) -> Array:
-        return np.concatenate([np.empty(0, ENTRY_DTYPE), *table.get(chunk, [])])
+    def load(chunk: int) -> dict[int, Array]:
+        return {0: np.concatenate([np.empty(0, ENTRY_DTYPE), *table.get(chunk, [])])}
 
     index = IdentityIndex(load, max_rows)
     for chunk, rows in zip(chunks, arriving, strict=False):
-        classes, new_entries = add_to_index(index.for_chunk(chunk), rows)
+        classes, new_entries = add_to_index(index.for_chunk(chunk)[0], rows)
         table.setdefault(chunk, []).append(new_entries)
         assert classes == models.setdefault(chunk, Model()).add(rows)
 

@@ -3,7 +3,7 @@
 Executors write files of a batch with it; the process that appends commits them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from archiver.delta.data_files.identities import compute_identities, declarations_of
 from archiver.delta.data_files.rows import (
     cast_to_fields,
     split_by_chunk,
@@ -23,7 +24,7 @@ from archiver.delta.files import (
     DataFile,
     is_written_by_moirae,
 )
-from archiver.delta.identity import ENTRY_DTYPE, Array, build_entries, fingerprint
+from archiver.delta.identity import Array, build_entries
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.errors import DataFileDamaged
 from archiver.storage import Storage
@@ -97,20 +98,29 @@ class TableFiles:
         return list(map(self.arrow_schema.field, columns))
 
     def read(self, path: str, columns: Sequence[str]) -> pa.Table:
-        """Read columns of one file. Columns that it lacks are null; identities are computed."""
+        """Read columns of one file. Columns that it lacks are null; identities are computed.
+
+        A file without identities has the columns of the declaration of its rows: they are computed
+        of these.
+        """
         file = pq.ParquetFile(self.storage.open_data_file(path))
         stored = set(file.schema_arrow.names)
         needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
         if needs_identities and not _stores_identities(file, path):
             return self._read_with_identities(path, file).select(list(columns))
+        wanted = {self._stored_name(name, stored) for name in columns}
+        rows = file.read(columns=[name for name in file.schema_arrow.names if name in wanted])
+        return self._select(rows, path, columns)
+
+    def _select(self, rows: pa.Table, path: str, columns: Sequence[str]) -> pa.Table:
+        """Columns of rows as a file stores them."""
+        if APPEND_COLUMN in columns:
+            rows = _with_append_number(rows, path)
+        stored = set(rows.column_names)
         # A file that is not rewritten yet stores a renamed column under its name before.
         stored_names = {name: self._stored_name(name, stored) for name in columns}
-        rows = file.read(columns=[name for name in stored_names.values() if name in stored])
-        rows = rows.select([name for name in stored_names.values() if name in stored])
-        rows = rows.rename_columns([name for name in columns if stored_names[name] in stored])
-        if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
-            number = pa.scalar(append_number(path), pa.int64())
-            rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
+        present = [name for name in columns if stored_names[name] in stored]
+        rows = rows.select([stored_names[name] for name in present]).rename_columns(present)
         return cast_to_fields(rows, self.fields(columns))
 
     def _stored_name(self, column: str, stored: Collection[str]) -> str:
@@ -133,61 +143,60 @@ class TableFiles:
 
     def _read_with_identities(self, path: str, file: pq.ParquetFile) -> pa.Table:
         """Read all columns of a file without identities, or without some, and compute these."""
-        stored = [name for name in self.stored_columns if name not in IDENTITY_COLUMNS]
-        rows = self.read(path, stored)
-        ids, hashes = self._compute_identities(path, file)
-        rows = rows.append_column("_id", pa.array(ids, pa.binary()))
-        rows = rows.append_column("_hash", pa.array(hashes))
-        return rows.select(self.stored_columns)
-
-    def _compute_identities(self, path: str, file: pq.ParquetFile) -> tuple[list[bytes], Array]:
-        """Identities of the rows of a file, as the stream was declared when they were archived.
-
-        The file stores the values that counted then: it has not been rewritten since.
-        """
-        number = append_number(path)
-        declared = self.schema if number is None else self.schema.declared_at(number)
-        names = [*declared.columns, "_extra"]
-        stored = [name for name in names if name in file.schema_arrow.names]
-        rows = file.read(columns=stored)
-        fields = declared.arrow_schema()
-        for name in names:
-            if name not in stored:
-                rows = rows.append_column(name, pa.nulls(len(rows), fields.field(name).type))
-        return fingerprint(declared, rows)
+        rows = _with_append_number(file.read(), path)
+        identities = compute_identities(self.schema, rows)
+        rows = rows.select([name for name in rows.column_names if name not in IDENTITY_COLUMNS])
+        for name in IDENTITY_COLUMNS:
+            rows = rows.append_column(name, identities[name])
+        return self._select(rows, path, self.stored_columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of the rows of one file that were not late."""
         rows = self.read(path, [*dict.fromkeys([*columns, "_late"])])
         return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
-    def read_identities(self, paths: Sequence[str]) -> Array:
+    def read_identities(self, paths: Sequence[str]) -> Mapping[int, Array]:
         """Read the identity index entries of files (`archiver.delta.identity.ENTRY_DTYPE`).
 
-        Raises `DataFileDamaged`.
+        By declaration, see `StreamSchema.declaration_numbers`. Raises `DataFileDamaged`.
         """
         parts = list(map(self._read_identity_columns, paths))
         if not parts:
-            return np.empty(0, dtype=ENTRY_DTYPE)
+            return {}
         rows = pa.concat_tables(parts)
         # Rows of other programs have no source unit.
         rows = rows.filter(pc.is_valid(rows["_unit"]))
-        return build_entries(
+        entries = build_entries(
             rows["_id"].to_pylist(),
             hashes=rows["_hash"].to_numpy(),
             units=rows["_unit"].to_numpy(),
             lines=rows["_line"].to_numpy(),
         )
+        if not self.schema.earlier:
+            return {0: entries}
+        numbers = declarations_of(self.schema, rows[APPEND_COLUMN])
+        return {number: entries[numbers == number] for number in np.unique(numbers).tolist()}
 
     def _read_identity_columns(self, path: str) -> pa.Table:
+        columns = ["_id", "_hash", "_unit", "_line"]
+        if self.schema.earlier:
+            columns.append(APPEND_COLUMN)
         try:
-            return self.read(path, ["_id", "_hash", "_unit", "_line"])
+            return self.read(path, columns)
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise DataFileDamaged(
                 f"{self.storage}/{path}: cannot read the data file: {reason}: run `moirae doctor`, "
                 "and restore the file from a backup"
             ) from error
+
+
+def _with_append_number(rows: pa.Table, path: str) -> pa.Table:
+    """Rows of a file with their append number, which may be in the name of the file only."""
+    if APPEND_COLUMN in rows.column_names:
+        return rows
+    number = pa.scalar(append_number(path), pa.int64())
+    return rows.append_column(APPEND_COLUMN, pa.repeat(number, len(rows)))
 
 
 def _stores_identities(file: pq.ParquetFile, path: str) -> bool:

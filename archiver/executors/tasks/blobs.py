@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import ENTRY_DTYPE, StreamSchema
-from archiver.ingest.classify import Array
+from archiver.ingest.classify import READING_DTYPE, Array
 from archiver.times import micros_column
 
 RAW_COLUMN = "_raw"
@@ -26,21 +26,33 @@ class Blob:
 
     `segments`: the positions of the segments among those of the task, and their numbers of rows.
     `content`: the declared columns, `_extra`, the identity and the place of each row; `_unit` is the
-    position of its unit in the batch.
+    position of its unit in the batch. `readings`: of earlier declarations, see
+    `archiver.ingest.earlier_readings`, by position in the blob.
     """
 
     stream: str
     segments: Sequence[tuple[int, int]]
     content: bytes
+    readings: bytes
+
+    def read_readings(self) -> Array:
+        """The readings of the rows by earlier declarations."""
+        return np.frombuffer(self.readings, dtype=READING_DTYPE)
 
 
-def pack(stream: str, segments: Sequence[tuple[int, int]], tables: Sequence[pa.Table]) -> Blob:
-    """A blob of tables made by `with_places`."""
+def pack(
+    stream: str,
+    segments: Sequence[tuple[int, int]],
+    tables: Sequence[pa.Table],
+    readings: Sequence[Array],
+) -> Blob:
+    """A blob of tables made by `with_places`. `readings`: by position in the blob."""
     rows = pa.concat_tables(tables).combine_chunks()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return Blob(stream, tuple(segments), sink.getvalue().to_pybytes())
+    content = sink.getvalue().to_pybytes()
+    return Blob(stream, tuple(segments), content, np.concatenate(readings).tobytes())
 
 
 def with_places(

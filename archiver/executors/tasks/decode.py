@@ -11,7 +11,9 @@ from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.tasks.reading import read_piece, with_lines
 from archiver.ingest import BATCH_RECORDS, SourceUnit
+from archiver.ingest.classify import Array
 from archiver.ingest.decoding import LineFormat, RefusedLine
+from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
 from archiver.times import micros_column
@@ -184,7 +186,8 @@ class _RowCollector:
         table = with_places(rows.table, ids, hashes, unit, rows.line_numbers)
         if self._keeps_raw:
             table = with_raw(table, rows.raw)
-        self._pending.add(stream, len(self.segments) - 1, table)
+        readings = read_rows_as_earlier(schema, rows, batch.line_format, batch.fields)
+        self._pending.add(stream, len(self.segments) - 1, table, readings)
 
     def finish(self) -> Iterator[Blob]:
         """Yields the last blob, if any."""
@@ -200,6 +203,7 @@ class _PendingRows:
         self._stream = ""
         self._segments: list[tuple[int, int]] = []
         self._tables: list[pa.Table] = []
+        self._readings: list[Array] = []
 
     def accepts(self, stream: str, rows: int) -> bool:
         """Whether the blob may have so many more rows of a stream."""
@@ -207,8 +211,10 @@ class _PendingRows:
             return True
         return stream == self._stream and self.row_count + rows <= BATCH_RECORDS
 
-    def add(self, stream: str, segment: int, rows: pa.Table) -> None:
-        """Add the rows of a segment."""
+    def add(self, stream: str, segment: int, rows: pa.Table, readings: Array) -> None:
+        """Add the rows of a segment, and their readings by earlier declarations."""
+        readings["row"] += self.row_count
+        self._readings.append(readings)
         self._stream = stream
         self._segments.append((segment, len(rows)))
         self._tables.append(rows)
@@ -216,8 +222,9 @@ class _PendingRows:
 
     def pack(self) -> Blob:
         """The blob; the next rows begin another one."""
-        blob = pack(self._stream, self._segments, self._tables)
+        blob = pack(self._stream, self._segments, self._tables, self._readings)
         self._segments = []
         self._tables = []
+        self._readings = []
         self.row_count = 0
         return blob

@@ -8,8 +8,8 @@ them, if no other task has rows of these times.
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import cast
+from operator import attrgetter
+from typing import NamedTuple, cast
 
 import numpy as np
 from cachetools import LRUCache
@@ -18,7 +18,13 @@ from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
 from archiver.executors.grouping import is_within
 from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
 from archiver.executors.tasks.decode import DecodedPart
-from archiver.ingest.classify import Array, classify, distinct_integers
+from archiver.ingest.classify import (
+    READING_DTYPE,
+    ArchivedMatches,
+    Array,
+    classify,
+    distinct_integers,
+)
 
 # Identities of archived files in the memory of one worker process; 40 bytes each.
 _MAX_CACHED_ROWS = 2_000_000
@@ -32,8 +38,16 @@ BlobKey = tuple[int, int]
 """The task that decoded a blob, and the position of the blob among those of the task."""
 
 
-BucketPart = tuple[int, BlobKey, bytes]
-"""When a blob arrived, which one it is, and its rows in a bucket."""
+class BucketPart(NamedTuple):
+    """The rows of a blob in a bucket, and their readings by earlier declarations.
+
+    `arrival`: when the blob arrived.
+    """
+
+    arrival: int
+    blob: BlobKey
+    rows: bytes
+    readings: bytes
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,7 @@ def split_by_bucket(
     blobs = (part for part in parts if isinstance(part, Blob))
     for number, blob in enumerate(blobs):
         rows = _read_rows(context, task, blob)
+        readings = blob.read_readings()
         first_segment, _ = blob.segments[0]
         arrival = context.arrival[task][first_segment]
         buckets = np.searchsorted(context.bounds[blob.stream], rows["ts"], side="right")
@@ -133,12 +148,20 @@ def split_by_bucket(
         for bucket in distinct_integers(buckets):
             key = blob.stream, bucket
             is_in_bucket = buckets == bucket
-            shared_rows = rows[is_in_bucket & is_shared]
-            if len(shared_rows):
-                yield key, (arrival, (task, number), shared_rows.tobytes())
-            if len(shared_rows) < np.count_nonzero(is_in_bucket):
-                content = rows[is_in_bucket & ~is_shared].tobytes()
-                own_rows.setdefault(key, []).append((arrival, (task, number), content))
+            for is_own in (False, True):
+                is_selected = is_in_bucket & (is_shared != is_own)
+                if not is_selected.any():
+                    continue
+                part = BucketPart(
+                    arrival,
+                    (task, number),
+                    rows[is_selected].tobytes(),
+                    readings[is_selected[readings["row"]]].tobytes(),
+                )
+                if is_own:
+                    own_rows.setdefault(key, []).append(part)
+                else:
+                    yield key, part
     for key, members in own_rows.items():
         yield key, _classify_rows(context, key, members)
 
@@ -195,23 +218,24 @@ def _classify_rows(
     context: IdentityContext, key: BucketKey, parts: Iterable[BucketPart]
 ) -> BucketResult:
     """Compare rows of a bucket with each other and with the archive. `parts`: in any order."""
-    ordered = sorted(parts, key=itemgetter(0, 1))
-    arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, _, content in ordered]
+    ordered = sorted(parts, key=attrgetter("arrival", "blob"))
+    arrays = [np.frombuffer(part.rows, dtype=_ROW_DTYPE) for part in ordered]
     rows = np.concatenate(arrays)
     stream, _ = key
     entries = np.empty(len(rows), dtype=ENTRY_DTYPE)
     for name in ENTRY_DTYPE.names or ():
         entries[name] = rows[name]
     files = context.buckets[key].files
-    is_archived, archived = _find_archived(context.tables[stream], files, entries, rows["ts"])
-    classification = classify(entries, is_archived, archived)
+    readings = _concat_readings(ordered, arrays)
+    matches = _find_archived(context.tables[stream], files, entries, rows["ts"], readings)
+    classification = classify(entries, matches.is_archived, matches.archived)
     result = BucketResult()
     start = 0
-    for (_, blob_key, _), blob_rows in zip(ordered, arrays, strict=True):
+    for bucket_part, blob_rows in zip(ordered, arrays, strict=True):
         part = slice(start, start + len(blob_rows))
         start = part.stop
         if not classification.new[part].all():
-            result.other_rows[blob_key] = OtherRows(
+            result.other_rows[bucket_part.blob] = OtherRows(
                 replayed=compress_integers(blob_rows["row"][classification.replayed[part]]),
                 duplicates=compress_integers(blob_rows["row"][classification.duplicate[part]]),
                 conflicts=compress_integers(blob_rows["row"][classification.conflict[part]]),
@@ -221,6 +245,18 @@ def _classify_rows(
         ts = new_rows["ts"][new_rows["group"] == group]
         result.new_rows[group] = _describe_new(context, ts)
     return result
+
+
+def _concat_readings(parts: Sequence[BucketPart], rows_by_part: Sequence[Array]) -> Array:
+    """The readings of all parts, by position in their concatenated rows."""
+    start = 0
+    concatenated: list[Array] = []
+    for part, rows in zip(parts, rows_by_part, strict=True):
+        readings = np.frombuffer(part.readings, dtype=READING_DTYPE).copy()
+        readings["row"] = start + np.searchsorted(rows["row"], readings["row"])
+        start += len(rows)
+        concatenated.append(readings)
+    return np.concatenate(concatenated)
 
 
 def _describe_new(context: IdentityContext, ts: Array) -> NewRows:
@@ -233,14 +269,12 @@ def _describe_new(context: IdentityContext, ts: Array) -> NewRows:
 
 
 def _find_archived(
-    table: TableFiles, files: Sequence[DataFile], entries: Array, ts: Array
-) -> tuple[Array, Array]:
-    """Mask of the rows whose identity is archived, and the archived entries (zeros elsewhere)."""
-    is_archived = np.zeros(len(entries), dtype=bool)
-    archived = np.zeros(len(entries), dtype=ENTRY_DTYPE)
-    if not files:
-        return is_archived, archived
-    order = np.argsort(ts, kind="stable")
+    table: TableFiles, files: Sequence[DataFile], entries: Array, ts: Array, readings: Array
+) -> ArchivedMatches:
+    """Find the archived rows of the identities of rows. `readings`: by earlier declarations."""
+    matches = ArchivedMatches.none_of(entries)
+    current = len(table.schema.earlier)
+    order = np.argsort(ts, kind="stable") if files else np.empty(0, dtype="i8")
     sorted_ts = ts[order]
     for file in files:
         first = np.searchsorted(sorted_ts, file.oldest, side="left")
@@ -248,30 +282,49 @@ def _find_archived(
         candidates = order[first:last]
         if not len(candidates):
             continue
-        file_entries = _load_identities(table, file)
-        file_ids = file_entries["id"]
-        # Sorted look-ups are near each other in memory and use the processor's cache.
-        candidates = candidates[np.argsort(entries["id"][candidates], kind="stable")]
-        ids = entries["id"][candidates]
-        positions = np.minimum(np.searchsorted(file_ids, ids), len(file_ids) - 1)
-        is_match = file_ids[positions] == ids
-        matches = candidates[is_match]
-        is_archived[matches] = True
-        archived[matches] = file_entries[positions[is_match]]
-    return is_archived, archived
+        for declaration, file_entries in _load_identities(table, file).items():
+            if declaration == current:
+                rows, archived = _look_up(file_entries, entries["id"], candidates)
+                matches.record(rows, archived)
+            else:
+                of_declaration = np.flatnonzero(readings["declaration"] == declaration)
+                positions, archived = _look_up(file_entries, readings["id"], of_declaration)
+                matches.record_earlier(readings[positions], archived)
+    return matches
 
 
-# Identities of data files in this worker process: files never change.
-_CACHE: LRUCache[tuple[str, str], Array] = LRUCache(_MAX_CACHED_ROWS, getsizeof=len)
+def _look_up(file_entries: Array, ids: Array, candidates: Array) -> tuple[Array, Array]:
+    """The candidates whose id is among the entries of a file, and these entries.
+
+    `file_entries`: sorted by id, not empty. `candidates`: positions in `ids`.
+    """
+    # Sorted look-ups are near each other in memory and use the processor's cache.
+    candidates = candidates[np.argsort(ids[candidates], kind="stable")]
+    candidate_ids = ids[candidates]
+    file_ids = file_entries["id"]
+    positions = np.minimum(np.searchsorted(file_ids, candidate_ids), len(file_ids) - 1)
+    is_match = file_ids[positions] == candidate_ids
+    return candidates[is_match], file_entries[positions[is_match]]
 
 
-def _load_identities(table: TableFiles, file: DataFile) -> Array:
-    """The index entries of a file, sorted by id."""
+# Identities of data files in this worker process: files never change, and the declarations of a
+# table do not while a process appends to it.
+_CACHE: LRUCache[tuple[str, str], Mapping[int, Array]] = LRUCache(
+    _MAX_CACHED_ROWS, getsizeof=lambda entries: sum(map(len, entries.values()))
+)
+
+
+def _load_identities(table: TableFiles, file: DataFile) -> Mapping[int, Array]:
+    """The index entries of a file by declaration, sorted by id."""
     key = str(table.storage), file.path
     entries = _CACHE.get(key)
     if entries is None:
-        entries = table.read_identities([file.path])
-        entries = entries[np.argsort(entries["id"], kind="stable")]
-        if len(entries) <= _MAX_CACHED_ROWS:
+        loaded = table.read_identities([file.path])
+        entries = {
+            declaration: of_declaration[np.argsort(of_declaration["id"], kind="stable")]
+            for declaration, of_declaration in loaded.items()
+            if len(of_declaration)
+        }
+        if sum(map(len, entries.values())) <= _MAX_CACHED_ROWS:
             _CACHE[key] = entries
     return entries

@@ -10,6 +10,7 @@ from archiver.ingest.decoding.line_decoder import (
     decode_lines,
     parse_csv_header,
 )
+from archiver.ingest.decoding.raw_records import decode_raw, select_raw
 from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "RowsAsJson",
     "decode_blocks",
     "decode_lines",
+    "decode_raw",
     "decode_table",
     "parse_csv_header",
+    "select_raw",
 ]

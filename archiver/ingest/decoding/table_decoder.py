@@ -44,19 +44,22 @@ def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRo
     if not errors:
         return DecodedRows(decoded, numbers, raw_rows, refused)
     valid = [index for index in range(len(table)) if index not in errors]
-    positions = pa.array(valid, pa.int64())
-    rows = RowsAsJson(table.take(positions))
-    return DecodedRows(decoded.take(positions), numbers[valid], rows, refused)
+    decoded = decoded.take(pa.array(valid, pa.int64()))
+    return DecodedRows(decoded, numbers[valid], raw_rows.take(valid), refused)
 
 
 class RowsAsJson(Sequence[bytes]):
     """The rows of a table as JSON objects, serialised on access: few rows are ever refused."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table = table
+        self.table = table
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.table)
+
+    def take(self, positions: Sequence[int]) -> "RowsAsJson":
+        """Some of the rows."""
+        return RowsAsJson(self.table.take(pa.array(positions, pa.int64())))
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -65,7 +68,7 @@ class RowsAsJson(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
-        (row,) = _python_rows(self._table.slice(index, 1))
+        (row,) = _python_rows(self.table.slice(index, 1))
         return orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from archiver.chunks import locate
 from archiver.delta import StreamTable
 from archiver.ingest.engines.batch import ArchivedRows, IngestBatch
+from archiver.ingest.engines.refused_lines import count_archived_lines
 from archiver.ingest.engines.stream_appender import StreamAppender
 from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
@@ -86,6 +87,12 @@ class LocalIngest:
         batch.chunks_with_late_rows.update(late_chunks.tolist())
         count_classified(slices, classified.classification, is_late)
         return rows.filter(pa.array(is_archived & ~is_late)), len(new_rows)
+
+    def count_archived_lines(self, open_units: Iterable[OpenUnit], batch: IngestBatch) -> None:
+        """Count refused lines of units that repeat rows of earlier declarations as duplicates."""
+        for open_unit in open_units:
+            appender = self._appenders[open_unit.unit.stream]
+            count_archived_lines(open_unit, appender, batch.cutter.chunks)
 
     def forget(self, stream: str, chunks: Iterable[int]) -> None:
         """Drop the identities of chunks to which another engine has appended."""

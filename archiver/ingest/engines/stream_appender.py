@@ -7,8 +7,21 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.chunks import Chunk, locate
-from archiver.delta import IdentityIndex, StreamTable, build_entries, fingerprint
-from archiver.ingest.classify import Array, Mask, RowClassification, classify
+from archiver.delta import (
+    ENTRY_DTYPE,
+    IdentityIndex,
+    StreamSchema,
+    StreamTable,
+    build_entries,
+    fingerprint,
+)
+from archiver.ingest.classify import (
+    ArchivedMatches,
+    Array,
+    Mask,
+    RowClassification,
+    classify,
+)
 from archiver.ingest.open_unit import DecodedSlice
 from archiver.times import micros_column
 
@@ -63,21 +76,31 @@ class StreamAppender:
         self._table = table
         self._identities = IdentityIndex(table.read_identities, _MAX_INDEXED_ROWS)
 
+    @property
+    def schema(self) -> StreamSchema:
+        """The stream as it is declared."""
+        return self._table.schema
+
+    @property
+    def _declaration(self) -> int:
+        """The number of the present declaration."""
+        return len(self.schema.earlier)
+
     def classify(self, slices: Sequence[DecodedSlice], chunks: Sequence[Chunk]) -> ClassifiedRows:
         """Compare the rows of slices with the archived rows. `chunks`: all chunks, oldest first."""
-        schema = self._table.schema
+        schema = self.schema
         rows = pa.concat_tables([decoded.table for decoded in slices])
         ts = micros_column(rows, schema.time)
         ids, hashes = fingerprint(schema, rows)
         entries = build_entries(ids, hashes, _unit_ids(slices), _line_numbers(slices))
-        is_archived, archived_entries = self._find_archived(entries, locate(chunks, ts))
+        matches = self._find_archived(entries, _readings(slices), locate(chunks, ts))
         return ClassifiedRows(
             table=rows,
             ts=ts,
             is_late=np.concatenate([decoded.is_late for decoded in slices]),
             ids=ids,
             entries=entries,
-            classification=classify(entries, is_archived, archived_entries),
+            classification=classify(entries, matches.is_archived, matches.archived),
         )
 
     def append(
@@ -96,7 +119,7 @@ class StreamAppender:
         # as it would contain the new rows otherwise.
         indexes = {}
         for chunk in np.unique(chunk_ids).tolist():
-            indexes[chunk] = self._identities.for_chunk(chunk)
+            indexes[chunk] = self._identities.for_chunk(chunk)[self._declaration]
         fence()
         self._table.append(rows, batch)
         for chunk, index in indexes.items():
@@ -107,15 +130,52 @@ class StreamAppender:
         for chunk in chunks:
             self._identities.forget(chunk)
 
-    def _find_archived(self, entries: Array, chunk_ids: Array) -> tuple[Mask, Array]:
-        """Mask of the identities found in the rows' chunks, and the entries found."""
-        is_archived = np.zeros(len(entries), dtype=bool)
-        archived_entries = np.zeros(len(entries), dtype=entries.dtype)
+    def find_readings(self, readings: Array, chunk_ids: Array) -> tuple[Mask, Array]:
+        """Mask of the readings that equal archived rows of their declaration, and these entries.
+
+        `chunk_ids`: the chunk of each reading.
+        """
+        is_archived = np.zeros(len(readings), dtype=bool)
+        entries = np.zeros(len(readings), dtype=ENTRY_DTYPE)
         for chunk in np.unique(chunk_ids).tolist():
-            in_chunk = chunk_ids == chunk
-            index = self._identities.for_chunk(chunk)
-            is_archived[in_chunk], archived_entries[in_chunk] = index.find(entries["id"][in_chunk])
-        return is_archived, archived_entries
+            for declaration, index in self._identities.for_chunk(chunk).items():
+                of_declaration = (chunk_ids == chunk) & (readings["declaration"] == declaration)
+                positions = np.flatnonzero(of_declaration)
+                is_indexed, archived = index.find(readings["id"][positions])
+                is_equal = is_indexed & (archived["hash"] == readings["hash"][positions])
+                is_archived[positions[is_equal]] = True
+                entries[positions[is_equal]] = archived[is_equal]
+        return is_archived, entries
+
+    def _find_archived(self, entries: Array, readings: Array, chunk_ids: Array) -> ArchivedMatches:
+        """Find the archived rows of the identities in the rows' chunks.
+
+        `readings`: by earlier declarations, see `archiver.ingest.earlier_readings`.
+        """
+        matches = ArchivedMatches.none_of(entries)
+        for chunk in np.unique(chunk_ids).tolist():
+            rows = np.flatnonzero(chunk_ids == chunk)
+            in_chunk = chunk_ids[readings["row"]] == chunk
+            for declaration, index in self._identities.for_chunk(chunk).items():
+                if declaration == self._declaration:
+                    is_indexed, archived = index.find(entries["id"][rows])
+                    matches.record(rows[is_indexed], archived[is_indexed])
+                else:
+                    read = readings[in_chunk & (readings["declaration"] == declaration)]
+                    is_indexed, archived = index.find(read["id"])
+                    matches.record_earlier(read[is_indexed], archived[is_indexed])
+        return matches
+
+
+def _readings(slices: Sequence[DecodedSlice]) -> Array:
+    """The readings of the rows by earlier declarations, numbered by position in all slices."""
+    starts = np.cumsum([0, *map(len, slices)]).tolist()
+    parts: list[Array] = []
+    for decoded, start in zip(slices, starts, strict=False):
+        readings = decoded.readings.copy()
+        readings["row"] += start
+        parts.append(readings)
+    return np.concatenate(parts)
 
 
 def _unit_ids(slices: Sequence[DecodedSlice]) -> Array:

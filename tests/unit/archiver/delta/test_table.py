@@ -58,9 +58,9 @@ def test_identities_are_computed_for_unclustered_files(tmp_path: Path) -> None:
     table = StreamTable(tmp_path, SCHEMA)
     appended = rows(range(5))
     table.append(appended, 1)
-    unclustered = table.read_identities(0)
+    unclustered = table.read_identities(0)[0]
     table.cluster(0)
-    clustered = table.read_identities(0)
+    clustered = table.read_identities(0)[0]
     assert sorted(unclustered.tolist()) == sorted(clustered.tolist())
     assert set(unclustered["hash"]) == set(appended["_hash"].to_pylist())
 

@@ -32,7 +32,7 @@ def content(table: StreamTable) -> tuple[Any, ...]:
     statistics = [(file.chunk, file.rows, file.bytes, file.oldest, file.newest) for file in files]
     return (
         [part.to_pydict() for part in tables],
-        table.read_identities(0).tolist(),
+        table.read_identities(0)[0].tolist(),
         statistics,
         table.count_unclustered(0),
     )

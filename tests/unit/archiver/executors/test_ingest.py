@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from archiver.chunks.chunk import FIRST_CHUNK, Chunk, CutPolicy
+from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.executors import ExecutorIngest, batch_plan, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
@@ -66,14 +67,16 @@ class Chunks:
 class Archive:
     """What an archive writer does around an engine, without a database."""
 
-    def __init__(self, folder: Path, chunk_rows: int) -> None:
-        self.tables = {schema.name: StreamTable(folder, schema) for schema in SCHEMAS}
+    def __init__(
+        self, folder: Path, chunk_rows: int, schemas: Sequence[StreamSchema] = SCHEMAS
+    ) -> None:
+        self.tables = {schema.name: StreamTable(folder, schema) for schema in schemas}
         self.chunks = Chunks()
         policy = CutPolicy(chunk_rows, 600_000_000)
         tables = self.tables.values()
         chunks = self.chunks.chunks()
         self.cutter = ChunkCutter(Connection(), self.chunks, policy, tables, chunks)  # type: ignore[arg-type]
-        self.progress = {schema.name: ReadProgress() for schema in SCHEMAS}
+        self.progress = {schema.name: ReadProgress() for schema in schemas}
         self.partitions: dict[str, dict[str, PartitionProgress]] = {}
         self.units: list[dict[str, Any]] = []
         self.late_chunks: list[set[int]] = []

@@ -1,0 +1,65 @@
+"""Records as the earlier declarations of their stream read them. No I/O.
+
+A row keeps the identity that it got under the declaration of its time. A record repeats it if that
+declaration reads it as the same row, whatever the present one makes of it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from archiver.delta import StreamSchema, fingerprint
+from archiver.ingest.classify import READING_DTYPE, Array
+from archiver.ingest.decoding import DecodedRows, LineFormat, decode_raw, select_raw
+from archiver.times import micros_column
+
+
+def read_rows_as_earlier(
+    schema: StreamSchema,
+    rows: DecodedRows,
+    line_format: LineFormat | None,
+    fields: Sequence[str] | None,
+) -> Array:
+    """The readings of decoded rows (`READING_DTYPE`), numbered by position.
+
+    Rows that a declaration refuses, and rows newer than all that were archived under it, have no
+    reading: they repeat none of its rows. `line_format`, `fields`: of lines.
+    """
+    parts = [np.empty(0, dtype=READING_DTYPE)]
+    if schema.earlier:
+        ts = micros_column(rows.table, schema.time)
+        for number, declaration in enumerate(schema.earlier):
+            is_candidate = np.ones(len(ts), dtype=bool)
+            if declaration.newest is not None:
+                is_candidate = ts <= declaration.newest
+            positions = np.flatnonzero(is_candidate)
+            if len(positions):
+                raw = select_raw(rows.raw, positions.tolist())
+                readings = read_as_declared(schema, number, raw, line_format, fields)
+                readings["row"] = positions[readings["row"]]
+                parts.append(readings)
+    return np.concatenate(parts)
+
+
+def read_as_declared(
+    schema: StreamSchema,
+    number: int,
+    raw: Sequence[bytes],
+    line_format: LineFormat | None,
+    fields: Sequence[str] | None,
+) -> Array:
+    """The records that a declaration accepts (`READING_DTYPE`), numbered by position.
+
+    `number`: see `StreamSchema.declaration_numbers`. `line_format`: None for rows of tables, which
+    are JSON where they were refused.
+    """
+    declaration = schema.declaration(number)
+    decoded = decode_raw(declaration, raw, line_format or "jsonl", fields)
+    ids, hashes = fingerprint(declaration, decoded.table)
+    readings = np.empty(len(ids), dtype=READING_DTYPE)
+    readings["row"] = decoded.line_numbers
+    readings["declaration"] = number
+    readings["id"] = np.array(ids, dtype=readings.dtype["id"])
+    readings["hash"] = hashes
+    readings["ts"] = micros_column(decoded.table, declaration.time)
+    return readings

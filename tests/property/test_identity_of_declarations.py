@@ -1,0 +1,231 @@
+"""A record that comes again is a duplicate, however the columns of its stream changed meanwhile."""
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archiver.delta.schema import EarlierDeclaration, StreamSchema
+from archiver.executors import ExecutorIngest
+from archiver.ingest.engines.batch import IngestEngine
+from archiver.ingest.engines.engine_choice import RecordSizes
+from archiver.ingest.engines.local_ingest import LocalIngest
+from archiver.ingest.ledger import Counters
+from archiver.ingest.source_units import SourceUnit, read_batches
+from moirae.live.sources import files
+from tests.examples import examples
+from tests.ingest_scenario import START
+from tests.inline_jobs import InlineJobs
+from tests.unit.archiver.executors.test_ingest import Archive
+
+Format = Literal["jsonl", "csv"]
+Record = Mapping[str, Any]
+
+# By field: the types that it may be declared with, each of which may become one after it. None: the
+# field is undeclared, and stored in `_extra`.
+TYPES: Mapping[str, Sequence[str]] = {
+    "v": ("int", "bigint", "double"),
+    "f": ("float", "double"),
+    "day": ("date", "timestamp"),
+    "s": ("string",),
+    "flag": ("boolean",),
+}
+VALUES: Mapping[str, Sequence[Any]] = {
+    "v": (None, 0, 95, "95", "95.0", 95.5, 1e3, 2**31, 2**53, "-7", "abc", True),
+    "f": (None, 0.1, "0.1", 1, 16777217, "1e3", "nan", "x"),
+    "day": (None, "2026-01-31", "2026-01-31T12:00:00Z", 5),
+    "s": (None, "", "a,b", 7, [1], {"x": None}),
+    "flag": (None, True, "false", 0),
+}
+
+
+@st.composite
+def columns_in_order(draw: st.DrawFn) -> list[dict[str, str]]:
+    """The optional columns of consecutive declarations."""
+    count = draw(st.integers(2, 4))
+    chain: list[dict[str, str]] = [{} for _ in range(count)]
+    for name in draw(st.permutations(sorted(TYPES))):
+        width = 0
+        for columns in chain:
+            if draw(st.booleans()):
+                width = draw(st.integers(width, len(TYPES[name]) - 1))
+                columns[name] = TYPES[name][width]
+    return chain
+
+
+@dataclass(frozen=True)
+class Round:
+    """What arrives under a declaration: records in files, some of them again.
+
+    `is_interrupted`: the process ends between the append and the ledger.
+    """
+
+    columns: Mapping[str, str]
+    files: Sequence[Sequence[Record]]
+    is_clustered: bool
+    is_interrupted: bool
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> list[Round]:
+    """Consecutive rounds."""
+    known: list[Record] = []
+    drawn: list[Round] = []
+    number = 0
+    for columns in draw(columns_in_order()):
+        contents: list[list[Record]] = []
+        for _ in range(draw(st.integers(1, 2))):
+            records: list[Record] = []
+            for _ in range(draw(st.integers(0, 6))):
+                if known and draw(st.booleans()):
+                    records.append(draw(st.sampled_from(known)))
+                    continue
+                number += 1
+                second = draw(st.integers(0, 3))
+                record: dict[str, Any] = {"ts": (START + timedelta(0, second)).isoformat()}
+                record["n"] = number
+                for name in TYPES:
+                    if draw(st.booleans()):
+                        record[name] = draw(st.sampled_from(VALUES[name]))
+                records.append(record)
+                known.append(record)
+            contents.append(records)
+        drawn.append(Round(columns, contents, draw(st.booleans()), draw(st.booleans())))
+    return drawn
+
+
+def write_unit(path: Path, line_format: Format, records: Sequence[Record]) -> SourceUnit:
+    """A file of records."""
+    if line_format == "jsonl":
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    else:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ["ts", "n", *TYPES], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        path.write_text(text.getvalue())
+    return files.make_unit("s", path.name, line_format, path, path.stat().st_size)
+
+
+def declare(columns: Mapping[str, str], id: tuple[str, ...] | None) -> StreamSchema:
+    """A declaration with these optional columns."""
+    always = {"ts": "timestamp", "n": "bigint"}
+    none = timedelta(0)
+    return StreamSchema("s", {**always, **columns}, "ts", id, (), none, none)
+
+
+@dataclass
+class Stream:
+    """A stream whose declaration changes, archived by one engine without a database."""
+
+    folder: Path
+    on_executors: bool
+    id: tuple[str, ...] | None
+    archive: Archive = field(init=False)
+    earlier: tuple[EarlierDeclaration, ...] = ()
+
+    def open(self, columns: Mapping[str, str]) -> None:
+        """Go on under another declaration."""
+        schema = replace(declare(columns, self.id), earlier=self.earlier)
+        before = self.archive if self.earlier else None
+        self.archive = Archive(self.folder, 100, [schema])
+        if before is not None:
+            self.archive.ids = before.ids
+            self.archive.units = before.units
+
+    def close(self) -> None:
+        """End the process."""
+        table = self.archive.tables["s"]
+        ended = EarlierDeclaration(replace(table.schema, earlier=()), table.append_count)
+        self.earlier = (*self.earlier, ended)
+
+    def ingest(self, units: Sequence[SourceUnit], is_interrupted: bool) -> list[Counters]:
+        """Archive units, and return the counters of each."""
+        engine: IngestEngine = LocalIngest(self.archive.tables)
+        if self.on_executors:
+            engine = ExecutorIngest(InlineJobs(), RecordSizes())
+        batch = self.archive.start_batch()
+        engine.archive(units, batch)
+        LocalIngest(self.archive.tables).count_archived_lines(batch.open_units, batch)
+        if not is_interrupted:
+            self.archive.finish_batch(batch)
+        return [open_unit.counters for open_unit in batch.open_units]
+
+    def rows(self) -> list[str]:
+        """The archived rows with their identities."""
+        columns = ["n", "_extra", "_late", "_id", "_hash", "_unit", "_line"]
+        return sorted(map(repr, self.archive.tables["s"].read(columns).to_pylist()))
+
+
+@dataclass
+class Model:
+    """Where each record was archived. A declaration accepts or refuses it by its own decoder."""
+
+    archived: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def add(self, file: str, records: Sequence[Record], is_accepted: Sequence[bool]) -> Counters:
+        """Count the records of a file, which may be read again."""
+        counters = Counters(read=len(records))
+        for line, (record, accepted) in enumerate(zip(records, is_accepted, strict=True)):
+            if record["n"] not in self.archived and not accepted:
+                counters += Counters(malformed=1)
+            elif self.archived.setdefault(record["n"], (file, line)) == (file, line):
+                counters += Counters(archived=1)
+            else:
+                counters += Counters(duplicates=1)
+        return counters
+
+
+def accepts(schema: StreamSchema, folder: Path, form: Format, record: Record) -> bool:
+    """Whether a declaration accepts a record."""
+    unit = write_unit(folder / "record", form, [record])
+    (batch,) = read_batches(unit, replace(schema, earlier=()))
+    return not batch.rows.refused_lines
+
+
+def without_late(counters: Counters) -> Counters:
+    return replace(counters, late=0)
+
+
+@examples(30)
+@given(rounds(), st.sampled_from(["jsonl", "csv"]), st.sampled_from([None, ("n",)]))
+def test_repeated_records_are_duplicates(
+    drawn: list[Round], line_format: Format, id: tuple[str, ...] | None
+) -> None:
+    """The files of an interrupted round are read again under the next declaration."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        streams = [Stream(folder / "local", False, id), Stream(folder / "executors", True, id)]
+        model = Model()
+        contents: dict[str, Sequence[Record]] = {}
+        for number, arriving in enumerate(drawn):
+            schema = declare(arriving.columns, id)
+            for position, records in enumerate(arriving.files):
+                contents[f"{number}-{position}"] = records
+            units: list[SourceUnit] = []
+            expected: list[Counters] = []
+            for file, records in contents.items():
+                units.append(write_unit(folder / file, line_format, records))
+                is_accepted = [accepts(schema, folder, line_format, record) for record in records]
+                expected.append(model.add(file, records, is_accepted))
+            for stream in streams:
+                stream.open(arriving.columns)
+                counters = stream.ingest(units, arriving.is_interrupted)
+                assert list(map(without_late, counters)) == expected
+                assert len(stream.rows()) == len(model.archived)
+                if arriving.is_clustered:
+                    stream.archive.tables["s"].cluster(0)
+                stream.close()
+            if not arriving.is_interrupted:
+                contents.clear()
+        local, executors = streams
+        assert executors.rows() == local.rows()
+        assert executors.archive.units == local.archive.units
