@@ -123,7 +123,3 @@ class StreamSchema:
         types = [*self.columns.items()]
         types += [(name, _ADDED_SPARK_TYPES[name]) for name in added_columns]
         return ", ".join(f"`{name}` {spark_type}" for name, spark_type in types)
-
-    def with_declarations(self, declarations: Sequence[EarlierDeclaration]) -> "StreamSchema":
-        """The same with other earlier declarations."""
-        return replace(self, earlier=tuple(declarations))

@@ -108,8 +108,8 @@ class TableFiles:
         needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
         if needs_identities and not _stores_identities(file, path):
             return self._read_with_identities(path, file).select(list(columns))
-        wanted = {self._stored_name(name, stored) for name in columns}
-        rows = file.read(columns=[name for name in file.schema_arrow.names if name in wanted])
+        stored_names = {self._stored_name(name, stored) for name in columns}
+        rows = file.read(columns=[name for name in file.schema_arrow.names if name in stored_names])
         return self._select(rows, path, columns)
 
     def _select(self, rows: pa.Table, path: str, columns: Sequence[str]) -> pa.Table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from archiver.chunks import Chunk, locate
-from archiver.ingest.classify import Array, flag_late
+from archiver.ingest.classify import flag_late
 from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.earlier_readings import read_as_declared
 from archiver.ingest.engines.stream_appender import StreamAppender
@@ -61,8 +61,8 @@ def _find_archived(
     archived_lines: list[_ArchivedLine] = []
     for position in np.flatnonzero(is_archived).tolist():
         refused = lines[int(readings["row"][position])]
-        place: Array = entries[position]
-        is_replayed = (int(place["unit"]), int(place["line"])) == (open_unit.id, refused.line)
+        archived = entries[position]
+        is_replayed = (int(archived["unit"]), int(archived["line"])) == (open_unit.id, refused.line)
         archived_lines.append(_ArchivedLine(refused, int(readings["ts"][position]), is_replayed))
     return archived_lines
 
