@@ -13,7 +13,8 @@ ArchiverError
 ├── SourceDamaged        a source unit cannot be read to its end
 ├── SourceUnreachable    the disk of a source file fails; trying again makes sense
 ├── StorageFailed        object storage cannot be reached or refuses a request
-└── TaskLost             the process of a task on an executor has died
+├── TaskLost             the process of a task on an executor has died
+└── ValueLost            an archived value would not be the same in the declared type
 """
 
 
@@ -59,6 +60,10 @@ class SourceUnreachable(ArchiverError):
 
 class IncompatibleColumn(ArchiverError):
     """The type of a column of a file cannot be converted to the declared type of any row."""
+
+
+class ValueLost(ArchiverError):
+    """An archived value would not be the same in the declared type. Names value and chunk."""
 
 
 class HistoryUnavailable(ArchiverError):

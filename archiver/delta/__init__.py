@@ -5,6 +5,8 @@ Modules of their own: `derived_tables` holds what concerns the tables of derived
 """
 
 from archiver.delta import derived_tables
+from archiver.delta.column_changes import ColumnProblem, StoredColumn
+from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
@@ -23,12 +25,16 @@ __all__ = [
     "ARROW_TYPES",
     "ArchivedRevision",
     "ChunkFiles",
+    "ColumnProblem",
+    "ColumnRewrite",
     "DataFile",
     "ENTRY_DTYPE",
     "EarlierDeclaration",
     "IdentityIndex",
     "RevisionTables",
     "RewriteFunction",
+    "RewriteProgress",
+    "StoredColumn",
     "StreamSchema",
     "StreamTable",
     "TableFiles",

@@ -8,6 +8,7 @@ event time that the table had then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +20,7 @@ from archiver.delta.column_changes import (
     find_identity_problems,
     plan_column_changes,
 )
+from archiver.delta.files import REWRITTEN_MARK
 from archiver.delta.protocol import OWN_COLUMNS_PROPERTY
 from archiver.delta.schema import ADDED_COLUMNS, EarlierDeclaration, StreamSchema
 from archiver.times import Micros
@@ -104,6 +106,12 @@ def encode_declarations(schema: StreamSchema) -> str:
         documents.append({**document, "last_append": last_append, "newest": newest})
     documents.append(_to_document(schema))
     return orjson.dumps(documents).decode()
+
+
+def rewritten_mark(schema: StreamSchema) -> str:
+    """How names of files that are rewritten for a declaration begin, after their prefix."""
+    digest = blake2b(encode_declarations(schema).encode(), digest_size=4).hexdigest()
+    return f"{REWRITTEN_MARK}{digest}"
 
 
 def decode_declarations(schema: StreamSchema, text: str) -> StreamSchema:

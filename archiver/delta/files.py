@@ -11,6 +11,9 @@ UNCLUSTERED_PREFIX = "a-"
 CLUSTERED_PREFIX = "c-"
 # Rows of other programs that maintenance has rewritten: see `StreamTable.adopt_foreign_files`.
 ADOPTED_PREFIX = "f-"
+# After the prefix, in names of files that are rewritten for changed columns: see
+# `archiver.delta.column_rewrite`. Other names have digits there, or hexadecimal ones.
+REWRITTEN_MARK = "r"
 _MAX_TRUNCATION = 999  # microseconds
 
 
@@ -101,6 +104,17 @@ def upper_bound(path: str, newest: Micros) -> Micros:
 def is_written_by_moirae(path: str) -> bool:
     """Whether a file holds rows that this program archived, by its name."""
     return _name(path).startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX))
+
+
+def is_unclustered(path: str) -> bool:
+    """Whether a file has not been clustered, by its name."""
+    return not _name(path).startswith(CLUSTERED_PREFIX)
+
+
+def is_rewritten(path: str, mark: str) -> bool:
+    """Whether a file is rewritten for changed columns, for those of a mark."""
+    _, _, name = _name(path).partition("-")
+    return name.startswith(mark)
 
 
 def is_adopted(path: str) -> bool:

@@ -3,32 +3,28 @@
 Data and log files are durable when an append returns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from archiver.clock import seconds_since_boot
 from archiver.delta.data_files import (
     TableFiles,
     append_number,
-    cast_to_fields,
-    write_rows,
 )
 from archiver.delta.declarations import (
     DECLARATIONS_PROPERTY,
     StoredTable,
     compare_declaration,
     encode_declarations,
+    rewritten_mark,
 )
-from archiver.delta.files import ADOPTED_PREFIX, is_adopted
+from archiver.delta.files import is_adopted, is_rewritten, is_unclustered
 from archiver.delta.log import (
-    CLUSTERED_PREFIX,
     ChunkFiles,
     DataFile,
     DeltaLog,
@@ -297,7 +293,7 @@ class StreamTable:
 
     def count_unclustered(self, chunk: int) -> int:
         """Count the files of a chunk that have not been clustered."""
-        return sum(_is_unclustered(file.path) for file in self.accounted_files(chunk))
+        return sum(is_unclustered(file.path) for file in self.accounted_files(chunk))
 
     def cluster(self, chunk: int, rewrite: RewriteFunction = TableFiles.write_clustered) -> None:
         """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
@@ -331,32 +327,8 @@ class StreamTable:
             self._adopt(chunk, files)
 
     def _adopt(self, chunk: int, files: Sequence[DataFile]) -> None:
-        self.fetch(files)
-        parts = []
-        for file in files:
-            parts.append(pq.ParquetFile(self.storage.open_data_file(file.path)).read())
-        rows = pa.concat_tables(parts, promote_options="default")
-        adopted_rows = cast_to_fields(
-            rows.select([name for name in rows.column_names if name in self.schema.columns]),
-            self.files.fields(self.files.stored_columns),
-        )
-        for name in rows.column_names:
-            if name not in self.files.arrow_schema.names:
-                adopted_rows = adopted_rows.append_column(name, rows[name])
         started_at = seconds_since_boot()
-        path = f"chunk={chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
-        with self.storage.write_data_file(path) as local_path:
-            write_rows(self.schema, adopted_rows, local_path, clustered=True)
-            size = local_path.stat().st_size
-        adopted = DataFile(
-            path=path,
-            chunk=chunk,
-            rows=len(rows),
-            bytes=size,
-            oldest=min(file.oldest for file in files),
-            newest=max(file.newest for file in files),
-            is_foreign=True,
-        )
+        adopted = self.files.write_adopted(chunk, files)
         self._log.commit(
             "OPTIMIZE",
             add=[adopted],
@@ -364,6 +336,28 @@ class StreamTable:
             user_metadata={"adopted": "rows appended by another program"},
             started_at=started_at,
         )
+
+    def replace_columns(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        unchanged: Collection[str],
+    ) -> None:
+        """Commit the declared columns with the files that were rewritten for them.
+
+        `unchanged`: the paths of all files that need not be rewritten. Raises `CommitConflict` if
+        a removed file is gone, or there is any other file.
+        """
+        changes = self.declaration.changes
+        self._log.replace_columns(
+            self.files.arrow_schema,
+            {DECLARATIONS_PROPERTY: encode_declarations(self.schema)},
+            dropped=list(changes.renamed.values()),
+            add=add,
+            remove=remove,
+            unchanged=unchanged,
+        )
+        self._compare_declaration(self.schema)
 
     def set_history(self, history: float) -> None:
         """Set how many seconds superseded versions stay readable, and upgrade an older table."""
@@ -389,9 +383,15 @@ class StreamTable:
 
         Files of the append that comes next are not listed, however long it takes: the process that
         appends may be about to commit them. If it was killed, they are listed after the next append.
+        Nor are those that are rewritten for the declared columns until they are committed.
         """
         files = self._log.unreferenced_files(history)
-        return [path for path in files if (append_number(path) or 0) <= self.append_count]
+        files = [path for path in files if (append_number(path) or 0) <= self.append_count]
+        self.refresh()
+        if self.is_rewriting:
+            mark = rewritten_mark(self.schema)
+            files = [path for path in files if not is_rewritten(path, mark)]
+        return files
 
     def missing_files(self) -> list[str]:
         """List files of the known version that do not exist."""
@@ -421,7 +421,7 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
     selected: list[DataFile] = []
     clustered: list[DataFile] = []
     for file in files:
-        if _is_unclustered(file.path):
+        if is_unclustered(file.path):
             selected.append(file)
         else:
             clustered.append(file)
@@ -434,7 +434,3 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
         selected.append(file)
         rows += file.rows
     return selected
-
-
-def _is_unclustered(path: str) -> bool:
-    return not path.rpartition("/")[2].startswith(CLUSTERED_PREFIX)

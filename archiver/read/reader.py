@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from archiver.delta import DataFile, StreamSchema, StreamTable, TableFiles
+from archiver.delta import DataFile, StoredColumn, StreamSchema, StreamTable, TableFiles
 from archiver.read.present_rows import PresentRows
 from archiver.storage import LocalStorage, StorageRoot
 from archiver.time_range import ALL_TIME, TimeRange
@@ -33,7 +33,9 @@ def read_files(
     spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
     """The on-time rows of files with the declared columns; None without any file."""
-    return _read_files(spark, table, files, include_late=False, column_filter={})
+    rewritten = table.declaration.changes.rewritten
+    snapshot = StreamSnapshot(files=files, table=table, rewritten=rewritten)
+    return _read_files(spark, snapshot, include_late=False, column_filter={})
 
 
 def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFile]:
@@ -43,23 +45,27 @@ def _select_files(files: Sequence[DataFile], include_late: bool) -> list[DataFil
 
 def _read_files(
     spark: SparkSession,
-    table: StreamTable,
-    files: Sequence[DataFile],
+    snapshot: "StreamSnapshot",
     include_late: bool,
     column_filter: ColumnFilter,
 ) -> DataFrame | None:
-    """Rows of files; None without any file.
+    """Rows of the files of a snapshot; None without any file.
 
     Files of object storage are read through the cache of this machine if they are few, else by
     tasks, which open them themselves.
     """
-    schema = table.schema
-    files = _select_files(files, include_late)
-    if not files:
+    table = snapshot.table
+    files = _select_files(snapshot.files, include_late)
+    if not files or table is None:
         return None
+    schema = table.schema
     is_local = isinstance(table.storage, LocalStorage)
     if is_local or sum(file.rows for file in files) < WIDE_SCAN_ROWS:
-        rows = spark.read.schema(schema.ddl(["_late"])).parquet(*table.lease_paths(files))
+        stored = replace(schema, columns=_stored_columns(schema, snapshot))
+        rows = spark.read.schema(stored.ddl(["_late"])).parquet(*table.lease_paths(files))
+        for name, column in snapshot.rewritten.items():
+            converted = F.col(f"`{name}`").cast(schema.columns[name])
+            rows = rows.withColumnRenamed(column.name, name).withColumn(name, converted)
         if not include_late:
             rows = rows.where("NOT _late")
     else:
@@ -69,6 +75,15 @@ def _read_files(
     for name, values in column_filter.items():
         rows = rows.where(F.col(f"`{name}`").isin(list(values)))
     return rows.select(*[f"`{name}`" for name in schema.columns])
+
+
+def _stored_columns(schema: StreamSchema, snapshot: "StreamSnapshot") -> dict[str, str]:
+    """Names and types of the declared columns in the files of a snapshot."""
+    columns: dict[str, str] = {}
+    for name, type_name in schema.columns.items():
+        stored_name, stored_type = snapshot.rewritten.get(name, (name, type_name))
+        columns[stored_name] = stored_type
+    return columns
 
 
 def _open_files(
@@ -98,6 +113,7 @@ class StreamSnapshot:
     `rows`: the rows in memory, with the declared columns and `_late`. `files`: the files of the
     remaining rows, in `table`. `all_files`: also the files whose rows are in memory.
     `append_count`: see `StreamTable.append_count`. `table`: None if nothing is archived yet.
+    `rewritten`: the columns that the files store under another name or type.
     """
 
     rows: Sequence[pa.Table] = ()
@@ -105,6 +121,7 @@ class StreamSnapshot:
     all_files: Sequence[DataFile] = ()
     append_count: int = 0
     table: StreamTable | None = None
+    rewritten: Mapping[str, StoredColumn] = field(default_factory=dict)
 
     def lease_paths(self) -> list[str]:
         """Paths of `files` that stay readable for as long as a history query may run."""
@@ -168,6 +185,7 @@ class Reader:
                 all_files=table.data_files(time_range),
                 append_count=table.append_count,
                 table=table,
+                rewritten=table.declaration.changes.rewritten,
             )
 
     def acquire(self, time_ranges: Mapping[str, TimeRange]) -> dict[str, StreamSnapshot]:
@@ -192,7 +210,7 @@ class Reader:
         snapshot = self.snapshot(stream, time_range)
         frame: DataFrame | None = None
         if snapshot.table is not None:
-            frame = _read_files(spark, snapshot.table, snapshot.files, include_late, column_filter)
+            frame = _read_files(spark, snapshot, include_late, column_filter)
         parts = [
             _filter_rows(rows, schema, time_range, include_late, column_filter)
             for rows in snapshot.rows

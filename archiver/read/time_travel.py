@@ -54,4 +54,5 @@ class ReaderAt(Reader):
                 all_files=files,
                 append_count=append_count,
                 table=table,
+                rewritten=table.declaration.changes.rewritten,
             )

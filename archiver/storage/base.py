@@ -88,6 +88,10 @@ class Storage(ABC):
         The file is durable and visible to all readers when the context ends.
         """
 
+    def write_whole_file(self, name: str) -> AbstractContextManager[Path]:
+        """Like `write_data_file`, but a file of the name exists only when it is durable."""
+        return self.write_data_file(name)
+
     @abstractmethod
     def fetch(self, names: Sequence[str]) -> None:
         """Download data files in parallel, ahead of `open_data_file`."""
@@ -204,6 +208,20 @@ class LocalStorage(Storage):
         path.parent.mkdir(exist_ok=True)
         yield path
         fsync_files([path])
+
+    @contextmanager
+    def write_whole_file(self, name: str) -> Iterator[Path]:
+        path = self._folder / name
+        # Of this program by its name: a vacuum removes it if the process is killed.
+        temporary = path.with_name(f"a-0-{uuid4().hex}.parquet")
+        temporary.parent.mkdir(exist_ok=True)
+        try:
+            yield temporary
+            fsync_files([temporary])
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        fsync_files([], [path.parent])
 
     def fetch(self, names: Sequence[str]) -> None:
         pass

@@ -17,7 +17,7 @@ from recall.engines.duckdb import (
 from recall.engines.lru_cache import LruCache
 from recall.engines.spark import SparkEngine, SparkStatements
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
-from recall.statements import Statement
+from recall.statements import Statement, scan_files
 
 __all__ = [
     "AnswerRows",
@@ -34,5 +34,6 @@ __all__ = [
     "WideScanEngine",
     "evaluate_condition",
     "merge_partials",
+    "scan_files",
     "to_json_value",
 ]

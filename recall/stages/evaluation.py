@@ -25,6 +25,7 @@ from recall.engines import (
     SparkStatements,
     Statement,
     evaluate_condition,
+    scan_files,
     to_json_value,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
@@ -108,12 +109,8 @@ class LiveRows:
         for rows in snapshot.rows:
             parts.append(rows.filter(pc.invert(rows["_late"])).select(columns))
         if snapshot.files:
-            paths = ", ".join(map(_string_literal, snapshot.lease_paths()))
             names = ", ".join(map('"{}"'.format, columns))
-            text = (
-                f"SELECT {names} FROM read_parquet([{paths}], union_by_name = true, "
-                f"hive_partitioning = false) WHERE NOT _late"
-            )
+            text = f"SELECT {names} FROM {scan_files(snapshot)} WHERE NOT _late"
             for operator, bound in ((">=", time_range.start), ("<", time_range.end)):
                 if bound is not None:
                     text += f' AND "{schema.time}" {operator} make_timestamptz({bound})'
@@ -396,8 +393,3 @@ def _rows_by_event(table: pa.Table) -> dict[UUID, list[dict[str, Any]]]:
 def _summarise(error: Exception) -> str:
     text = str(error).strip()
     return text.splitlines()[0][:1000] if text else type(error).__name__
-
-
-def _string_literal(value: str) -> str:
-    escaped = value.replace("'", "''")
-    return f"'{escaped}'"

@@ -11,6 +11,7 @@ from recall.statements.file_rows import (
     FileRows,
     divide_files,
 )
+from recall.statements.file_scan import scan_files
 from recall.statements.part_task import (
     PartJob,
     PartOutcome,
@@ -36,4 +37,5 @@ __all__ = [
     "WORKER_DAEMON",
     "divide_files",
     "run_on_part",
+    "scan_files",
 ]

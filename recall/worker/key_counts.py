@@ -114,7 +114,10 @@ class KeyCounts:
 
     def _count_file(self, stream: str, file: str, column: str) -> dict[str, int] | None:
         try:
-            return _count_keys(self._reader.open_data_file(stream, file), column)
+            names = [column]
+            if column in self._reader.schema(stream).was:
+                names.append(self._reader.schema(stream).was[column])
+            return _count_keys(self._reader.open_data_file(stream, file), names)
         except (ArchiverError, OSError, pa.ArrowException) as error:
             self._log_once(error)
             return None
@@ -127,10 +130,16 @@ class KeyCounts:
             )
 
 
-def _count_keys(file: Any, column: str) -> dict[str, int] | None:
-    """Rows by value of a string column, without NULL; None: too many values."""
-    if column not in pq.read_schema(file).names:
+def _count_keys(file: Any, names: Sequence[str]) -> dict[str, int] | None:
+    """Rows by value of a string column, without NULL; None: too many values.
+
+    `names`: of the column, the present one first; a file may store it under its name before.
+    """
+    stored_names = pq.read_schema(file).names
+    stored = [name for name in names if name in stored_names]
+    if not stored:
         return {}
+    column = stored[0]
     with pq.ParquetFile(file, read_dictionary=[column]) as parquet:
         values = parquet.read(columns=[column])[column]
     counts = pc.value_counts(values.cast("string"))

@@ -110,7 +110,7 @@ def test_every_machine_and_other_delta_readers_see_the_same_rows(
     assert sorted(chain.from_iterable(read)) == list(range(20, 40))
     reader = Reader(archive_on("d"), [SCHEMA])
     (first_file, *_) = reader.local_paths("s", TimeRange(25 * _SECOND))
-    keys = _count_keys(reader.open_data_file("s", first_file), "n")
+    keys = _count_keys(reader.open_data_file("s", first_file), ["n"])
     assert set(keys or ()) < set(map(str, range(20, 40)))
     writer.delete_chunk(0)
     assert numbers_in(follower) == list(range(20, 40)) and follower.missing_files() == []

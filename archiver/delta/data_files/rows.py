@@ -70,11 +70,16 @@ def with_chunk_column(rows: pa.Table, chunk: int) -> pa.Table:
 
 
 def cast_to_fields(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-    """Select columns of a table and cast them. Columns that it lacks are null."""
+    """Select columns of a table and cast them. Columns that it lacks are null.
+
+    Integers that a double cannot represent are rounded: whether there are any is checked before
+    files are rewritten, and a reader does not stop because of them.
+    """
     columns = []
     for field in fields:
         if field.name in rows.column_names:
-            columns.append(rows[field.name].cast(field.type))
+            is_exact = not pa.types.is_floating(field.type)
+            columns.append(rows[field.name].cast(field.type, safe=is_exact))
         else:
             columns.append(pa.nulls(len(rows), field.type))
     return pa.table(columns, schema=pa.schema(list(fields)))

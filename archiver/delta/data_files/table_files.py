@@ -19,6 +19,7 @@ from archiver.delta.data_files.rows import (
     write_rows,
 )
 from archiver.delta.files import (
+    ADOPTED_PREFIX,
     CLUSTERED_PREFIX,
     UNCLUSTERED_PREFIX,
     DataFile,
@@ -87,11 +88,44 @@ class TableFiles:
 
     def write_clustered(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
         """Write the rows of files of a chunk as one clustered file."""
-        self.storage.fetch([file.path for file in files])
-        rows = pa.concat_tables(
-            [self.read_all(file.path) for file in files], promote_options="default"
-        )
+        rows = self.read_together(files)
         return self.write(chunk, with_chunk_column(rows, chunk), clustered=True)
+
+    def write_adopted(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
+        """Write rows of other programs as one file, with the columns of the archive null."""
+        path = f"chunk={chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
+        with self.storage.write_data_file(path) as local_path:
+            rows = self.read_adopted(files)
+            write_rows(self.schema, rows, local_path, clustered=True)
+            size = local_path.stat().st_size
+        return DataFile(
+            path=path,
+            chunk=chunk,
+            rows=len(rows),
+            bytes=size,
+            oldest=min(file.oldest for file in files),
+            newest=max(file.newest for file in files),
+            is_foreign=True,
+        )
+
+    def read_together(self, files: Sequence[DataFile]) -> pa.Table:
+        """All columns of files, with those that are not declared any more."""
+        self.storage.fetch([file.path for file in files])
+        parts = [self._read_all(file.path, self.stored_columns) for file in files]
+        return pa.concat_tables(parts, promote_options="default")
+
+    def read_adopted(self, files: Sequence[DataFile]) -> pa.Table:
+        """The rows of files of other programs, with the columns of the archive null."""
+        self.storage.fetch([file.path for file in files])
+        parts = [self._read_all(file.path, list(self.schema.columns)) for file in files]
+        rows = pa.concat_tables(parts, promote_options="default")
+        stored_rows = cast_to_fields(
+            rows.select(list(self.schema.columns)), self.fields(self.stored_columns)
+        )
+        for name in rows.column_names:
+            if name not in self.arrow_schema.names:
+                stored_rows = stored_rows.append_column(name, rows[name])
+        return stored_rows
 
     def fields(self, columns: Sequence[str]) -> list[pa.Field]:
         """The fields of some columns."""
@@ -108,7 +142,7 @@ class TableFiles:
         needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
         if needs_identities and not _stores_identities(file, path):
             return self._read_with_identities(path, file).select(list(columns))
-        stored_names = {self._stored_name(name, stored) for name in columns}
+        stored_names = {self.stored_name(name, stored) for name in columns}
         rows = file.read(columns=[name for name in file.schema_arrow.names if name in stored_names])
         return self._select(rows, path, columns)
 
@@ -118,22 +152,23 @@ class TableFiles:
             rows = _with_append_number(rows, path)
         stored = set(rows.column_names)
         # A file that is not rewritten yet stores a renamed column under its name before.
-        stored_names = {name: self._stored_name(name, stored) for name in columns}
+        stored_names = {name: self.stored_name(name, stored) for name in columns}
         present = [name for name in columns if stored_names[name] in stored]
         rows = rows.select([stored_names[name] for name in present]).rename_columns(present)
         return cast_to_fields(rows, self.fields(columns))
 
-    def _stored_name(self, column: str, stored: Collection[str]) -> str:
+    def stored_name(self, column: str, stored: Collection[str]) -> str:
+        """The name under which a file with some columns stores a column, if it does."""
         if column in stored:
             return column
         return self.schema.was.get(column, column)
 
-    def read_all(self, path: str) -> pa.Table:
-        """Read all columns of a file, with those that are not declared any more."""
-        rows = self.read(path, self.stored_columns)
+    def _read_all(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """Read columns of a file, and those that are not declared any more, or never were."""
+        rows = self.read(path, columns)
         file = pq.ParquetFile(self.storage.open_data_file(path))
         stored = file.schema_arrow.names
-        read_names = {self._stored_name(name, stored) for name in self.arrow_schema.names}
+        read_names = {self.stored_name(name, stored) for name in self.arrow_schema.names}
         removed = [name for name in stored if name not in read_names]
         if removed:
             removed_columns = file.read(columns=removed)

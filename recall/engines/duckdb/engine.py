@@ -32,7 +32,7 @@ from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.split import VARIANCE_KINDS
 from recall.requests import Piece, RecallEvent, enclosing_range
-from recall.statements import DuckDBStatements, Statement
+from recall.statements import DuckDBStatements, Statement, scan_files
 
 _BYTES_PER_MEGABYTE = 1e6
 # Aggregates that Spark computes as double, whatever the column's type.
@@ -105,10 +105,7 @@ class LocalEngine:
                 where += f' AND "{name}" IN ({_string_literals(values)})'
         sources = []
         if snapshot.files:
-            paths = _string_literals(snapshot.lease_paths())
-            sources.append(
-                f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
-            )
+            sources.append(scan_files(snapshot))
         if snapshot.rows:
             sources.append("_at_hand")
             self._duckdb.register("_at_hand", pa.concat_tables(snapshot.rows))
