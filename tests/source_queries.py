@@ -1,6 +1,7 @@
 """The queries of a workspace's sources, which archive what they find without live detection."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,20 +15,18 @@ from archiver.chunks import CutPolicy
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import to_micros
 from moirae.config import Settings, stream_schema
-from moirae.live.sources import SourceQueries, UnreadFiles
+from moirae.live.sources import SourceQueries
 from sql.archive import UnitGateway
 
 
 def make_source_queries(
     settings: Settings,
     connection: sql.Connection,
-    spark: SparkSession | None,
+    spark: SparkSession,
     record: Callable[[list[str]], object],
+    drain: bool = False,
 ) -> SourceQueries:
-    """Queries that are not started. `record` gets the names of the units of each batch.
-
-    `spark` None: only for sources that are read without it.
-    """
+    """Queries that are not started. `record` gets the names of the units of each batch."""
     archive = ArchiveWriter(
         Path(settings.archive),
         [stream_schema(name, declared) for name, declared in settings.streams.items()],
@@ -41,13 +40,35 @@ def make_source_queries(
         record([unit.name for unit in units])
 
     ingest: Any = SimpleNamespace(ingest_units=ingest_units)
-    session: Any = spark
     return SourceQueries(
-        spark=session,
+        spark=spark,
         settings=settings,
         archive=archive,
         ingest=ingest,
-        unread_files=UnreadFiles(UnitGateway(connection).finished_names),
+        find_archived=UnitGateway(connection).finished_names,
         lock=threading.Lock(),
-        drain=False,
+        drain=drain,
     )
+
+
+def archive_present_files(
+    settings: Settings, connection: sql.Connection, spark: SparkSession
+) -> list[str]:
+    """The names of the units of a drain, in their order."""
+    names: list[str] = []
+    queries = make_source_queries(settings, connection, spark, names.extend, drain=True)
+    queries.start()
+    update_until(queries, lambda: not queries.is_active())
+    queries.raise_failure()
+    queries.stop()
+    return names
+
+
+def update_until(queries: SourceQueries, condition: Callable[[], bool]) -> None:
+    """Run the loop of the live process until a condition holds."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        queries.raise_failure()
+        queries.update()
+        time.sleep(0.02)

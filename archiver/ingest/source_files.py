@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.file_names import escape_name
 from archiver.ingest.source_units import BATCH_RECORDS
 from archiver.storage import ObjectPath
 
@@ -66,4 +67,6 @@ def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | S
         return SourceDamaged("the file does not exist or is a directory")
     if isinstance(error, PermissionError):
         return SourceDamaged("cannot read the file: permission denied")
-    return SourceUnreachable(f"{path}: cannot read the file: {error.strerror or error}")
+    return SourceUnreachable(
+        f"{escape_name(str(path))}: cannot read the file: {error.strerror or error}"
+    )

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from archiver.errors import ArchiverError
-from archiver.spark.paths import CLASS_ARCHIVE, INSTALL_FOLDER, JARS
+from archiver.spark.paths import CLASS_ARCHIVE, INSTALL_FOLDER, JARS, OWN_JAR
 from archiver.spark.session import CONFLICTING_VARIABLES, launcher_environment
 
 _MODULE_FOLDER = Path(__file__).parent
@@ -67,10 +67,10 @@ def main() -> int:
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
     try:
         _fetch_missing_jars(lock)
+        _compile_java()
     except ArchiverError as error:
         print(f"moirae: setup failed: {error}", file=sys.stderr)
         return 1
-    _compile_java()
     _create_class_archive()
     stamp_file.write_text(stamp)
     return 0
@@ -154,27 +154,26 @@ def fetch_jars(packages: Sequence[tuple[str, str]], lock: Mapping[str, str], tar
 
 
 def _compile_java() -> None:
-    """Compile the local file system classes. Without a compiler Spark runs without them, slower."""
+    """Compile the classes in `java`. Raises `ArchiverError`."""
     import pyspark
 
-    target = JARS / "moirae-files.jar"
-    target.unlink(missing_ok=True)
+    for jar in JARS.glob("moirae*.jar"):
+        jar.unlink()
     spark_jars = Path(pyspark.__file__).parent / "jars" / "*"
     with tempfile.TemporaryDirectory(dir=INSTALL_FOLDER) as temporary:
         classes = f"{temporary}/classes"
-        jar = f"{temporary}/files.jar"
+        jar_file = f"{temporary}/{OWN_JAR}"
         javac = [_java_tool("javac"), "-nowarn", "--release", "17"]
         javac += ["-cp", str(spark_jars), "-d", classes, *map(str, _java_files())]
-        create_jar = [_java_tool("jar"), "--create", "--file", jar, "-C", classes, "."]
+        create_jar = [_java_tool("jar"), "--create", "--file", jar_file, "-C", classes, "."]
         try:
             _run_command(javac, "compilation")
             _run_command(create_jar, "creation of a jar")
-        except (ArchiverError, FileNotFoundError):
-            _report(
-                "no working Java compiler, small batches will be slower: install a JDK, not a JRE"
-            )
-            return
-        os.replace(jar, target)
+        except (ArchiverError, FileNotFoundError) as error:
+            raise ArchiverError(
+                "no working Java compiler: install a JDK of version 17 or newer, not a JRE"
+            ) from error
+        os.replace(jar_file, JARS / OWN_JAR)
 
 
 def _create_class_archive() -> None:

@@ -18,7 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
-from archiver.spark.paths import CLASS_ARCHIVE, JARS
+from archiver.spark.paths import CLASS_ARCHIVE, JARS, OWN_JAR
 from archiver.spark.scratch import scratch_folder
 
 _JVM_LOG = logging.getLogger("spark.jvm")
@@ -69,6 +69,8 @@ _SETTINGS = {
 }
 _MAX_SOCKET_FOLDER = 64  # characters: paths of sockets have at most 107, names of Spark's 42
 _LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+NUMBER_SOURCE = "org.moirae.numbers.NumberSource"
+"""A streaming source whose offsets are published by `org.moirae.numbers.Numbers`."""
 _LOCAL_FILE_SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.moirae.files.PlainFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.moirae.files.PlainFiles$Context",
@@ -220,14 +222,15 @@ def launcher_environment(master: str) -> dict[str, str]:
 def jar_settings(master: str) -> dict[str, str]:
     """Settings that load the installed jars on driver and executors. Raises `NotInstalled`."""
     jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
-    if not jars:
+    if str(JARS / OWN_JAR) not in jars:
         raise NotInstalled("Spark's jars are not installed; run `make setup`")
     if not master.startswith("local"):
         return {"spark.jars": ",".join(jars)}
-    settings = {"spark.driver.extraClassPath": ":".join(jars), **_LOOPBACK_SETTINGS}
-    if (JARS / "moirae-files.jar").is_file():
-        settings |= _LOCAL_FILE_SETTINGS
-    return settings
+    return {
+        "spark.driver.extraClassPath": ":".join(jars),
+        **_LOOPBACK_SETTINGS,
+        **_LOCAL_FILE_SETTINGS,
+    }
 
 
 def java_options(class_archive: Path | None) -> str:

@@ -2,14 +2,17 @@
 
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from archiver.spark import session
+from archiver.spark import NUMBER_SOURCE, session
 
+_BATCH_TIMEOUT = 60.0  # seconds
 _WINDOW_QUERY = (
     "SELECT host, window.end AS ts, avg(v) AS v FROM past GROUP BY host, window(ts, '10 seconds')"
 )
@@ -20,7 +23,7 @@ _HIGHER_ORDER_QUERY = (
 
 
 def main(archive: Path) -> None:
-    """Start Spark, read Delta and Parquet, run batch queries and a stream of files, and stop."""
+    """Start Spark, read Delta and Parquet, run batch queries and a stream, and stop."""
     options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -43,20 +46,21 @@ def _run_queries(spark: SparkSession, table: Path) -> None:
 
 
 def _run_stream(spark: SparkSession, folder: Path) -> None:
-    """Run a Structured Streaming query over one file."""
-    landing = folder / "landing"
-    landing.mkdir()
-    (landing / "a.jsonl").write_text("{}\n")
+    """Run a Structured Streaming query for two batches."""
+    is_processed = threading.Event()
 
-    def process_batch(files: DataFrame, _: int) -> None:
-        files.select("path").collect()
+    def process_batch(_frame: DataFrame, _number: int) -> None:
+        is_processed.set()
 
-    files = spark.readStream.format("binaryFile").schema(
-        "path string, modificationTime timestamp, length long, content binary"
-    )
-    writer = files.load(str(landing)).writeStream.foreachBatch(process_batch)
-    writer = writer.option("checkpointLocation", str(folder / "state"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    numbers = spark.readStream.format(NUMBER_SOURCE).option("name", "warm up").load()
+    writer = numbers.writeStream.foreachBatch(process_batch)
+    query = writer.option("checkpointLocation", str(folder / "state")).start()
+    jvm: Any = spark._jvm
+    for number in (1, 2):
+        jvm.org.moirae.numbers.Numbers.publish("warm up", number)
+        is_processed.wait(_BATCH_TIMEOUT)
+        is_processed.clear()
+    query.stop()
 
 
 if __name__ == "__main__":

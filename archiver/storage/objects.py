@@ -113,7 +113,7 @@ class ListedObject:
 class ObjectGlob:
     """The objects whose URL matches a glob; `*` matches no slash.
 
-    Names of incomplete files begin with `.` or `_`, as in a folder.
+    Names of incomplete files begin with a dot, as in a folder.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -154,7 +154,7 @@ class ObjectGlob:
 
     def _matches(self, key: str) -> bool:
         parts = key.split("/")
-        if len(parts) != len(self._part_patterns) or parts[-1].startswith((".", "_")):
+        if len(parts) != len(self._part_patterns) or parts[-1].startswith("."):
             return False
         return all(
             pattern.match(part) for pattern, part in zip(self._part_patterns, parts, strict=True)

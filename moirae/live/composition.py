@@ -40,7 +40,6 @@ from moirae.live.sources import (
     IdleTracker,
     LandingFolders,
     SourceQueries,
-    UnreadFiles,
 )
 from moirae.live.spark_start import start_spark
 from moirae.live.unit_failures import UnitFailures
@@ -155,13 +154,12 @@ def build_live_process(
         record_batch=record_batch,
     )
     lock = threading.Lock()
-    unread_files = UnreadFiles(UnitGateway(connection).finished_names)
     queries = SourceQueries(
         spark=spark,
         settings=settings,
         archive=archive,
         ingest=ingest,
-        unread_files=unread_files,
+        find_archived=UnitGateway(connection).finished_names,
         lock=lock,
         drain=drain,
     )
@@ -171,7 +169,6 @@ def build_live_process(
         tracker=idle_tracker,
         landing_folders=landing_folders,
         queries=queries,
-        unread_files=unread_files,
     )
 
     periodics = _make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)

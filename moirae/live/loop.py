@@ -69,10 +69,8 @@ class LiveProcess:
             if self.drain:
                 self.ingest.retry_dead_letters()
                 self.ingest.limit_to_landed()
-                self.queries.ingest_all_objects()
             while self._is_reading() and not self.role.wait_for_stop(_TICK_INTERVAL):
-                if not self.drain:
-                    self.queries.update()
+                self.queries.update()
                 with self.lock:
                     self.ingest.ingest_landed()
                     self.schedule.run_due()
@@ -82,6 +80,7 @@ class LiveProcess:
             self.queries.stop()
         else:
             self.queries.raise_failure()
+            self.queries.stop()
             with self.lock:
                 self.end_of_input.settle_all()
         self._stop()

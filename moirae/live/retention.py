@@ -14,11 +14,12 @@ from pathlib import Path
 
 import sql
 from archiver.chunks import Chunk, last_deleted_chunk
+from archiver.file_names import unescape_name
+from archiver.globs import parse_glob
 from archiver.ingest import MIN_UNIT_AGE, ArchiveWriter, LedgerCompaction
 from archiver.times import Micros, from_micros
 from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
-from moirae.live.sources import glob_base
 from recall.ledger import retry_on_deadlock
 from sql.archive import RetentionGateway
 
@@ -108,12 +109,14 @@ class Retention:
             if isinstance(source, FileSource) and source.is_in_object_storage:
                 # It costs a request to ask. A ledger row is kept for each object.
                 return not name.startswith("s3://")
-            path = root / name
+            path = root / unescape_name(name)
             # Batches of the landing folder have a name without a folder.
             if not isinstance(source, FileSource) or (path.parent == root and not path.exists()):
                 return True
-            folder = glob_base(str(root / source.files))
-            return not is_folder_missing(folder) and not path.exists()
+            # Of an earlier glob: its own folder.
+            folders = [path_glob.folder for path_glob in parse_glob(source.files)]
+            folder = next(filter(path.is_relative_to, folders), path.parent)
+            return not is_folder_missing(Path(folder)) and not path.exists()
 
         return is_gone
 

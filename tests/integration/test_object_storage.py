@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.delta.data_files import with_chunk_column
 from archiver.delta.table import StreamTable
@@ -15,12 +17,11 @@ from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
 from moirae.config import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
-from moirae.live.sources import SourceQueries
 from moirae.runtime import connect_database, storage
 from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
-from tests.source_queries import make_source_queries
+from tests.source_queries import archive_present_files, make_source_queries, update_until
 from tests.store import put_object
 
 CHUNKS, ROWS = 5, 100
@@ -115,8 +116,10 @@ def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         assert set(as_storage(table.storage).list_files()) == committed_paths
 
 
-def test_source_files_are_archived_once_and_soon_after_they_appear(bucket: str) -> None:
-    """Without Spark: those that are there at the start of a drain, and one that comes later."""
+def test_source_files_are_archived_once_and_soon_after_they_appear(
+    bucket: str, spark: SparkSession
+) -> None:
+    """Those that are there at the start of a drain, and one that comes later."""
     with workspace(SOURCE.format(bucket=bucket), "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
@@ -125,11 +128,6 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(bucket: str) 
             def record(units: list[str]) -> None:
                 names.extend(unit.removeprefix(f"{bucket}/in/") for unit in units)
 
-            def open_queries() -> SourceQueries:
-                queries = make_source_queries(settings, connection, None, record)
-                queries.start()
-                return queries
-
             def put(name: str, number: int) -> None:
                 line = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n'
                 put_object(f"{bucket}/in/{name}", line.encode())
@@ -137,17 +135,18 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(bucket: str) 
             put("0.jsonl", 0)
             put(".1.jsonl", 1)
             put("1.jsonl", 1)
-            open_queries().ingest_all_objects()
-            assert sorted(names) == ["0.jsonl", "1.jsonl"]
-            queries = open_queries()
+            drained = archive_present_files(settings, connection, spark)
+            assert sorted(drained) == [f"{bucket}/in/0.jsonl", f"{bucket}/in/1.jsonl"]
+            queries = make_source_queries(settings, connection, spark, record)
+            queries.start()
             for _ in range(5):
                 queries.update()
                 time.sleep(0.1)
             put("2.jsonl", 2)
-            time.sleep(0.3)
-            queries.update()
+            update_until(queries, lambda: bool(names))
             assert queries.is_active()
-            assert sorted(names) == ["0.jsonl", "1.jsonl", "2.jsonl"], "each once"
-            assert not queries.has_unread_objects("cpu")
+            queries.stop()
+            assert names == ["2.jsonl"], "each once"
+            assert not queries.has_unread_files("cpu")
             counts = connection.execute("SELECT sum(read), sum(archived), count(*) FROM units")
             assert counts.fetchone() == (3, 3, 3)

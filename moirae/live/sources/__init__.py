@@ -1,9 +1,8 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
 
-from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
-from moirae.live.sources.queries import glob_base
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_table import TableRelationReader
 from moirae.live.sources.source_queries import SourceQueries
@@ -16,8 +15,6 @@ __all__ = [
     "SourceKey",
     "SourceQueries",
     "TableRelationReader",
-    "UnreadFiles",
-    "glob_base",
     "make_landed_units",
     "select_batches",
 ]

@@ -1,14 +1,12 @@
 """Files as source units: JSON Lines or CSV, also with gzip, or Parquet."""
 
-import glob
-import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from archiver.file_names import escape_name
 from archiver.ingest import SourceUnit, read_lines, read_tables
 from archiver.storage import ObjectPath
 from moirae.config import FileFormat
@@ -54,29 +52,20 @@ def make_unit(
     )
 
 
-def list_files(pattern: str) -> list[Path]:
-    """Complete files that match a glob; names of incomplete files begin with `.` or `_`.
-
-    Paths are normalized, as Spark's are: a file has one name.
-    """
-    paths = map(Path, glob.iglob(os.path.normpath(pattern)))
-    return [path for path in paths if not path.name.startswith((".", "_"))]
-
-
-def stat_files(stream: str, paths: Iterable[Path]) -> list[DiscoveredFile]:
-    """Those of the paths that are files, not folders, and still exist."""
-    discovered: list[DiscoveredFile] = []
-    for path in paths:
-        with suppress(OSError):
-            status = path.stat()
-            if stat.S_ISREG(status.st_mode):
-                modified = status.st_mtime_ns // 1_000_000 * 1000  # Spark has milliseconds, too
-                discovered.append(DiscoveredFile(stream, path, modified, status.st_size))
-    return discovered
+def stat_file(stream: str, path: Path) -> DiscoveredFile | None:
+    """A path that is a file, not a folder; None: it is not, or no longer exists."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    modified = status.st_mtime_ns // 1_000_000 * 1000  # milliseconds: not all have more
+    return DiscoveredFile(stream, path, modified, status.st_size)
 
 
 def unit_name(path: Path | ObjectPath, base: Path) -> str:
     """The name of a file in the ledger: relative to the workspace, so that it can be moved."""
     if isinstance(path, ObjectPath):
         return path.url
-    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+    return escape_name(path.relative_to(base) if path.is_relative_to(base) else path)

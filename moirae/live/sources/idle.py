@@ -3,7 +3,7 @@
 No I/O; the clock is an argument.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,9 +15,6 @@ class SourceKey(NamedTuple):
 
     stream: str
     partition: str | None = None
-
-
-_CHECK_INTERVAL = 1.0  # seconds between look-ups of the unread files of a stream
 
 
 class IdleTracker:
@@ -54,30 +51,3 @@ class IdleTracker:
             if is_behind and not has_unread(source):
                 advances[source] = highest
         return advances
-
-
-class UnreadFiles:
-    """Caches which files of each stream are archived: an archived file remains so.
-
-    `find_archived` returns those of some files of a stream that are archived. It is called for the
-    remaining files only, at most once per second; until then they count as unread.
-    """
-
-    def __init__(self, find_archived: Callable[[str, Set[str]], Set[str]]) -> None:
-        self._find_archived = find_archived
-        self._archived: dict[str, Set[str]] = {}
-        self._checked_at: dict[str, float] = {}
-
-    def find_unread(self, stream: str, names: Set[str], now: float) -> set[str]:
-        """Those of a stream's present files that are not archived."""
-        archived = self._archived.get(stream, frozenset()) & names
-        checked_at = self._checked_at.get(stream, -_CHECK_INTERVAL)
-        if archived != names and now - checked_at >= _CHECK_INTERVAL:
-            self._checked_at[stream] = now
-            archived = archived | self._find_archived(stream, names - archived)
-        self._archived[stream] = archived
-        return set(names - archived)
-
-    def record_archived(self, stream: str, names: Set[str]) -> None:
-        """Record that some present files of a stream are archived."""
-        self._archived[stream] = self._archived.get(stream, frozenset()) | names

@@ -4,10 +4,9 @@ import time
 
 from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
-from moirae.config import FileSource, KafkaSource, Settings
+from moirae.config import KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
-from moirae.live.sources import files
-from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.landing import LandingFolders
 from moirae.live.sources.source_queries import SourceQueries
 
@@ -23,14 +22,12 @@ class IdleSources:
         tracker: IdleTracker,
         landing_folders: LandingFolders,
         queries: SourceQueries,
-        unread_files: UnreadFiles,
     ) -> None:
         self._settings = settings
         self._archive = archive
         self._tracker = tracker
         self._landing_folders = landing_folders
         self._queries = queries
-        self._unread_files = unread_files
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
@@ -63,10 +60,4 @@ class IdleSources:
         if isinstance(declared_source, KafkaSource):
             topic = declared_source.kafka.topic
             return self._queries.has_unread_records(name, topic, partition)
-        if not isinstance(declared_source, FileSource):
-            return False
-        if declared_source.is_in_object_storage:
-            return self._queries.has_unread_objects(name)
-        base = self._settings.file.parent
-        names = {files.unit_name(path, base) for path in files.list_files(declared_source.files)}
-        return bool(self._unread_files.find_unread(name, names, time.monotonic()))
+        return self._queries.has_unread_files(name)

@@ -14,8 +14,7 @@ class PausableQuery:
     """A query, started anew after each pause: its checkpoint tells what it has handled.
 
     `lock` is held while a batch is ingested; `start_query` starts the query, and `has_unread`
-    tells whether there may be input that it has not handled. `ingest_unread` ingests such input
-    from the end of a pause until the query has its first batch, so that input does not wait for it.
+    tells whether there may be input that it has not handled.
     """
 
     def __init__(
@@ -24,14 +23,11 @@ class PausableQuery:
         lock: threading.Lock,
         start_query: Callable[[], StreamingQuery],
         has_unread: Callable[[], bool],
-        ingest_unread: Callable[[], None] = lambda: None,
     ) -> None:
         self._lock = lock
         self._start_query = start_query
         self._has_unread = has_unread
-        self._ingest_unread = ingest_unread
         self._pause = QueryPause(time.monotonic())
-        self._awaits_batch = False
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
@@ -45,17 +41,12 @@ class PausableQuery:
 
     def record_batch(self) -> None:
         """Record that a batch is being ingested; the lock is held."""
-        self._awaits_batch = False
         self._pause.record_batch(time.monotonic())
 
     def update(self) -> None:
         """Pause or continue the query, as its input demands; the lock is not held."""
         with self._lock:
             must_change = self._pause.update(time.monotonic(), self._has_unread)
-            if must_change:
-                self._awaits_batch = not self.is_paused
-            if self._awaits_batch:
-                self._ingest_unread()
         if not must_change:
             return
         if self.is_paused:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from archiver.periodic import Timer
 from moirae.config import KafkaSource
-from moirae.live.sources.queries.checkpoint import read_offsets
+from moirae.live.sources.queries.checkpoint import last_batch, read_offsets
 
 _CHECK_INTERVAL = 0.2  # seconds between requests to the broker
 _TIMEOUT_MILLIS = 500  # of a request: the live process waits for it
@@ -98,19 +98,11 @@ def read_handled_offsets(checkpoint: Path, topic: str) -> dict[str, int] | None:
 
     None if the checkpoint has no batch, or its last one is not finished.
     """
-    last_batch = _last_batch(checkpoint / "offsets")
-    if last_batch is None or last_batch != _last_batch(checkpoint / "commits"):
+    batch = last_batch(checkpoint)
+    if batch is None or batch != last_batch(checkpoint, "commits"):
         return None
     try:
-        offsets = orjson.loads(read_offsets(checkpoint, last_batch)[-1])[topic]
+        offsets = orjson.loads(read_offsets(checkpoint, batch)[-1])[topic]
         return {partition: int(offset) for partition, offset in offsets.items()}
     except (OSError, IndexError, KeyError, ValueError, TypeError, AttributeError):
         return None
-
-
-def _last_batch(folder: Path) -> int | None:
-    try:
-        names = [entry.name for entry in folder.iterdir()]
-    except FileNotFoundError:
-        return None
-    return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -14,7 +14,7 @@ from archiver.spark import session
 @pytest.fixture
 def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(session, "JARS", tmp_path)
-    for name in ("b.jar", "a.jar"):
+    for name in ("moirae.jar", "a.jar"):
         (tmp_path / name).touch()
     return tmp_path
 
@@ -23,26 +23,21 @@ def test_missing_jars_are_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "JARS", tmp_path)
+    (tmp_path / "a.jar").touch()
     with pytest.raises(NotInstalled, match="run `make setup`"):
         session.jar_settings("local[2]")
 
 
 def test_local_master_loads_jars_from_disk_and_listens_on_loopback(jars: Path) -> None:
     settings = session.jar_settings("local[2]")
-    assert settings["spark.driver.extraClassPath"] == f"{jars}/a.jar:{jars}/b.jar"
+    assert settings["spark.driver.extraClassPath"] == f"{jars}/a.jar:{jars}/moirae.jar"
     assert settings["spark.driver.bindAddress"] == "127.0.0.1"
-    assert not any(name.startswith("spark.hadoop.fs") for name in settings)
-
-
-def test_compiled_file_system_is_used_if_it_is_installed(jars: Path) -> None:
-    (jars / "moirae-files.jar").touch()
-    settings = session.jar_settings("local[2]")
     assert settings["spark.hadoop.fs.file.impl"] == "org.moirae.files.PlainFiles"
 
 
 def test_cluster_distributes_the_jars(jars: Path) -> None:
     settings = session.jar_settings("spark://host:7077")
-    assert settings == {"spark.jars": f"{jars}/a.jar,{jars}/b.jar"}
+    assert settings == {"spark.jars": f"{jars}/a.jar,{jars}/moirae.jar"}
 
 
 def test_class_archive_is_an_option_only_if_it_exists(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""Files that wait to be archived, and the batches in which they are. No I/O."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+
+from moirae.live.sources.files import DiscoveredFile
+
+
+class FileBatches:
+    """The files of all streams that are discovered and not archived.
+
+    A batch takes files of each stream, so that the backlog of one does not hold back the others:
+    up to `max_bytes` of each, at least one.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._waiting: dict[str, list[tuple[int, str, DiscoveredFile]]] = {}
+        self._current: list[DiscoveredFile] = []
+        self._unread: set[tuple[str, str]] = set()
+
+    @property
+    def current(self) -> list[DiscoveredFile]:
+        """The files that are being archived; empty without a batch."""
+        return self._current
+
+    def add(self, files: Iterable[DiscoveredFile]) -> None:
+        """Let files wait, unless they do."""
+        for file in files:
+            if (file.stream, str(file.path)) in self._unread:
+                continue
+            self._unread.add((file.stream, str(file.path)))
+            waiting = self._waiting.setdefault(file.stream, [])
+            heapq.heappush(waiting, (file.modified, str(file.path), file))
+
+    def start_batch(self) -> bool:
+        """Take the next batch, unless there is one or no file waits; returns whether it did.
+
+        The oldest files of each stream, by modification time and path: at least one.
+        """
+        if self._current:
+            return False
+        for waiting in self._waiting.values():
+            size = 0
+            while waiting and (not size or size + waiting[0][2].size <= self._max_bytes):
+                file = heapq.heappop(waiting)[2]
+                self._current.append(file)
+                size += max(file.size, 1)
+        return bool(self._current)
+
+    def finish_batch(self) -> None:
+        """Forget the files of the batch: they are archived."""
+        self._unread.difference_update((file.stream, str(file.path)) for file in self._current)
+        self._current = []
+
+    def count_by_stream(self) -> dict[str, int]:
+        """The number of files of each stream that are not archived; without streams that have none."""
+        counts = Counter(file.stream for file in self._current)
+        counts.update({stream: len(waiting) for stream, waiting in self._waiting.items()})
+        return {stream: count for stream, count in counts.items() if count}

@@ -1,0 +1,162 @@
+"""New files of a stream in local folders, found at little cost while nothing changes."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from pathlib import Path
+
+from archiver.file_names import escape_name
+from archiver.globs import PathGlob, matches_part, parse_glob
+from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
+
+# Seconds: a folder that changed this recently may change again without a new modification time.
+_CLOCK_RESOLUTION = 2.0
+# Not every file system updates the modification times of folders: files are listed again at
+# intervals of at least `_MIN_LISTING_INTERVAL` seconds, at most this share of the time.
+_LISTING_SHARE = 0.005
+_MIN_LISTING_INTERVAL = 1.0
+# Share of the time that listings of a changing folder take at most.
+_BUSY_LISTING_SHARE = 0.25
+
+
+class FolderDiscovery:
+    """Finds each file that matches a glob and is not in the ledger, once.
+
+    `find_archived` returns those of some names of files that are in the ledger. While nothing
+    changes, folders are listed again only after the listing interval. What is remembered of a
+    file ends with the file, so that one that comes back is found again.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        pattern: str,
+        base: Path,
+        find_archived: Callable[[Set[str]], Set[str]],
+    ) -> None:
+        """Files are named relative to `base`."""
+        self._stream = stream
+        self._globs = parse_glob(pattern)
+        self._base = base
+        self._find_archived = find_archived
+        self._problems: list[str] = []
+        self._known_names: dict[tuple[int, str], set[str]] = {}
+        # Modification times of the folders at the last listing, if they can be trusted.
+        self._folder_times: dict[str, int] | None = None
+        self._list_after = 0.0
+        self._list_again_at = 0.0
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last listing is incomplete; None: it is complete."""
+        return self._problems[0] if self._problems else None
+
+    def create_folders(self) -> None:
+        """Create the folders above the first wildcards. Raises `OSError`."""
+        for path_glob in self._globs:
+            Path(path_glob.folder).mkdir(parents=True, exist_ok=True)
+
+    def find_new(self) -> list[DiscoveredFile]:
+        """The files that are new since the last call, except those in unreadable folders."""
+        started_at = time.monotonic()
+        if started_at < self._list_after:
+            return []
+        if started_at < self._list_again_at and self._folders_are_unchanged():
+            return []
+        trusted_until = (time.time() - _CLOCK_RESOLUTION) * 1e9
+        self._folder_times = None
+        self._problems = []
+        folder_times: dict[str, int] = {}
+        new_paths: dict[str, str] = {}
+        for index, path_glob in enumerate(self._globs):
+            for folder in self._expand_folders(path_glob, folder_times):
+                for path in self._list_new(index, folder, path_glob.parts[-1]):
+                    new_paths[unit_name(Path(path), self._base)] = path
+        files = self._stat_unread(new_paths)
+        if not self._problems and max(folder_times.values(), default=0) < trusted_until:
+            self._folder_times = folder_times
+        now = time.monotonic()
+        self._list_after = now + (now - started_at) * (1 / _BUSY_LISTING_SHARE - 1)
+        self._list_again_at = now + max(_MIN_LISTING_INTERVAL, (now - started_at) / _LISTING_SHARE)
+        return files
+
+    def forget(self, path: Path) -> None:
+        """Let a file be found again at the next listing, if it is not in the ledger."""
+        for (_, folder), names in self._known_names.items():
+            if folder == str(path.parent):
+                names.discard(path.name)
+        self._folder_times = None
+
+    def _expand_folders(self, path_glob: PathGlob, folder_times: dict[str, int]) -> Sequence[str]:
+        """The folders of the files of a glob.
+
+        `folder_times` gets the modification time of each folder whose entries matter.
+        """
+        folders = [path_glob.folder]
+        folder_times[path_glob.folder] = _modified_at(path_glob.folder)
+        for part in path_glob.parts[:-1]:
+            folders = [path for folder in folders for path in self._list_subfolders(folder, part)]
+            folder_times.update((folder, _modified_at(folder)) for folder in folders)
+        return folders
+
+    def _list_subfolders(self, folder: str, part: str | re.Pattern[str]) -> Iterator[str]:
+        names = [part] if isinstance(part, str) else sorted(self._list_folder(folder))
+        for name in names:
+            path = os.path.join(folder, name)
+            if matches_part(part, name) and os.path.isdir(path):
+                yield path
+
+    def _list_folder(self, folder: str) -> list[str]:
+        """The names in a folder; none if it does not exist or cannot be read."""
+        try:
+            return os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self._problems.append(
+                f"{escape_name(folder)}: cannot list the folder: {error.strerror}"
+            )
+            return []
+
+    def _list_new(self, index: int, folder: str, part: str | re.Pattern[str]) -> list[str]:
+        """Paths in a folder that match and are not remembered."""
+        present = set(self._list_folder(folder))
+        known = self._known_names.get((index, folder), set()) & present
+        paths: list[str] = []
+        for name in present - known:
+            if not name.startswith(".") and matches_part(part, name):
+                paths.append(os.path.join(folder, name))
+            else:
+                known.add(name)
+        self._known_names[index, folder] = known
+        return paths
+
+    def _stat_unread(self, paths: dict[str, str]) -> list[DiscoveredFile]:
+        """Those of some files, by name, that are not in the ledger; all are remembered."""
+        archived = self._find_archived(paths.keys()) if paths else frozenset()
+        files: list[DiscoveredFile] = []
+        for name, path in paths.items():
+            if name not in archived:
+                file = stat_file(self._stream, Path(path))
+                if file is None:
+                    continue  # a folder, or gone: it may become a file
+                files.append(file)
+            folder, base_name = os.path.split(path)
+            for index in range(len(self._globs)):
+                self._known_names.get((index, folder), set()).add(base_name)
+        return files
+
+    def _folders_are_unchanged(self) -> bool:
+        times = self._folder_times
+        if times is None:
+            return False
+        return all(_modified_at(folder) == modified for folder, modified in times.items())
+
+
+def _modified_at(folder: str) -> int:
+    """In nanoseconds; 0 for a folder that cannot be read."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0

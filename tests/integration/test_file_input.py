@@ -1,0 +1,211 @@
+"""Files of streams are read once, whatever happens to streams, checkpoints and names."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+import sql
+from moirae.config import Settings, load_settings_from_environment
+from moirae.runtime import connect_database
+from tests.faults.harness import workspace
+from tests.source_queries import archive_present_files, make_source_queries, update_until
+
+STREAM = """
+  {name}:
+    columns: {{ts: timestamp, n: int}}
+    time: ts
+    id: [n]
+    source: {source}
+"""
+
+pytestmark = pytest.mark.services
+
+
+class World:
+    """A workspace whose streams change."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self.root = root
+        self.spark = spark
+        self.checkpoint = root / ".moirae" / "checkpoints" / "live"
+
+    def declare(self, **sources: str) -> Settings:
+        streams = [STREAM.format(name=name, source=source) for name, source in sources.items()]
+        (self.root / "moirae.yaml").write_text("home: .moirae\nstreams:" + "".join(streams))
+        return load_settings_from_environment(self.root / "moirae.yaml")
+
+    def connect(self) -> sql.Connection:
+        return connect_database(load_settings_from_environment(self.root / "moirae.yaml"), "tests")
+
+    def put(self, name: str | bytes, number: int = 0) -> None:
+        path = self.root / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'{{"ts": "2026-01-01T00:00:00Z", "n": {number}}}\n')
+        os.utime(path, (1_767_225_600 + number, 1_767_225_600 + number))
+
+    def drain(self, settings: Settings) -> list[str]:
+        with connect_database(settings, "tests") as connection:
+            return archive_present_files(settings, connection, self.spark)
+
+    def read_counts(self, settings: Settings) -> tuple[int, int]:
+        """Units and archived rows."""
+        with connect_database(settings, "tests") as connection:
+            row = connection.execute("SELECT count(*), sum(archived)::int FROM units").fetchone()
+        assert row is not None
+        return row
+
+
+@pytest.fixture(scope="module")
+def module_world(spark: SparkSession) -> Iterator[World]:
+    with workspace("home: .moirae\nstreams: {}\n", "groups: []\n") as root:
+        world = World(root, spark)
+        with world.connect():  # the database stays while the module runs
+            yield world
+
+
+@pytest.fixture
+def world(module_world: World) -> World:
+    """With an empty ledger."""
+    with module_world.connect() as connection:
+        connection.execute("TRUNCATE units, streams, dead_letters, partitions")
+        connection.commit()
+    for name in ("landing", ".moirae/archive", ".moirae/checkpoints"):
+        shutil.rmtree(module_world.root / name, ignore_errors=True)
+    return module_world
+
+
+def test_streams_come_and_go_and_each_file_is_read_once(world: World) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        world.put(f"landing/{name}/{number}.jsonl", number)
+    settings = world.declare(a="{files: landing/a/*.jsonl}", b="{files: landing/b/*.jsonl}")
+    assert world.drain(settings) == ["landing/a/0.jsonl", "landing/b/1.jsonl"]
+    settings = world.declare(
+        a="{files: landing/a/*.jsonl}", b="{http: true}", c="{files: landing/c/*.jsonl}"
+    )
+    assert world.drain(settings) == ["landing/c/2.jsonl"]
+    world.put("landing/b/3.jsonl", 3)
+    world.put("landing/a/4.json", 4)
+    settings = world.declare(b="{files: 'landing/b/*.jsonl'}")
+    assert world.drain(settings) == ["landing/b/3.jsonl"]
+    settings = world.declare(a="{files: './landing/{a,x}/*.js*', format: jsonl}")
+    assert world.drain(settings) == ["landing/a/4.json"]
+    assert world.drain(world.declare(a="{http: true}")) == []
+
+
+def _empty_offsets(checkpoint: Path) -> None:
+    for path in (checkpoint / "offsets").iterdir():
+        path.write_text("")
+
+
+def _write_garbage(checkpoint: Path) -> None:
+    for path in checkpoint.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"\xff\x00garbage\n" * 9)
+
+
+def _write_old_format(checkpoint: Path) -> None:
+    """As releases did whose queries had a source of Spark for each stream."""
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "sources" / "0" / "0").write_text("v1\n{}")
+    for path in (checkpoint / "offsets").iterdir():
+        path.write_text('v1\n{"batchTimestampMs":1}\n{"logOffset":0}\n{"logOffset":4}')
+
+
+def _replace_by_file(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    checkpoint.write_text("")
+
+
+DAMAGES: list[tuple[Callable[[Path], object], bool]] = [
+    (shutil.rmtree, False),
+    (_empty_offsets, True),
+    (_write_garbage, True),
+    (_write_old_format, True),
+    (_replace_by_file, True),
+    (lambda checkpoint: (checkpoint / "metadata").write_text("{"), True),
+    (lambda checkpoint: shutil.rmtree(checkpoint / "offsets"), True),
+    (lambda checkpoint: shutil.rmtree(checkpoint / "commits"), False),
+]
+
+
+@pytest.mark.parametrize(("damage", "is_set_aside"), DAMAGES)
+def test_damaged_checkpoint_is_set_aside_and_no_file_is_read_twice(
+    world: World, damage: Callable[[Path], object], is_set_aside: bool
+) -> None:
+    settings = world.declare(a="{files: landing/a/*.jsonl}")
+    world.put("landing/a/0.jsonl", 0)
+    assert world.drain(settings) == ["landing/a/0.jsonl"]
+    damage(world.checkpoint)
+    world.put("landing/a/1.jsonl", 1)
+    with capture_logs() as logs:
+        assert world.drain(settings) == ["landing/a/1.jsonl"]
+    actions = [entry["action"] for entry in logs if entry.get("action")]
+    assert actions == ["checkpoint_set_aside"] * is_set_aside
+    assert len(list(world.checkpoint.parent.glob("live.set-aside-*"))) == is_set_aside
+    world.put("landing/a/2.jsonl", 2)
+    assert world.drain(settings) == ["landing/a/2.jsonl"]
+    assert world.read_counts(settings) == (3, 3)
+
+
+def test_checkpoint_that_is_deleted_while_the_query_runs_is_replaced(world: World) -> None:
+    settings = world.declare(a="{files: landing/a/*.jsonl}")
+    names: list[str] = []
+    with world.connect() as connection:
+        queries = make_source_queries(settings, connection, world.spark, names.extend)
+        queries.start()
+        for number in range(3):
+            world.put(f"landing/a/{number}.jsonl", number)
+            update_until(queries, lambda: len(names) == number + 1)  # noqa: B023
+            shutil.rmtree(world.checkpoint)
+        queries.stop()
+    assert names == [f"landing/a/{number}.jsonl" for number in range(3)]
+
+
+def test_few_checkpoints_that_were_set_aside_stay(world: World) -> None:
+    settings = world.declare(a="{files: landing/a/*.jsonl}")
+    for number in range(5):
+        world.put(f"landing/a/{number}.jsonl", number)
+        world.drain(settings)
+        _empty_offsets(world.checkpoint)
+    assert len(list(world.checkpoint.parent.glob("live.set-aside-*"))) == 3
+
+
+def test_any_file_name_is_read_and_found_in_the_ledger(world: World) -> None:
+    settings = world.declare(a="{files: landing/a/*.jsonl}", ok="{files: landing/ok/*.jsonl}")
+    names = [b"l\xe9.jsonl", b"a\nb.jsonl", b"back\\s.jsonl", b"_under.jsonl", b"\xff" * 249]
+    names[-1] += b".jsonl"
+    for number, name in enumerate(names):
+        world.put(b"landing/a/" + name, number)
+    world.put("landing/a/.hidden.jsonl", 99)
+    world.put("landing/ok/1.jsonl", 1)
+    drained = world.drain(settings)
+    assert len(drained) == 6
+    assert {"landing/a/l\\xe9.jsonl", "landing/a/_under.jsonl"} < set(drained)
+    assert world.drain(settings) == []
+    assert world.read_counts(settings) == (6, 6)
+
+
+def test_backlog_of_one_stream_does_not_hold_back_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moirae.live.sources.file_input.MAX_BATCH_BYTES", 1)
+    for number in range(3):
+        world.put(f"landing/a/{number}.jsonl", number)
+    world.put("landing/b/9.jsonl", 9)
+    settings = world.declare(a="{files: landing/a/*.jsonl}", b="{files: landing/b/*.jsonl}")
+    batches: list[list[str]] = []
+    with world.connect() as connection:
+        queries = make_source_queries(settings, connection, world.spark, batches.append, drain=True)
+        queries.start()
+        update_until(queries, lambda: not queries.is_active())
+        queries.stop()
+    assert batches == [
+        ["landing/a/0.jsonl", "landing/b/9.jsonl"],
+        ["landing/a/1.jsonl"],
+        ["landing/a/2.jsonl"],
+    ]

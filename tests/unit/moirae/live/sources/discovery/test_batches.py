@@ -1,0 +1,51 @@
+"""Batches of files."""
+
+from pathlib import Path
+
+from moirae.live.sources.discovery.batches import FileBatches
+from moirae.live.sources.files import DiscoveredFile
+
+
+def _file(stream: str, name: str, modified: int, size: int = 10) -> DiscoveredFile:
+    return DiscoveredFile(stream, Path("/in") / name, modified, size)
+
+
+def _next_names(batches: FileBatches) -> list[str]:
+    batches.finish_batch()
+    batches.start_batch()
+    return [file.path.name for file in batches.current]
+
+
+def test_batches_are_of_limited_size_in_order_of_time_and_name() -> None:
+    batches = FileBatches(max_bytes=25)
+    batches.add([_file("s", "c", 2), _file("s", "b", 2), _file("s", "a", 3), _file("s", "d", 1)])
+    assert _next_names(batches) == ["d", "b"]
+    batches.add([_file("s", "early", 0)])
+    assert _next_names(batches) == ["early", "c"]
+    assert _next_names(batches) == ["a"]
+    assert _next_names(batches) == []
+
+
+def test_batch_has_files_of_each_stream_and_at_least_one() -> None:
+    batches = FileBatches(max_bytes=5)
+    batches.add([_file("s", "a", 1), _file("s", "b", 2), _file("t", "c", 9)])
+    assert _next_names(batches) == ["a", "c"]
+    assert _next_names(batches) == ["b"]
+
+
+def test_empty_files_share_a_batch() -> None:
+    batches = FileBatches(max_bytes=5)
+    batches.add([_file("s", "a", 1, size=0), _file("s", "b", 2, size=0)])
+    assert _next_names(batches) == ["a", "b"]
+
+
+def test_there_is_one_batch_at_a_time() -> None:
+    batches = FileBatches(max_bytes=5)
+    assert not batches.start_batch()
+    batches.add([_file("s", "a", 1), _file("s", "b", 2)])
+    assert batches.start_batch()
+    assert not batches.start_batch()
+    batches.add([_file("s", "a", 1), _file("s", "b", 2)])
+    assert batches.count_by_stream() == {"s": 2}, "a file waits once"
+    batches.finish_batch()
+    assert batches.count_by_stream() == {"s": 1}

@@ -1,0 +1,82 @@
+"""New objects, listed at intervals."""
+
+from collections.abc import Sequence, Set
+from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
+
+import pytest
+
+from archiver.errors import StorageFailed
+from archiver.storage import ObjectGlob, ObjectPath
+from archiver.storage.objects import ListedObject
+from moirae.live.sources.discovery.objects import ObjectDiscovery
+from moirae.live.sources.files import DiscoveredFile
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+URL = "s3://bucket/in/"
+
+
+class World:
+    """A bucket, a ledger and a clock."""
+
+    def __init__(self) -> None:
+        self.objects: list[ListedObject] = []
+        self.archived: set[str] = set()
+        self.now = 100.0
+        self.listings = 0
+        self.discovery = ObjectDiscovery("s", f"{URL}*.jsonl", self.find_archived, lambda: self.now)
+
+    def find_archived(self, names: Set[str]) -> Set[str]:
+        return self.archived & names
+
+    def put(self, name: str) -> None:
+        self.objects.append(ListedObject(ObjectPath(URL + name), START, 10))
+
+    def list(self, _glob: ObjectGlob) -> Sequence[ListedObject]:
+        self.listings += 1
+        return self.objects
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    with patch.object(ObjectGlob, "list", lambda pattern: world.list(pattern)):
+        yield world
+
+
+def names(files: Sequence[DiscoveredFile]) -> list[str]:
+    return sorted(str(file.path).removeprefix(URL) for file in files)
+
+
+def test_object_is_found_once_until_it_is_forgotten(world: World) -> None:
+    for name in ("b.jsonl", "a.jsonl", "old.jsonl"):
+        world.put(name)
+    world.archived = {f"{URL}old.jsonl"}
+    files = world.discovery.find_new()
+    assert names(files) == ["a.jsonl", "b.jsonl"]
+    assert {file.modified for file in files} == {int(START.timestamp()) * 1_000_000}
+    world.now += 1
+    assert world.discovery.find_new() == []
+    world.discovery.forget(ObjectPath(URL + "a.jsonl"))
+    world.now += 1
+    assert names(world.discovery.find_new()) == ["a.jsonl"]
+
+
+def test_new_object_is_found_within_half_a_second_and_few_listings(world: World) -> None:
+    for _ in range(100):
+        world.now += 0.1
+        world.discovery.find_new()
+    assert world.listings <= 40
+    world.put("a.jsonl")
+    world.now += 0.4
+    assert names(world.discovery.find_new()) == ["a.jsonl"]
+
+
+def test_storage_that_cannot_be_listed_is_a_problem_until_it_can(world: World) -> None:
+    world.put("a.jsonl")
+    with patch.object(ObjectGlob, "list", side_effect=StorageFailed("access denied")):
+        assert world.discovery.find_new() == []
+    assert world.discovery.problem == "access denied"
+    world.now += timedelta(seconds=1).total_seconds()
+    assert names(world.discovery.find_new()) == ["a.jsonl"]
+    assert world.discovery.problem is None
