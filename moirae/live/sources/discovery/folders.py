@@ -122,14 +122,14 @@ class FolderDiscovery:
     def _list_new(self, index: int, folder: str, part: str | re.Pattern[str]) -> list[str]:
         """Paths in a folder that match and are not remembered."""
         present = set(self._list_folder(folder))
-        known = self._known_names.get((index, folder), set()) & present
+        known_names = self._known_names.get((index, folder), set()) & present
         paths: list[str] = []
-        for name in present - known:
+        for name in present - known_names:
             if not name.startswith(".") and matches_part(part, name):
                 paths.append(os.path.join(folder, name))
             else:
-                known.add(name)
-        self._known_names[index, folder] = known
+                known_names.add(name)
+        self._known_names[index, folder] = known_names
         return paths
 
     def _stat_unread(self, paths: dict[str, str]) -> list[DiscoveredFile]:
