@@ -35,11 +35,14 @@ def make_source_queries(
         lambda: None,
     )
 
-    def ingest_units(units: Sequence[SourceUnit]) -> None:
+    def ingest_units(units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
         archive.ingest(units, to_micros(datetime.now(UTC)))
         record([unit.name for unit in units])
+        return []
 
-    ingest: Any = SimpleNamespace(ingest_units=ingest_units)
+    ingest: Any = SimpleNamespace(
+        ingest_units=ingest_units, record_listing=lambda _stream, _problem: False
+    )
     return SourceQueries(
         spark=spark,
         settings=settings,

@@ -130,10 +130,22 @@ class Ingest:
         landed = self._list_landed()
         if self._failures.has_failures:
             # Batches that must wait do not keep others from being selected.
-            groups = self._failures.plan(make_landed_units(landed)).groups
-            names = {(unit.stream, unit.name) for unit in chain.from_iterable(groups)}
+            readable = self.select_readable(make_landed_units(landed))
+            names = {(unit.stream, unit.name) for unit in readable}
             landed = _select_names(landed, names)
         self._ingest_batches(select_batches(landed))
+
+    def select_readable(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
+        """Those of some units that are to be read now: none that waits or is set aside."""
+        return list(chain.from_iterable(self._failures.plan(units).groups))
+
+    def is_set_aside(self, unit: SourceUnit) -> bool:
+        """Whether a unit is set aside and has not changed since."""
+        return self._failures.is_set_aside(unit)
+
+    def record_listing(self, stream: str, problem: str | None) -> bool:
+        """Record why files of a stream cannot be listed; see `UnitFailures.record_listing`."""
+        return self._failures.record_listing(stream, problem)
 
     def has_landed(self) -> bool:
         """Whether landing folders have batches that are neither archived nor set aside."""

@@ -105,6 +105,21 @@ class UnitFailures:
         reason = describe_failure(error)
         self._set_aside.record_failure(subject_of(unit), reason, fingerprint(unit), self._now())
 
+    def record_listing(self, stream: str, problem: str | None) -> bool:
+        """Record why files of a stream cannot be listed; None: they can.
+
+        Returns whether the stream is set aside for it. Its other folders are read meanwhile.
+        """
+        subject = Subject("stream", stream)
+        if problem is None:
+            if self._set_aside.has_failed(subject):
+                self._set_aside.record_success(subject)
+                _LOG.info("files can be listed again", action="listing_recovered", stream=stream)
+            return False
+        if self._set_aside.may_try(subject, problem, self._now()):
+            self._set_aside.record_failure(subject, problem, problem, self._now())
+        return self._set_aside.is_set_aside(subject, problem)
+
     def record_read(self, units: Iterable[SourceUnit]) -> None:
         """Record that units were archived; log those that had failed, with their late rows."""
         for unit in units:

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import structlog
 from pyspark.sql import SparkSession
 
 from archiver.ingest import SourceUnit
+from archiver.periodic import Timer
 from archiver.storage import ObjectPath
 from moirae.config import FileFormat, FileSource, Settings
 from moirae.errors import Unreachable
@@ -19,10 +19,9 @@ from moirae.live.sources.discovery import FileBatches, FolderDiscovery, ObjectDi
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
 
-_LOG = structlog.get_logger()
-
 # Bytes of files of one stream in a batch: bounds its duration, and what is repeated after a crash.
 MAX_BATCH_BYTES = 64 << 20
+_RETRY_INTERVAL = 1.0  # seconds between looks for files to be tried again
 # Starts of the query without its checkpoint, of which none has handled a batch, until it fails.
 _MAX_RESTARTS = 2
 
@@ -34,6 +33,25 @@ class Discovery(Protocol):
     def problem(self) -> str | None: ...
 
     def find_new(self) -> list[DiscoveredFile]: ...
+
+
+class UnitIngest(Protocol):
+    """Archives and evaluates source units; see `UnitFailures` for those that fail."""
+
+    def ingest_units(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
+        """Returns the units that are not archived: they failed, wait for a try, or are set aside."""
+
+    def select_readable(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
+        """Those of some units that are to be read now."""
+
+    def is_set_aside(self, unit: SourceUnit) -> bool:
+        """Whether a unit is set aside and has not changed since."""
+
+    def record_listing(self, stream: str, problem: str | None) -> bool:
+        """Record why files of a stream cannot be listed; None: they can.
+
+        Returns whether the stream is set aside for it.
+        """
 
 
 class FileInput:
@@ -48,13 +66,13 @@ class FileInput:
         *,
         spark: SparkSession,
         settings: Settings,
-        ingest_units: Callable[[Sequence[SourceUnit]], None],
+        ingest: UnitIngest,
         find_archived: Callable[[str, Set[str]], Set[str]],
         lock: threading.Lock,
         drain: bool,
     ) -> None:
         self._base = settings.file.parent
-        self._ingest_units = ingest_units
+        self._ingest = ingest
         self._lock = lock
         self._drain = drain
         self._formats: dict[str, FileFormat] = {}
@@ -65,8 +83,10 @@ class FileInput:
                 self._discoveries[stream] = self._make_discovery(
                     stream, declared.source, partial(find_archived, stream)
                 )
-        self._problems: dict[str, str] = {}
+        # Streams that could not be listed at the last try, and whether this is set aside.
+        self._unlisted_streams = dict.fromkeys(self._discoveries, False)
         self._batches = FileBatches(MAX_BATCH_BYTES)
+        self._retry_timer = Timer(_RETRY_INTERVAL)
         self._restarts = 0
         self._failure: Exception | None = None
         self._query = NumberQuery(
@@ -81,7 +101,7 @@ class FileInput:
         return FolderDiscovery(stream, source.files, self._base, find_archived)
 
     def start(self) -> None:
-        """Start the query; in a drain, discover the files. Raises `MoiraeError`."""
+        """Start the query. Raises `MoiraeError`."""
         if not self._discoveries:
             return
         for discovery in self._discoveries.values():
@@ -89,60 +109,66 @@ class FileInput:
                 with suppress(OSError):  # its listing tells
                     discovery.create_folders()
         self._query.start()
-        if self._drain:
-            self._discover()
 
     def update(self) -> None:
         """Discover files, and start a batch of them. The lock is not held. Raises `Unreachable`."""
         if not self._discoveries:
             return
-        if not self._drain:
-            self._discover()
+        self._discover()
         reason = self._query.failure()
         if reason is not None and self._failure is None:
             self._restart_query(reason)
         with self._lock:
+            self._resume_postponed()
             self._start_batch()
 
     def has_unread(self, stream: str) -> bool:
-        """Whether a stream has discovered files that are not archived. The lock is held."""
-        return stream in self._batches.count_by_stream()
+        """Whether a stream has files that are neither archived nor set aside. The lock is held."""
+        if stream in self._batches.ready_streams():
+            return True
+        postponed = [file for file in self._batches.postponed if file.stream == stream]
+        return not all(map(self._ingest.is_set_aside, self._make_units(postponed)))
 
     def is_active(self) -> bool:
-        """Whether no batch has failed and, in a drain, files are unread."""
+        """Whether no batch has failed and, in a drain, files are neither archived nor set aside."""
         if self._failure is not None:
             return False
-        return not self._drain or bool(self._batches.count_by_stream())
+        if not self._drain:
+            return True
+        with self._lock:
+            is_listed = all(self._unlisted_streams.values())
+            return not is_listed or any(map(self.has_unread, self._discoveries))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a batch has failed."""
+        return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise the error of a batch and, in a drain, of folders that cannot be listed."""
+        """Raise the error of a batch."""
         if self._failure is not None:
             raise self._failure
-        if self._drain and self._problems:
-            raise Unreachable("; ".join(self._problems.values()))
 
     def stop(self) -> None:
         """Stop the query. The lock is not held."""
         self._query.stop()
 
     def _discover(self) -> None:
+        """Discover files; in a drain, once for each stream that can be listed."""
         for stream, discovery in self._discoveries.items():
+            if self._drain and self._unlisted_streams.get(stream, True):
+                continue
             new_files = discovery.find_new()
-            self._record_problem(stream, discovery.problem)
-            if new_files:
-                with self._lock:
-                    self._batches.add(new_files)
-
-    def _record_problem(self, stream: str, problem: str | None) -> None:
-        """Log that files of a stream cannot be listed, or can be again."""
-        if problem == self._problems.get(stream):
-            return
-        if problem is None:
-            del self._problems[stream]
-            _LOG.info("files can be listed again", action="listing_recovered", stream=stream)
-            return
-        self._problems[stream] = f"stream {stream}: {problem}"
-        _LOG.warning("cannot list files", action="listing_failed", stream=stream, reason=problem)
+            problem = discovery.problem
+            if not new_files and problem is None and stream not in self._unlisted_streams:
+                continue
+            with self._lock:
+                self._batches.add(new_files)
+                is_set_aside = self._ingest.record_listing(stream, problem)
+            if problem is None:
+                self._unlisted_streams.pop(stream, None)
+            else:
+                self._unlisted_streams[stream] = is_set_aside
 
     def _restart_query(self, reason: str) -> None:
         """Start the query without its checkpoint, which may be damaged: the ledger replaces it."""
@@ -164,21 +190,41 @@ class FileInput:
         try:
             with self._lock:
                 if self._failure is None and self._batches.current:
-                    self._ingest(self._batches.current)
-                    self._batches.finish_batch()
+                    self._batches.finish_batch(self._ingest_files(self._batches.current))
                     self._restarts = 0
                     self._start_batch()
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
 
-    def _ingest(self, discovered: Sequence[DiscoveredFile]) -> None:
-        """Ingest the files that still exist."""
+    def _resume_postponed(self) -> None:
+        """Let files that could not be archived be tried again when it is time. The lock is held."""
+        postponed = self._batches.postponed
+        if postponed and self._retry_timer.is_due():
+            self._retry_timer.restart()
+            readable = self._ingest.select_readable(self._make_units(postponed))
+            self._batches.resume(_select_files(postponed, readable))
+
+    def _ingest_files(self, discovered: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
+        """Ingest the files that still exist; returns those that are not archived."""
         present: list[DiscoveredFile] = []
         for file in discovered:
             if isinstance(file.path, ObjectPath):
                 present.append(file)
             elif (current := files.stat_file(file.stream, file.path)) is not None:
                 present.append(current)
-        if present:
-            self._ingest_units(files.make_units(present, self._formats, self._base))
+        if not present:
+            return []
+        postponed = self._ingest.ingest_units(self._make_units(present))
+        return _select_files(present, postponed)
+
+    def _make_units(self, discovered: Sequence[DiscoveredFile]) -> list[SourceUnit]:
+        return files.make_units(discovered, self._formats, self._base)
+
+
+def _select_files(
+    discovered: Sequence[DiscoveredFile], units: Sequence[SourceUnit]
+) -> list[DiscoveredFile]:
+    """The files of some units."""
+    selected = {(unit.stream, unit.path) for unit in units}
+    return [file for file in discovered if (file.stream, file.path) in selected]

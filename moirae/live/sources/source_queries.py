@@ -13,7 +13,7 @@ from archiver.ingest.engines import TopicRecords
 from moirae.config import KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.live.sources import kafka
-from moirae.live.sources.file_input import FileInput
+from moirae.live.sources.file_input import FileInput, UnitIngest
 from moirae.live.sources.queries import PausableQuery, UnreadRecordsCheck, start_topic_query
 
 
@@ -21,11 +21,8 @@ class _Paused(MoiraeError):
     """A query is being paused: its batch is refused, and handled after the pause."""
 
 
-class BatchIngest(Protocol):
+class BatchIngest(UnitIngest, Protocol):
     """Archives and evaluates a micro-batch."""
-
-    def ingest_units(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
-        """Of source units. Returns those that are not archived, see `UnitFailures`."""
 
     def ingest_records(self, records: TopicRecords) -> None:
         """Of the records of a topic, which executors archive."""
@@ -60,7 +57,7 @@ class SourceQueries:
         self._files = FileInput(
             spark=spark,
             settings=settings,
-            ingest_units=ingest.ingest_units,
+            ingest=ingest,
             find_archived=find_archived,
             lock=lock,
             drain=drain,
@@ -124,7 +121,7 @@ class SourceQueries:
     @property
     def has_failed(self) -> bool:
         """Whether a batch has failed."""
-        return self._failure is not None
+        return self._failure is not None or self._files.has_failed
 
     def is_active(self) -> bool:
         """Whether no query has failed and, in a drain, any has input left."""

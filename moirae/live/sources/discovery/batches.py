@@ -1,7 +1,6 @@
 """Files that wait to be archived, and the batches in which they are. No I/O."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable
 
 from moirae.live.sources.files import DiscoveredFile
@@ -18,6 +17,7 @@ class FileBatches:
         self._max_bytes = max_bytes
         self._waiting: dict[str, list[tuple[int, str, DiscoveredFile]]] = {}
         self._current: list[DiscoveredFile] = []
+        self._postponed: list[DiscoveredFile] = []
         self._unread: set[tuple[str, str]] = set()
 
     @property
@@ -49,13 +49,27 @@ class FileBatches:
                 size += max(file.size, 1)
         return bool(self._current)
 
-    def finish_batch(self) -> None:
-        """Forget the files of the batch: they are archived."""
+    def finish_batch(self, postponed: Iterable[DiscoveredFile] = ()) -> None:
+        """Forget the files of the batch: they are archived, except those that are postponed."""
         self._unread.difference_update((file.stream, str(file.path)) for file in self._current)
         self._current = []
+        for file in postponed:
+            self._unread.add((file.stream, str(file.path)))
+            self._postponed.append(file)
 
-    def count_by_stream(self) -> dict[str, int]:
-        """The number of files of each stream that are not archived; without streams that have none."""
-        counts = Counter(file.stream for file in self._current)
-        counts.update({stream: len(waiting) for stream, waiting in self._waiting.items()})
-        return {stream: count for stream, count in counts.items() if count}
+    @property
+    def postponed(self) -> list[DiscoveredFile]:
+        """Files that could not be archived; they are in no batch until they are resumed."""
+        return self._postponed
+
+    def ready_streams(self) -> set[str]:
+        """The streams with files that are in a batch, or can be in the next."""
+        streams = {file.stream for file in self._current}
+        return streams.union(stream for stream, waiting in self._waiting.items() if waiting)
+
+    def resume(self, files: Iterable[DiscoveredFile]) -> None:
+        """Let postponed files wait for a batch again."""
+        resumed = set(files)
+        self._postponed = [file for file in self._postponed if file not in resumed]
+        self._unread.difference_update((file.stream, str(file.path)) for file in resumed)
+        self.add(resumed)

@@ -155,3 +155,17 @@ def test_reason_has_no_trace() -> None:
     assert describe_failure(ValueError("broken\nmore")) == "ValueError: broken"
     assert describe_failure(MemoryError()) == "MemoryError"
     assert describe_failure(SourceUnreachable("a: disk fails")) == "a: disk fails"
+
+
+def test_stream_whose_files_cannot_be_listed_is_set_aside_until_they_can(
+    failures: UnitFailures, clock: Clock
+) -> None:
+    assert not failures.record_listing("a", None)
+    for _ in range(2):
+        assert not failures.record_listing("a", "landing: permission denied")
+        clock.advance(30)
+    assert failures.record_listing("a", "landing: permission denied")
+    assert failures.record_listing("a", "landing: permission denied")
+    assert failures.has_failures
+    assert not failures.record_listing("a", None)
+    assert not failures.has_failures

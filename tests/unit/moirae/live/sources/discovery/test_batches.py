@@ -46,6 +46,23 @@ def test_there_is_one_batch_at_a_time() -> None:
     assert batches.start_batch()
     assert not batches.start_batch()
     batches.add([_file("s", "a", 1), _file("s", "b", 2)])
-    assert batches.count_by_stream() == {"s": 2}, "a file waits once"
     batches.finish_batch()
-    assert batches.count_by_stream() == {"s": 1}
+    assert _next_names(batches) == ["b"], "a file waits once"
+    assert batches.ready_streams() == {"s"}
+    batches.finish_batch()
+    assert batches.ready_streams() == set()
+
+
+def test_postponed_file_is_in_no_batch_until_it_is_resumed() -> None:
+    batches = FileBatches(max_bytes=100)
+    files = [_file("s", "a", 1), _file("s", "b", 2), _file("s", "c", 3)]
+    batches.add(files)
+    batches.start_batch()
+    batches.finish_batch(files[:2])
+    assert not batches.start_batch()
+    assert batches.ready_streams() == set()
+    batches.add(files)
+    assert _next_names(batches) == ["c"], "the others are postponed"
+    batches.resume(files[1:2])
+    assert batches.postponed == files[:1]
+    assert _next_names(batches) == ["b"]
