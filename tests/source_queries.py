@@ -41,7 +41,9 @@ def make_source_queries(
         return []
 
     ingest: Any = SimpleNamespace(
-        ingest_units=ingest_units, record_listing=lambda _stream, _problem: False
+        ingest_units=ingest_units,
+        is_set_aside=lambda _unit: False,
+        record_listing=lambda _stream, _problem: False,
     )
     return SourceQueries(
         spark=spark,
@@ -61,9 +63,10 @@ def archive_present_files(
     names: list[str] = []
     queries = make_source_queries(settings, connection, spark, names.extend, drain=True)
     queries.start()
-    update_until(queries, lambda: not queries.is_active())
-    queries.raise_failure()
-    queries.stop()
+    try:
+        update_until(queries, lambda: not queries.is_active())
+    finally:
+        queries.stop()
     return names
 
 
