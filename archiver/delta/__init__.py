@@ -8,6 +8,8 @@ from archiver.delta import derived_tables
 from archiver.delta.column_changes import ColumnProblem, StoredColumn
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
+from archiver.delta.declarations import TableDeclaration
+from archiver.delta.declared_table import read_declaration
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
@@ -37,9 +39,11 @@ __all__ = [
     "StoredColumn",
     "StreamSchema",
     "StreamTable",
+    "TableDeclaration",
     "TableFiles",
     "Vacuum",
     "build_entries",
     "derived_tables",
     "fingerprint",
+    "read_declaration",
 ]

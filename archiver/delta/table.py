@@ -23,6 +23,7 @@ from archiver.delta.declarations import (
     encode_declarations,
     rewritten_mark,
 )
+from archiver.delta.declared_table import APPENDS_APPLICATION_ID
 from archiver.delta.files import is_adopted, is_rewritten, is_unclustered
 from archiver.delta.log import (
     ChunkFiles,
@@ -36,8 +37,6 @@ from archiver.errors import IncompatibleDeclaration, StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
 
-# The application id under which the log counts appends.
-_APPLICATION_ID = "appends"
 # A clustered file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
 
@@ -59,7 +58,7 @@ class StreamTable:
             schema.arrow_schema(),
             {DECLARATIONS_PROPERTY: encode_declarations(schema)},
         )
-        self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
+        self._log = DeltaLog(self.storage, schema.time, table, APPENDS_APPLICATION_ID)
         self._compare_declaration(schema)
 
     def _compare_declaration(self, schema: StreamSchema) -> None:

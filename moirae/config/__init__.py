@@ -7,6 +7,7 @@ from moirae.config.durations import (
     format_duration,
     parse_duration,
 )
+from moirae.config.positions import locate
 from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
 from moirae.config.streams import (
     FileFormat,
@@ -37,6 +38,7 @@ __all__ = [
     "TableSource",
     "format_duration",
     "infer_format",
+    "locate",
     "load_settings_from_environment",
     "parse_duration",
     "stream_schema",

@@ -45,7 +45,7 @@ from moirae.live.spark_start import start_spark
 from moirae.live.unit_failures import UnitFailures
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, connect_database
-from moirae.runtime.storage import check_storage, open_storage
+from moirae.runtime.storage import check_declarations, check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import SetAsideGateway, UnitGateway
@@ -85,6 +85,7 @@ def build_live_process(
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     check_storage(settings)
+    check_declarations(settings)
     root = open_storage(settings)
     schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     archive = ArchiveWriter(

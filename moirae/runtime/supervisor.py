@@ -136,6 +136,7 @@ def run_supervisor(
     exit stops the workspace. `log_format`: of the processes it starts. Returns an exit code.
     """
     storage.check_storage(settings)
+    storage.check_declarations(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
     signals = Signals(reloads=True)
     watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)

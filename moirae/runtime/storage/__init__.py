@@ -1,6 +1,7 @@
 """Where a workspace stores data: its archive, accepted batches, and the free space for them."""
 
 from moirae.runtime.storage.archive import check_storage, open_storage
+from moirae.runtime.storage.declarations import check_declarations, find_declaration_problems
 from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
 
@@ -9,7 +10,9 @@ __all__ = [
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "check_declarations",
     "check_storage",
+    "find_declaration_problems",
     "measure_disk_space",
     "open_storage",
 ]

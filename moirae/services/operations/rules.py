@@ -15,6 +15,7 @@ from pydantic import Field
 import sql
 from moirae.config import Settings
 from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
+from moirae.runtime.storage import find_declaration_problems
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
 from sql.rules import (
@@ -223,10 +224,13 @@ def diff(workspace: "LocalWorkspace", body: RuleFiles) -> RuleChanges:
 
 def run_check(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> RuleCheck:
     """Check rule files; needs no database. `allow_paths`: files may be named without content."""
+    column_problems = tuple(find_declaration_problems(settings))
     try:
         checked = _check_files(settings, body, allow_paths=allow_paths)
     except ProblemsError as error:
-        return RuleCheck(0, error.problems, settings.warnings)
+        return RuleCheck(0, (*column_problems, *error.problems), settings.warnings)
+    if column_problems:
+        return RuleCheck(0, (*column_problems, *checked.warnings), settings.warnings)
     return RuleCheck(len(checked.definitions), checked.warnings, settings.warnings)
 
 

@@ -1,0 +1,48 @@
+"""Whether the archive can follow the streams as they are declared, before anything starts."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from moirae.config import Settings, locate, stream_schema
+from moirae.errors import Problem, ProblemsError
+from moirae.runtime.storage.archive import open_storage
+
+if TYPE_CHECKING:
+    from archiver.delta import TableDeclaration
+
+
+def check_declarations(settings: Settings) -> None:
+    """Raise `ProblemsError` if archived rows cannot be read as declared."""
+    problems = find_declaration_problems(settings)
+    if problems:
+        raise ProblemsError(problems)
+
+
+def find_declaration_problems(settings: Settings) -> list[Problem]:
+    """Changes of columns, `id` or `time` that the archive cannot follow, with their positions.
+
+    Empty if the archive cannot be read: what needs it says so.
+    """
+    problems: list[Problem] = []
+    for stream, declaration in _read_declarations(settings):
+        for problem in declaration.problems:
+            path = ("streams", stream, *problem.path)
+            problems.append(locate(settings, path, problem.message))
+    return problems
+
+
+def _read_declarations(settings: Settings) -> Iterator[tuple[str, "TableDeclaration"]]:
+    # Loaded here: the command line reads settings without it.
+    from deltalake.exceptions import DeltaError
+
+    from archiver.delta import read_declaration
+    from archiver.errors import ArchiverError
+
+    root = open_storage(settings)
+    for name, declared in settings.streams.items():
+        try:
+            declaration = read_declaration(root, stream_schema(name, declared))
+        except (ArchiverError, DeltaError, OSError):
+            continue
+        if declaration is not None:
+            yield name, declaration
