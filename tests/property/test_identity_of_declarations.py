@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archiver.delta.schema import StreamSchema
+from archiver.delta import ColumnRewrite, StreamSchema
 from archiver.executors import ExecutorIngest
 from archiver.ingest.decoding import decode_lines
 from archiver.ingest.engines.batch import IngestEngine
@@ -33,9 +33,9 @@ Record = Mapping[str, Any]
 # By field: the types that it may be declared with, each of which may become one after it. None: the
 # field is undeclared, and stored in `_extra`.
 TYPES: Mapping[str, Sequence[str]] = {
-    "v": ("bigint",),
-    "f": ("float",),
-    "day": ("date",),
+    "v": ("int", "bigint", "double"),
+    "f": ("float", "double"),
+    "day": ("date", "timestamp"),
     "s": ("string",),
     "flag": ("boolean",),
 }
@@ -49,17 +49,31 @@ VALUES: Mapping[str, Sequence[Any]] = {
 FIELDS = ("ts", "n", *TYPES)
 
 
+class Column(NamedTuple):
+    """A declared column, and the name that it had before."""
+
+    name: str
+    type: str
+    was: str | None
+
+
 @st.composite
-def columns_in_order(draw: st.DrawFn) -> list[dict[str, str]]:
+def columns_in_order(draw: st.DrawFn) -> list[list[Column]]:
     """The optional columns of consecutive declarations."""
     count = draw(st.integers(2, 4))
-    chain: list[dict[str, str]] = [{} for _ in range(count)]
-    for name in draw(st.permutations(sorted(TYPES))):
+    chain: list[list[Column]] = [[] for _ in range(count)]
+    for field_name in draw(st.permutations(sorted(TYPES))):
         width = 0
+        names = (field_name, f"{field_name}_now")
+        has_new_name = False
         for columns in chain:
             if draw(st.booleans()):
-                width = draw(st.integers(width, len(TYPES[name]) - 1))
-                columns[name] = TYPES[name][width]
+                width = draw(st.integers(width, len(TYPES[field_name]) - 1))
+                is_renamed = draw(st.booleans())
+                has_new_name |= is_renamed
+                name, other_name = names[::-1] if is_renamed else names
+                was = other_name if has_new_name else None
+                columns.append(Column(name, TYPES[field_name][width], was))
     return chain
 
 
@@ -70,7 +84,7 @@ class Round:
     `is_interrupted`: the process ends between the append and the ledger.
     """
 
-    columns: Mapping[str, str]
+    columns: Sequence[Column]
     files: Sequence[Sequence[Record]]
     is_clustered: bool
     is_interrupted: bool
@@ -121,11 +135,25 @@ def write_unit(path: Path, line_format: Format, records: Sequence[Record]) -> So
     return files.make_unit("s", path.name, line_format, path, path.stat().st_size)
 
 
-def declare(columns: Mapping[str, str], id: tuple[str, ...] | None) -> StreamSchema:
-    """A declaration with these optional columns."""
-    always = {"ts": "timestamp", "n": "bigint"}
+def declare(columns: Sequence[Column], id: tuple[str, ...] | None) -> StreamSchema:
+    """A declaration with these optional columns, as a workspace file has it."""
     none = timedelta(0)
-    return StreamSchema("s", {**always, **columns}, "ts", id, (), none, none)
+    was = {column.name: column.was for column in columns if column.was is not None}
+    return StreamSchema(
+        name="s",
+        columns={
+            "ts": "timestamp",
+            "n": "bigint",
+            **{column.name: column.type for column in columns},
+        },
+        time="ts",
+        id=id,
+        key=(),
+        lateness=none,
+        future=none,
+        fields={name: (name, before) for name, before in was.items()},
+        was=was,
+    )
 
 
 @dataclass
@@ -138,10 +166,13 @@ class Stream:
     archive: Archive = field(init=False)
     unit_ids: dict[str, int] = field(default_factory=dict)
 
-    def open(self, columns: Mapping[str, str]) -> None:
+    def open(self, columns: Sequence[Column]) -> None:
         """Start a process under a declaration. The ids of units stay."""
         self.archive = Archive(self.folder, 100, [declare(columns, self.id)])
         self.archive.ids = self.unit_ids
+        table = self.archive.tables["s"]
+        if table.is_rewriting:
+            ColumnRewrite(table).run(lambda progress: None)
 
     def ingest(self, units: Sequence[SourceUnit]) -> list[Counters]:
         """Archive units, and return the counters of each."""
