@@ -101,10 +101,20 @@ CREATE INDEX requests_by_time ON requests (at);
 -- How far each stream has been read, in event time.
 CREATE TABLE streams (
     name     text PRIMARY KEY,
-    -- The newest event time of all finished source units. The watermark follows from it.
-    newest   timestamptz,
+    -- The newest event time of all finished source units.
+    newest           timestamptz,
     -- To where the stream was advanced without data, when idle or drained. Rows before it are late.
-    advanced timestamptz
+    advanced         timestamptz,
+    -- The newest event time of the rows that were not ahead of the clock of their unit. The
+    -- watermark follows from it.
+    newest_not_ahead timestamptz,
+    -- To where the watermark has followed rows ahead of the clock. Rows before it are late.
+    advanced_ahead   timestamptz,
+    -- The newest clock at which a source unit was first read.
+    clock            timestamptz,
+    -- The keys whose rows were last furthest ahead of the clock, up to ten: objects with `key`
+    -- (texts by column), `ahead` (microseconds) and `at` (the clock in microseconds).
+    keys_ahead       jsonb NOT NULL DEFAULT '[]'
 );
 
 -- The ingest ledger: one row per source unit: a file, a pushed batch, or a range of a Kafka
@@ -140,8 +150,16 @@ CREATE TABLE units (
     folded      bigint NOT NULL DEFAULT 0,
     -- The header of CSV lines, to retry dead letters; NULL: other formats.
     fields      text[],
+    -- The clock at which the unit was first read, recorded before its first row is archived. Rows
+    -- after it are ahead of the clock. NULL: read by a version without this column.
+    clock       timestamptz,
+    -- Late rows that would be on time, had the watermark not followed rows ahead of the clock.
+    late_by_ahead bigint NOT NULL DEFAULT 0,
+    -- The partition of a range of Kafka records; NULL: other units.
+    partition   text,
     UNIQUE (stream, unit)
 );
+CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
 
 -- Records that were read and not archived.
 CREATE TABLE dead_letters (
@@ -159,13 +177,15 @@ CREATE INDEX dead_letters_by_time ON dead_letters (at);
 CREATE INDEX dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
 
 -- How far each partition of a Kafka topic has been read. `next`: the offset of its next record;
--- `newest`, `advanced`: event times as in `streams`.
+-- the other columns as in `streams`.
 CREATE TABLE partitions (
-    stream    text NOT NULL,
-    partition text NOT NULL,
-    next      bigint NOT NULL,
-    newest    timestamptz,
-    advanced  timestamptz,
+    stream           text NOT NULL,
+    partition        text NOT NULL,
+    next             bigint NOT NULL,
+    newest           timestamptz,
+    advanced         timestamptz,
+    newest_not_ahead timestamptz,
+    advanced_ahead   timestamptz,
     PRIMARY KEY (stream, partition)
 );
 

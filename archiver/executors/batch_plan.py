@@ -64,12 +64,11 @@ def plan_writes(
     append_numbers: Mapping[str, int],
 ) -> WriteContext:
     """What tasks need to write the new rows. `append_numbers`: by stream."""
-    schemas = {stream: table.schema for stream, table in identities.tables.items()}
     return WriteContext(
         tables=identities.tables,
         chunks=chunks,
         unit_ids=decoded.unit_ids,
-        late_rules=decoded.late_rules(schemas),
+        late_rules=decoded.late_rules,
         append_numbers=append_numbers,
         other_rows={},
     )

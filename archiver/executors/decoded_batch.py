@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from archiver.delta import StreamSchema
 from archiver.executors.grouping import assign_groups, find_shared_times
 from archiver.executors.tasks.decode import DecodedSegment
-from archiver.executors.tasks.write import LateRule
-from archiver.ingest import OpenUnit, SourceUnit
-from archiver.ingest.classify import latest
-from archiver.ingest.engines import IngestBatch, StreamProgress
-from archiver.times import duration_to_micros
+from archiver.ingest import LateRule, OpenUnit, SourceUnit
+from archiver.ingest.engines import IngestBatch, RegisteredUnit, StreamProgress
+
+RegisteredUnits = Mapping[int, tuple[SourceUnit, RegisteredUnit]]
+"""The units of a batch as the ledger has them, by position."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,13 @@ class DecodedBatch:
             unit_ids[position] = open_unit.id
         return unit_ids
 
-    def late_rules(self, schemas: Mapping[str, StreamSchema]) -> list[LateRule]:
-        """Which rows of each unit are late."""
-        positions = range(max(self.opened) + 1)
-        return [_late_rule(self.opened.get(position), schemas) for position in positions]
+    @property
+    def late_rules(self) -> list[LateRule]:
+        """Which rows of each unit are late; no row for positions without a unit."""
+        rules = [LateRule()] * (max(self.opened) + 1)
+        for position, open_unit in self.opened.items():
+            rules[position] = open_unit.late_rule
+        return rules
 
     def arrival_by_task(self) -> list[list[int]]:
         """The position of each segment in the order of arrival."""
@@ -92,34 +94,23 @@ class DecodedBatch:
 
 
 def open_units(
-    units: Mapping[int, tuple[SourceUnit, int]],
+    units: RegisteredUnits,
     segments_by_task: Sequence[Sequence[DecodedSegment]],
     batch: IngestBatch | StreamProgress,
 ) -> dict[int, OpenUnit]:
-    """Open units with their ledger ids, in order of their positions, with what was decoded."""
+    """Open registered units, in order of their positions, with what was decoded."""
     segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
     for segments in segments_by_task:
         for segment in segments:
             segments_by_unit[segment.unit].append(segment)
     opened: dict[int, OpenUnit] = {}
-    for position, (unit, unit_id) in sorted(units.items()):
-        open_unit = batch.open_unit(unit, unit_id)
+    for position, (unit, registered) in sorted(units.items()):
+        open_unit = batch.open_unit(unit, registered)
         for segment in segments_by_unit[position]:
             open_unit.add_counts(read=segment.records)
             open_unit.fields = segment.fields
             open_unit.add_refused(segment.refused_lines)
-            open_unit.newest = latest(open_unit.newest, segment.newest)
+            open_unit.add_rows(segment.newest, segment.newest_not_ahead, segment.keys_ahead)
         batch.finish_reading(open_unit)
         opened[position] = open_unit
     return opened
-
-
-def _late_rule(open_unit: OpenUnit | None, schemas: Mapping[str, StreamSchema]) -> LateRule:
-    if open_unit is None or open_unit.partition_before is None:
-        return LateRule(None if open_unit is None else open_unit.late_before)
-    schema = schemas[open_unit.unit.stream]
-    return LateRule(
-        before=open_unit.late_before,
-        newest=open_unit.partition_before.progress.newest,
-        lateness=duration_to_micros(schema.lateness),
-    )

@@ -13,7 +13,7 @@ import numpy as np
 from archiver.clock import seconds_since_boot
 from archiver.delta import DataFile
 from archiver.executors.batch_plan import plan_identities, plan_writes
-from archiver.executors.decoded_batch import DecodedBatch, open_units
+from archiver.executors.decoded_batch import DecodedBatch, RegisteredUnits, open_units
 from archiver.executors.jobs import Jobs, Parts
 from archiver.executors.small_batch import SmallBatchContext, archive_small_batch
 from archiver.executors.task_planner import TaskPlanner
@@ -43,7 +43,13 @@ from archiver.executors.tasks.write import (
 )
 from archiver.ingest import OpenUnit, SourceUnit
 from archiver.ingest.classify import latest
-from archiver.ingest.engines import ArchivedRows, IngestBatch, RecordSizes, TopicRecords
+from archiver.ingest.engines import (
+    ArchivedRows,
+    IngestBatch,
+    RecordSizes,
+    RegisteredUnit,
+    TopicRecords,
+)
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 
@@ -80,19 +86,19 @@ class ExecutorIngest:
             return self._archive(units, batch)
 
     def _archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
-        unfinished: list[SourceUnit] = []
-        unit_ids: list[int] = []
+        units_by_position: dict[int, tuple[SourceUnit, RegisteredUnit]] = {}
         for unit in units:
-            unit_id = batch.register_unit(unit)
-            if unit_id is not None:
-                unfinished.append(unit)
-                unit_ids.append(unit_id)
-        units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
+            registered = batch.register_unit(unit)
+            if registered is not None:
+                units_by_position[len(units_by_position)] = unit, registered
+        unfinished = [unit for unit, _ in units_by_position.values()]
         tasks = self._planner.plan(unfinished)
         if not tasks:
             open_units(units_by_position, [], batch)  # files without lines
             return {}
-        parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
+        parts = self._jobs.keep(
+            partial(decode_pieces, _decode_context(units_by_position, batch)), tasks
+        )
         try:
             if len(tasks) == 1:
                 return self._archive_small(units_by_position, parts, batch)
@@ -103,12 +109,9 @@ class ExecutorIngest:
             parts.release()
 
     def _archive_small(
-        self, units: Mapping[int, tuple[SourceUnit, int]], parts: Parts, batch: IngestBatch
+        self, units: RegisteredUnits, parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
-        """Archive the batch of one task, in one job if the task can plan it.
-
-        `units`: with their ledger ids, by position.
-        """
+        """Archive the batch of one task, in one job if the task can plan it."""
         context = _small_batch_context(units, batch)
         started_at = seconds_since_boot()
         ((summary, written),) = parts.map(partial(archive_small_batch, context))
@@ -130,7 +133,15 @@ class ExecutorIngest:
                 next_offsets={int(name): partition.next for name, partition in progress.items()},
             )
             schemas = {records.stream: batch.tables[records.stream].schema}
-            context = DecodeContext(schemas, batch.now, batch.expired_before)
+            # The ranges of records are known, and registered, after they are decoded.
+            clocks = batch.partition_clocks(records.stream)
+            context = DecodeContext(
+                schemas=schemas,
+                now=batch.now,
+                expired_before=batch.expired_before,
+                clocks={int(name): clock for name, clock in clocks.items()},
+                clock=batch.clock(records.stream),
+            )
             parts = self._jobs.keep_frame(
                 partial(decode_records, context, record_format), records.frame
             )
@@ -147,12 +158,12 @@ class ExecutorIngest:
         for summary in summaries:
             assert offsets.keys().isdisjoint(summary.offsets), "a partition has several tasks"
             offsets |= summary.offsets
-        units: dict[int, tuple[SourceUnit, int]] = {}
+        units: dict[int, tuple[SourceUnit, RegisteredUnit]] = {}
         for partition, (first, last) in sorted(offsets.items()):
             unit = _partition_unit(records, partition, first, last)
-            unit_id = batch.register_unit(unit)
-            assert unit_id is not None, "progress and state of a unit change together"
-            units[partition] = unit, unit_id
+            registered = batch.register_unit(unit)
+            assert registered is not None, "progress and state of a unit change together"
+            units[partition] = unit, registered
         return self._archive_decoded(_open_batch(units, summaries, batch), parts, batch)
 
     @contextmanager
@@ -198,19 +209,15 @@ class ExecutorIngest:
 
 
 def _open_batch(
-    units: Mapping[int, tuple[SourceUnit, int]],
-    summaries: Sequence[DecodeSummary],
-    batch: IngestBatch,
+    units: RegisteredUnits, summaries: Sequence[DecodeSummary], batch: IngestBatch
 ) -> DecodedBatch:
-    """Open the units in the batch. `units`: with their ledger ids, by position."""
+    """Open the units in the batch."""
     segments_by_task = [summary.segments for summary in summaries]
     return DecodedBatch(open_units(units, segments_by_task, batch), segments_by_task)
 
 
-def _small_batch_context(
-    units: Mapping[int, tuple[SourceUnit, int]], batch: IngestBatch
-) -> SmallBatchContext:
-    """What the task of a batch needs. `units`: with their ledger ids, by position."""
+def _small_batch_context(units: RegisteredUnits, batch: IngestBatch) -> SmallBatchContext:
+    """What the task of a batch needs."""
     streams = {unit.stream for unit, _ in units.values()}
     # Before the files are listed: the numbers also show that no other process has appended.
     append_numbers = {stream: batch.tables[stream].start_append() for stream in streams}
@@ -236,9 +243,13 @@ def _small_batch_context(
     )
 
 
-def _decode_context(units: Sequence[SourceUnit], batch: IngestBatch) -> DecodeContext:
-    schemas = {unit.stream: batch.tables[unit.stream].schema for unit in units}
-    return DecodeContext(schemas, batch.now, batch.expired_before)
+def _decode_context(units: RegisteredUnits, batch: IngestBatch) -> DecodeContext:
+    return DecodeContext(
+        schemas={unit.stream: batch.tables[unit.stream].schema for unit, _ in units.values()},
+        now=batch.now,
+        expired_before=batch.expired_before,
+        clocks={position: registered.clock for position, (_, registered) in units.items()},
+    )
 
 
 def _partition_unit(records: TopicRecords, partition: int, first: int, last: int) -> SourceUnit:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from archiver.chunks import Chunk
 from archiver.delta import DataFile, TableFiles
 from archiver.executors.batch_plan import FillCheck, event_time_range, plan_identities, plan_writes
-from archiver.executors.decoded_batch import DecodedBatch, open_units
+from archiver.executors.decoded_batch import DecodedBatch, RegisteredUnits, open_units
 from archiver.executors.tasks.decode import DecodedPart, DecodedSegment, DecodeSummary, read_summary
 from archiver.executors.tasks.identities import BucketResult, IdentityContext
 from archiver.executors.tasks.write import WriteContext, WriteResult, classify_and_write
-from archiver.ingest import SourceUnit
 from archiver.ingest.engines import StreamProgress
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -23,12 +22,12 @@ from archiver.times import Micros
 class SmallBatchContext:
     """What the task of the job needs.
 
-    `units`: with their ledger ids, by position. `progress`: before the batch. `files`: by stream,
+    `progress`: before the batch. `files`: by stream,
     the archived files that may have rows since `files_since`; None: all. `append_numbers`: by
     stream.
     """
 
-    units: Mapping[int, tuple[SourceUnit, int]]
+    units: RegisteredUnits
     progress: StreamProgress
     tables: Mapping[str, TableFiles]
     files: Mapping[str, Sequence[DataFile]]

@@ -4,12 +4,15 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 `archiver.ingest.engines` archives batches in this process or on executors.
 """
 
+from archiver.ingest.ingest_result import IngestResult
+from archiver.ingest.keys_ahead import KeyAhead
+from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_files import read_lines, read_tables
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
-from archiver.ingest.watermarks import PartitionProgress
-from archiver.ingest.writer import ArchiveWriter, IngestResult
+from archiver.ingest.watermarks import PartitionProgress, ReadProgress
+from archiver.ingest.writer import ArchiveWriter
 
 __all__ = [
     "ArchiveWriter",
@@ -17,10 +20,14 @@ __all__ = [
     "Catalog",
     "Counters",
     "IngestResult",
+    "KeyAhead",
+    "LateRows",
+    "LateRule",
     "LedgerCompaction",
     "MIN_UNIT_AGE",
     "OpenUnit",
     "PartitionProgress",
+    "ReadProgress",
     "SourceUnit",
     "read_lines",
     "read_tables",

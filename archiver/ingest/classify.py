@@ -14,6 +14,8 @@ READING_DTYPE = np.dtype(
 """A row as an earlier declaration of its stream reads it: identity, content and event time."""
 
 Array = npt.NDArray[Any]
+_BEGINNING = np.iinfo(np.int64).min // 2  # before any event time
+
 RowClass = Literal["new", "replayed", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
 
@@ -47,17 +49,17 @@ def flag_late(ts: Array, bound: Micros | None) -> Mask:
 
 
 def flag_late_in_order(
-    ts: Array, newest: Micros | None, lateness: Micros, bound: Micros | None
+    ts: Array, newest: Micros | None, lateness: Micros, bound: Micros | None, is_ahead: Mask
 ) -> Mask:
     """Mask of rows that are late compared with the rows before them.
 
     A row is late before `bound`, or before the newest preceding event time minus `lateness`.
-    `newest`: the newest event time before the first row, None if there was none.
+    `newest`: the newest event time before the first row, None if there was none. `is_ahead`: rows
+    that others are not compared with.
     """
-    if not len(ts):
-        return np.zeros(0, dtype=bool)
-    first = int(ts[0]) if newest is None else newest
-    bounds = np.maximum.accumulate(np.concatenate([[first], ts[:-1]])) - lateness
+    first = _BEGINNING if newest is None else newest
+    preceding = np.where(is_ahead, _BEGINNING, ts)[:-1]
+    bounds = np.maximum.accumulate(np.concatenate([[first], preceding]))[: len(ts)] - lateness
     if bound is not None:
         bounds = np.maximum(bounds, bound)
     return np.asarray(ts < bounds)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from archiver.ingest.decoding import LineFormat
+from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import COUNTER_BY_REASON
 from archiver.ingest.source_units import SourceUnit
+from archiver.times import Micros, optional_micros
 from sql.archive import MarkedDeadLetterRow
 
 
@@ -22,6 +24,12 @@ def retry_unit(letters: Sequence[MarkedDeadLetterRow]) -> SourceUnit:
         line_numbers=[letter.line for letter in letters],
         fields=fields,
     )
+
+
+def retry_rule(letters: Sequence[MarkedDeadLetterRow], watermark: Micros | None) -> LateRule:
+    """Which retried rows of a unit are late, and which were ahead when it was first read."""
+    clock = optional_micros(letters[0].clock)
+    return LateRule(clock=clock, before=watermark, before_by_rows=watermark)
 
 
 def count_letters(letters: Sequence[MarkedDeadLetterRow]) -> Counters:

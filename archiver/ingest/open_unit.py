@@ -6,21 +6,17 @@ compared with the archive.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.ingest.classify import (
-    Array,
-    Mask,
-    RowClassification,
-    flag_late,
-    flag_late_in_order,
-    latest,
-)
+from archiver.ingest.classify import Array, Mask, RowClassification, latest
 from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine, select_raw
 from archiver.ingest.earlier_readings import read_rows_as_earlier
+from archiver.ingest.keys_ahead import KeyAhead, find_keys_ahead, merge_keys_ahead
+from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import Counters
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
@@ -40,39 +36,46 @@ COUNTER_BY_REASON = {
 class OpenUnit:
     """A unit that is being read.
 
-    `id`: its ledger id. `late_before`: rows before this event time are late; None: no row is.
-    `newest`: the newest event time read so far. `fields`: the field names of CSV lines.
-    `partition_before`: how far the partition of the unit had been read before; None without one.
+    `id`: its ledger id. `newest`: the newest event time read so far; `newest_not_ahead`: of the
+    rows that are not ahead of the clock; `keys_ahead`: of those that are. `fields`: the field names
+    of CSV lines. `partition_before`: how far the partition of the unit had been read before; None
+    without one.
     """
 
     unit: SourceUnit
     id: int
-    late_before: Micros | None
+    late_rule: LateRule
     counters: Counters = field(default_factory=Counters)
     refused_lines: list[RefusedLine] = field(default_factory=list)
     newest: Micros | None = None
+    newest_not_ahead: Micros | None = None
+    keys_ahead: Sequence[KeyAhead] = ()
     fields: Sequence[str] | None = None
     partition_before: PartitionProgress | None = None
 
-    def flag_late(self, ts: Array, lateness: Micros) -> Mask:
-        """Mask of the late rows among the next rows of the unit."""
-        if self.partition_before is None:
-            return flag_late(ts, self.late_before)
-        newest = latest(self.partition_before.progress.newest, self.newest)
-        return flag_late_in_order(ts, newest, lateness, self.late_before)
+    def flag_late(self, ts: Array) -> LateRows:
+        """The late rows among the next rows of the unit."""
+        return self.late_rule.flag_late(ts, self.newest_not_ahead)
 
     def partition_after(self) -> PartitionProgress:
         """How far the partition has been read when the unit is finished."""
         assert self.partition_before is not None and self.unit.line_numbers
         return PartitionProgress(
             next=self.unit.line_numbers[-1] + 1,
-            progress=self.partition_before.progress.with_newest(self.newest),
+            progress=self.partition_before.progress.with_rows(self.newest, self.newest_not_ahead),
         )
 
-    def observe_times(self, ts: Array) -> None:
-        """Include event times in `newest`."""
-        if len(ts):
-            self.newest = latest(self.newest, int(ts.max()))
+    def add_rows(
+        self,
+        newest: Micros | None,
+        newest_not_ahead: Micros | None,
+        keys_ahead: Sequence[KeyAhead],
+    ) -> None:
+        """Include the event times of rows that were read, and their keys that are ahead."""
+        self.newest = latest(self.newest, newest)
+        self.newest_not_ahead = latest(self.newest_not_ahead, newest_not_ahead)
+        if keys_ahead:
+            self.keys_ahead = merge_keys_ahead(self.keys_ahead, keys_ahead)
 
     def add_refused(self, refused_lines: Sequence[RefusedLine]) -> None:
         """Collect refused lines and count them by reason."""
@@ -94,7 +97,7 @@ class DecodedSlice:
 
     open_unit: OpenUnit
     table: pa.Table
-    is_late: Mask
+    late_rows: LateRows
     line_numbers: Array
     raw: Sequence[bytes]
     readings: Array
@@ -111,7 +114,6 @@ def decode_slices(
     `now`: the current time, from which `schema.future` is measured.
     `expired_before`: rows before this event time belong to expired chunks; None: no chunk expired.
     """
-    lateness = duration_to_micros(schema.lateness)
     for batch in read_batches(open_unit.unit, schema):
         open_unit.add_counts(read=batch.records_read)
         open_unit.fields = batch.fields
@@ -122,12 +124,33 @@ def decode_slices(
         yield DecodedSlice(
             open_unit=open_unit,
             table=decoded.table,
-            is_late=open_unit.flag_late(ts, lateness),
+            late_rows=open_unit.flag_late(ts),
             line_numbers=decoded.line_numbers,
             raw=decoded.raw,
             readings=read_rows_as_earlier(schema, decoded, batch.line_format, batch.fields),
         )
-        open_unit.observe_times(ts)
+        open_unit.add_rows(*observe_times(decoded.table, schema, open_unit.late_rule))
+
+
+class ObservedTimes(NamedTuple):
+    """Event times of rows: the newest, the newest not ahead of the clock, and the keys ahead."""
+
+    newest: Micros | None
+    newest_not_ahead: Micros | None
+    keys_ahead: Sequence[KeyAhead]
+
+
+def observe_times(rows: pa.Table, schema: StreamSchema, rule: LateRule) -> ObservedTimes:
+    """The event times of decoded rows of a unit."""
+    ts = micros_column(rows, schema.time)
+    if not len(ts):
+        return ObservedTimes(None, None, ())
+    newest = int(ts.max())
+    if rule.clock is None or newest <= rule.clock:
+        return ObservedTimes(newest, newest, ())
+    is_ahead = rule.flag_ahead(ts)
+    keys_ahead = find_keys_ahead(rows, schema.time, schema.key, is_ahead, rule.clock)
+    return ObservedTimes(newest, rule.newest_not_ahead(ts), keys_ahead)
 
 
 def refuse_by_time(
@@ -151,9 +174,7 @@ def refuse_by_time(
     return _select(decoded, ~is_refused), refused_lines
 
 
-def count_classified(
-    slices: Sequence[DecodedSlice], classification: RowClassification, is_late: Mask
-) -> None:
+def count_classified(slices: Sequence[DecodedSlice], classification: RowClassification) -> None:
     """Count the classified rows of consecutive slices in their units, and refuse conflicts."""
     is_archived = classification.new | classification.replayed
     start = 0
@@ -162,7 +183,8 @@ def count_classified(
         start = rows.stop
         decoded.open_unit.add_counts(
             archived=int(is_archived[rows].sum()),
-            late=int((is_archived & is_late)[rows].sum()),
+            late=int((is_archived[rows] & decoded.late_rows.late).sum()),
+            late_by_ahead=int((is_archived[rows] & decoded.late_rows.by_ahead).sum()),
             duplicates=int(classification.duplicate[rows].sum()),
         )
         conflicts = _refuse(decoded, classification.conflict[rows], "conflict", CONFLICT_DETAIL)

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -30,10 +30,10 @@ from archiver.chunks import (
     StateChange,
     plan_steps,
 )
-from archiver.delta import DataFile, StreamSchema, StreamTable
+from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
-from archiver.ingest.dead_letters import count_letters, retry_unit
+from archiver.ingest.dead_letters import count_letters, retry_rule, retry_unit
 from archiver.ingest.engines import (
     ArchivedRows,
     EngineName,
@@ -45,9 +45,12 @@ from archiver.ingest.engines import (
     TopicRecords,
     decode_unit,
 )
+from archiver.ingest.ingest_result import IngestResult
+from archiver.ingest.keys_ahead import merge_keys_ahead
 from archiver.ingest.ledger import Catalog, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
+from archiver.ingest.unit_registry import UnitRegistry
 from archiver.ingest.watermarks import (
     PartitionProgress,
     ReadProgress,
@@ -71,39 +74,6 @@ _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per st
 
 # Returns the ids of the chunks that running recalls have yet to read.
 ChunksInUse = Callable[[], Collection[int]]
-
-
-@dataclass(frozen=True)
-class IngestResult:
-    """The outcome of a batch: what was archived by stream, and the partitions that had records."""
-
-    archived: Mapping[str, ArchivedRows]
-    partitions: frozenset[str] = frozenset()
-
-    @property
-    def on_time(self) -> dict[str, pa.Table]:
-        """By stream, the archived on-time rows that are in the memory of this process."""
-        tables: dict[str, pa.Table] = {}
-        for stream, rows in self.archived.items():
-            if rows.on_time is not None:
-                tables[stream] = rows.on_time
-        return tables
-
-    @property
-    def files(self) -> dict[str, Sequence[DataFile]]:
-        """By stream, the files that executors wrote."""
-        return {stream: rows.files for stream, rows in self.archived.items() if rows.files}
-
-    @property
-    def streams_on_time(self) -> frozenset[str]:
-        """The streams that may have got on-time rows."""
-        streams = {stream for stream, rows in self.on_time.items() if len(rows)}
-        return frozenset(streams.union(self.files))
-
-    @property
-    def appended_rows(self) -> int:
-        """Number of rows appended, late ones too."""
-        return sum(rows.appended_rows for rows in self.archived.values())
 
 
 class ArchiveWriter:
@@ -140,6 +110,8 @@ class ArchiveWriter:
             chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
+            self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
+            self._keys_ahead = self.catalog.keys_ahead()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
 
@@ -154,14 +126,31 @@ class ArchiveWriter:
         None: nothing was read.
         """
         return watermark(
-            self.progress[stream], self.partitions.get(stream, {}), self._lateness(stream)
+            self.progress[stream], self.partitions.get(stream, {}), self.lateness(stream)
         )
 
     def partition_watermarks(self, stream: str) -> dict[str, Micros | None]:
         """The watermark of each partition of a stream, by name; None: nothing of it was read."""
-        return partition_watermarks(self.partitions.get(stream, {}), self._lateness(stream))
+        return partition_watermarks(self.partitions.get(stream, {}), self.lateness(stream))
 
-    def _lateness(self, stream: str) -> Micros:
+    def current_event_time(self, stream: str) -> Micros | None:
+        """The newest event time of a stream that is not ahead of the clock; None: nothing was read.
+
+        It is never before a watermark of the stream.
+        """
+        progress = self.progress[stream]
+        times = [progress.newest_not_ahead, self.watermark(stream)]
+        clock = self._registry.newest_clock(stream)
+        if progress.newest is not None and clock is not None:
+            times.append(min(progress.newest, clock))
+        return latest(*times)
+
+    def clock(self, stream: str, now: Micros) -> Micros:
+        """The clock of a unit of a stream that is first read now: it never goes back."""
+        return self._registry.clock(stream, now)
+
+    def lateness(self, stream: str) -> Micros:
+        """How far rows of a stream may lag behind newer ones without being late."""
         return duration_to_micros(self.tables[stream].schema.lateness)
 
     def ingest(self, units: Iterable[SourceUnit], now: Micros) -> IngestResult:
@@ -194,8 +183,7 @@ class ArchiveWriter:
         self._finish_units(batch)
         self.engines.record(engine_name, batch, time.monotonic() - started_at)
         self._update_memory(archived)
-        partitions = [open_unit.unit.partition for open_unit in batch.open_units]
-        return IngestResult(archived, frozenset(name for name in partitions if name is not None))
+        return IngestResult.from_units(archived, batch.open_units)
 
     def _start_batch(self, now: int) -> IngestBatch:
         self._batch += 1
@@ -208,17 +196,13 @@ class ArchiveWriter:
                 streams=dict(self.progress),
                 partitions=self.partitions,
                 watermarks={stream: self.watermark(stream) for stream in self.tables},
-                lateness={stream: self._lateness(stream) for stream in self.tables},
+                lateness={stream: self.lateness(stream) for stream in self.tables},
             ),
-            register_unit=self._register_unit,
+            register_unit=partial(self._registry.register, now=now),
+            partition_clocks=self._registry.partition_clocks,
+            clock=partial(self._registry.clock, now=now),
             fence=self.fence,
         )
-
-    def _register_unit(self, unit: SourceUnit) -> int | None:
-        """The ledger id of a unit; None if it is finished."""
-        with self._connection.transaction():
-            opened = self._unit_gateway.open(unit.stream, unit.name)
-        return None if opened.done else opened.id
 
     def _update_memory(self, archived: Mapping[str, ArchivedRows]) -> None:
         """Include what was archived in the rows and identities in memory, or drop these."""
@@ -237,18 +221,19 @@ class ArchiveWriter:
         with self._fenced_transaction():
             for open_unit in batch.open_units:
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
+                unit = open_unit.unit
                 self.catalog.finish_unit(
                     open_unit.id,
-                    open_unit.unit.stream,
                     counters=open_unit.counters,
                     newest=open_unit.newest,
                     fields=open_unit.fields,
                 )
-                unit = open_unit.unit
+                self._raise_newest(open_unit)
                 if unit.partition is not None:
                     partition = open_unit.partition_after()
                     self.catalog.put_partition(unit.stream, unit.partition, partition)
             self._record_late_rows(batch)
+            self._record_keys_ahead(batch.open_units)
         self.progress = batch.progress.streams
         for open_unit in batch.open_units:
             unit = open_unit.unit
@@ -259,6 +244,18 @@ class ArchiveWriter:
     def _record_late_rows(self, batch: IngestBatch) -> None:
         if batch.chunks_with_late_rows:
             self._chunk_gateway.raise_versions(batch.chunks_with_late_rows)
+
+    def _raise_newest(self, open_unit: OpenUnit) -> None:
+        stream = open_unit.unit.stream
+        self.catalog.raise_newest(stream, open_unit.newest, open_unit.newest_not_ahead)
+
+    def _record_keys_ahead(self, open_units: Iterable[OpenUnit]) -> None:
+        for open_unit in open_units:
+            if open_unit.keys_ahead:
+                stream = open_unit.unit.stream
+                keys = merge_keys_ahead(self._keys_ahead.get(stream, ()), open_unit.keys_ahead)
+                self.catalog.put_keys_ahead(stream, keys)
+                self._keys_ahead[stream] = keys
 
     @contextmanager
     def _fenced_transaction(self) -> Iterator[None]:
@@ -280,7 +277,9 @@ class ArchiveWriter:
         appended_rows: Counter[str] = Counter()
         for (stream, unit_id), group in groupby(letters, key=attrgetter("stream", "unit_id")):
             unit_letters = list(group)
-            open_unit = OpenUnit(retry_unit(unit_letters), unit_id, self.watermark(stream))
+            open_unit = OpenUnit(
+                retry_unit(unit_letters), unit_id, retry_rule(unit_letters, self.watermark(stream))
+            )
             retried.append((open_unit, unit_letters))
             for decoded_slice in decode_unit(open_unit, batch):
                 on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
@@ -292,11 +291,10 @@ class ArchiveWriter:
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(
                     open_unit.id,
-                    open_unit.unit.stream,
                     lines=[letter.line for letter in unit_letters],
                     change=open_unit.counters - count_letters(unit_letters),
-                    newest=open_unit.newest,
                 )
+                self._raise_newest(open_unit)
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
             self._record_late_rows(batch)
         self.progress = batch.progress.streams
@@ -310,26 +308,29 @@ class ArchiveWriter:
         """Number of dead letters of the declared streams that `retry` has yet to process."""
         return self._dead_letter_gateway.count_marked(list(self.tables))
 
-    def advance(self, event_times: Mapping[str, Micros]) -> None:
+    def advance(self, event_times: Mapping[str, Micros], *, ahead: bool = False) -> None:
         """Advance streams without data to event times in microseconds, by stream.
 
-        For idle streams, and for all streams at the end of input.
+        For idle streams, and for all streams at the end of input. `ahead`: their watermarks follow
+        rows ahead of the clock.
         """
         with self._fenced_transaction():
             for stream, event_time in event_times.items():
-                self._stream_gateway.advance(stream, from_micros(event_time))
+                self._stream_gateway.advance(stream, from_micros(event_time), ahead=ahead)
         for stream, event_time in event_times.items():
-            self.progress[stream] = self.progress[stream].with_advanced(event_time)
+            self.progress[stream] = self.progress[stream].with_advanced(event_time, ahead=ahead)
 
-    def advance_partitions(self, event_times: Mapping[tuple[str, str], int]) -> None:
-        """Advance idle partitions without data to event times in microseconds.
+    def advance_partitions(
+        self, event_times: Mapping[tuple[str, str], Micros], *, ahead: bool = False
+    ) -> None:
+        """Advance partitions without data to event times, by stream and partition name.
 
-        `event_times`: by stream and partition name.
+        `ahead`: see `advance`.
         """
         advanced: dict[tuple[str, str], PartitionProgress] = {}
         for (stream, name), event_time in event_times.items():
             partition = self.partitions[stream][name]
-            progress = partition.progress.with_advanced(event_time)
+            progress = partition.progress.with_advanced(event_time, ahead=ahead)
             advanced[stream, name] = replace(partition, progress=progress)
         with self._fenced_transaction():
             for (stream, name), partition in advanced.items():

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -303,6 +304,10 @@ def _make_rule_tasks(
 ) -> list[Periodic]:
     """What rules and alerts need without new rows, in the order of a round of the loop."""
 
+    def advance_sources() -> None:
+        idle_sources.follow_rows_ahead(datetime.now(UTC))
+        idle_sources.advance()
+
     def reload_rules() -> None:
         detector.reload(current_event_time(archive))
 
@@ -318,7 +323,7 @@ def _make_rule_tasks(
     periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
     if not drain:
         periodics += [
-            Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
+            Periodic("advance idle sources", _EACH_ROUND, advance_sources),
             Periodic("settle", _EACH_ROUND, settle),
             Periodic("follow revisions", _REVISIONS_INTERVAL, detect_revisions),
             _make_follow_up_task(follow_up),

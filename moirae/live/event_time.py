@@ -14,12 +14,13 @@ def get_watermarks(archive: ArchiveWriter) -> dict[str, Micros | None]:
 
 
 def newest_event_time(archive: ArchiveWriter) -> Micros | None:
-    """The newest event time in the archive; None: the archive is empty."""
+    """The newest event time in the archive, of rows ahead too; None: the archive is empty."""
     newest = map(attrgetter("newest"), archive.progress.values())
     return max((time for time in newest if time is not None), default=None)
 
 
 def current_event_time(archive: ArchiveWriter) -> datetime:
-    """The newest event time; the present time while the archive is empty."""
-    newest = newest_event_time(archive)
+    """The newest event time not ahead of the clock; the present time while the archive is empty."""
+    times = [archive.current_event_time(stream) for stream in archive.tables]
+    newest = max((time for time in times if time is not None), default=None)
     return datetime.now(UTC) if newest is None else from_micros(newest)

@@ -91,7 +91,7 @@ class Ingest:
         now = time.time()
         self._record(ingested, started_at, [now - arrival for arrival in arrived_at])
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
-        self._idle_tracker.record_activity(sources, time.monotonic())
+        self._record_activity(sources, ingested)
         return []
 
     def _ingest_parts(self, units: Sequence[SourceUnit], error: Exception) -> list[SourceUnit]:
@@ -116,7 +116,7 @@ class Ingest:
         self._detect_and_settle(ingested)
         self._record(ingested, started_at)
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
-        self._idle_tracker.record_activity(sources, time.monotonic())
+        self._record_activity(sources, ingested)
 
     def limit_to_landed(self) -> None:
         """Ingest only the batches that are in the landing folders now, no later ones: a drain."""
@@ -180,6 +180,12 @@ class Ingest:
             names = {(unit.stream, unit.name) for unit in units}
             names.difference_update((unit.stream, unit.name) for unit in postponed)
             self._landing_folders.remove(_select_names(batches_by_stream, names))
+
+    def _record_activity(self, sources: set[SourceKey], ingested: IngestResult) -> None:
+        now = time.monotonic()
+        self._idle_tracker.record_activity(sources, now)
+        not_ahead = map(SourceKey._make, ingested.sources_not_ahead)
+        self._idle_tracker.record_rows_not_ahead(not_ahead, now)
 
     def _record(
         self, ingested: IngestResult, started_at: float, latencies: Sequence[float] = ()

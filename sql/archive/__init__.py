@@ -7,7 +7,7 @@ from sql.archive.relations import RelationGateway
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
-from sql.archive.streams import StreamGateway
+from sql.archive.streams import ProgressRow, StreamGateway
 from sql.archive.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "DerivedChunkGateway",
     "LedgerRow",
     "MarkedDeadLetterRow",
+    "ProgressRow",
     "RecordCounts",
     "RelationGateway",
     "RetentionGateway",

@@ -42,7 +42,11 @@ class DeadLetterRow:
 
 @dataclass(frozen=True, slots=True)
 class MarkedDeadLetterRow:
-    """A dead letter marked for retry. `fields`: the CSV header of its unit, None if not CSV."""
+    """A dead letter marked for retry.
+
+    `fields`: the CSV header of its unit, None if not CSV. `clock`: at which its unit was first
+    read, None if by an earlier version.
+    """
 
     stream: str
     unit_id: int
@@ -50,6 +54,7 @@ class MarkedDeadLetterRow:
     reason: str
     raw: bytes
     fields: Sequence[str] | None
+    clock: datetime | None
 
 
 class DeadLetterGateway(Gateway):

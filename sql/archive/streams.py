@@ -1,33 +1,51 @@
 """Input streams and the partitions of their topics: how far each has been read."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
+from sql.values import replace_nul
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRow:
+class ProgressRow:
+    """How far a stream or partition has been read.
+
+    `newest`: the newest event time read; `newest_not_ahead`: of the rows that were not ahead of the
+    clock. `advanced`: the event time it was advanced to without data; `advanced_ahead`: to where
+    the watermark has followed rows ahead of the clock. None: not yet.
+    """
+
+    newest: datetime | None
+    advanced: datetime | None
+    newest_not_ahead: datetime | None
+    advanced_ahead: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow(ProgressRow):
     """How far a stream has been read.
 
-    `newest`: the newest event time read. `advanced`: the event time it was advanced to without
-    data. None: not yet.
+    `clock`: the newest at which a source unit was first read; None: none was. `keys_ahead`: as
+    `put_keys_ahead` stored them.
     """
 
     name: str
-    newest: datetime | None
-    advanced: datetime | None
+    clock: datetime | None
+    keys_ahead: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """How far a partition has been read. `next`: the offset of its next record; see `StreamRow`."""
+class PartitionRow(ProgressRow):
+    """How far a partition has been read. `next`: the offset of its next record."""
 
     stream: str
     partition: str
     next: int
-    newest: datetime | None
-    advanced: datetime | None
 
 
 class StreamGateway(Gateway):
@@ -41,13 +59,28 @@ class StreamGateway(Gateway):
         """Register a declared stream, unless it is registered."""
         self._execute("insert", name=name)
 
-    def raise_newest(self, name: str, newest: datetime) -> None:
-        """Raise the newest event time of a stream; a lower one is ignored."""
-        self._execute("raise_newest", name=name, newest=newest)
+    def raise_newest(self, name: str, newest: datetime, newest_not_ahead: datetime | None) -> None:
+        """Raise the newest event times of a stream; lower ones are ignored.
 
-    def advance(self, name: str, event_time: datetime) -> None:
-        """Advance a stream without data; a lower event time is ignored."""
-        self._execute("advance", name=name, advanced=event_time)
+        `newest_not_ahead`: of rows that were not ahead of the clock; None: there was none.
+        """
+        self._execute("raise_newest", name=name, newest=newest, newest_not_ahead=newest_not_ahead)
+
+    def raise_clock(self, name: str, clock: datetime) -> None:
+        """Raise the clock at which source units of a stream are first read."""
+        self._execute("raise_clock", name=name, clock=clock)
+
+    def put_keys_ahead(self, name: str, keys: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the keys whose rows are furthest ahead of the clock."""
+        self._execute("put_keys_ahead", name=name, keys=Jsonb(replace_nul(keys)))
+
+    def advance(self, name: str, event_time: datetime, *, ahead: bool) -> None:
+        """Advance a stream without data; a lower event time is ignored.
+
+        `ahead`: its watermark follows rows ahead of the clock.
+        """
+        statement = "advance_ahead" if ahead else "advance"
+        self._execute(statement, name=name, advanced=event_time)
 
     def list_partitions(self) -> list[PartitionRow]:
         """All partitions that were read, in no particular order."""
@@ -59,8 +92,7 @@ class StreamGateway(Gateway):
         partition: str,
         *,
         next_offset: int,
-        newest: datetime | None,
-        advanced: datetime | None,
+        progress: ProgressRow,
     ) -> None:
         """Store how far a partition has been read. Values below the stored ones are ignored."""
         self._execute(
@@ -68,6 +100,8 @@ class StreamGateway(Gateway):
             stream=stream,
             partition=partition,
             next=next_offset,
-            newest=newest,
-            advanced=advanced,
+            newest=progress.newest,
+            advanced=progress.advanced,
+            newest_not_ahead=progress.newest_not_ahead,
+            advanced_ahead=progress.advanced_ahead,
         )

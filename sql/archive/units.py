@@ -12,12 +12,15 @@ from sql.gateway import Gateway
 class RecordCounts:
     """Number of records by outcome.
 
-    Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`.
+    Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`,
+    `late_by_ahead` of `late`: rows that are late because the watermark followed rows ahead of the
+    clock.
     """
 
     read: int
     archived: int
     late: int
+    late_by_ahead: int
     duplicates: int
     malformed: int
     quarantined: int
@@ -64,10 +67,14 @@ class LedgerRow(RecordCounts):
 
 @dataclass(frozen=True, slots=True)
 class OpenedUnitRow:
-    """The id of a source unit, and whether it is finished."""
+    """The id of a source unit, and whether it is finished.
+
+    `clock`: at which it was first read; None only if it was finished by an earlier version.
+    """
 
     id: int
     done: bool
+    clock: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +88,32 @@ class CompactableUnitRow:
 class UnitGateway(Gateway):
     queries = "units"
 
-    def open(self, stream: str, unit: str) -> OpenedUnitRow:
-        """The id and status of a source unit. Inserts its row if it is new."""
-        row = self._record(OpenedUnitRow, "open", stream=stream, unit=unit)
+    def open(
+        self, stream: str, unit: str, *, clock: datetime, partition: str | None = None
+    ) -> OpenedUnitRow:
+        """The id, status and clock of a source unit. Inserts its row if it is new.
+
+        `clock`: the current one, recorded unless an earlier one is. `partition`: of a range of
+        Kafka records.
+        """
+        row = self._record(
+            OpenedUnitRow, "open", stream=stream, unit=unit, clock=clock, partition=partition
+        )
         assert row is not None
         return row
+
+    def rename_open_range(self, stream: str, unit: str, *, partition: str, prefix: str) -> None:
+        """Give the name `unit` to a range of records that was begun and not finished, if any.
+
+        It is of the partition, and its name starts with `prefix`: both begin with one record.
+        """
+        self._execute(
+            "rename_open_range", stream=stream, unit=unit, partition=partition, prefix=prefix
+        )
+
+    def list_partition_clocks(self, stream: str) -> dict[str, datetime]:
+        """The clocks at which unfinished ranges of records were first read, by partition."""
+        return self._pairs("list_partition_clocks", stream=stream)
 
     def finish(
         self,

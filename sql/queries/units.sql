@@ -1,15 +1,30 @@
 -- open --
--- The id and status of a source unit; its row is inserted when the unit is opened first.
-INSERT INTO units (stream, unit) VALUES (%(stream)s, %(unit)s)
-ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit
-RETURNING id, done
+-- The id, status and clock of a source unit; its row is inserted when the unit is opened first.
+INSERT INTO units (stream, unit, clock, partition)
+VALUES (%(stream)s, %(unit)s, %(clock)s, %(partition)s)
+ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit,
+    clock = CASE WHEN units.done THEN units.clock ELSE coalesce(units.clock, excluded.clock) END
+RETURNING id, done, clock
+
+-- rename_open_range --
+-- Let a range of a partition that was begun, but not finished, have a new last record.
+UPDATE units u SET unit = %(unit)s
+WHERE id = (SELECT max(o.id) FROM units o WHERE o.stream = %(stream)s AND NOT o.done
+        AND o.partition = %(partition)s AND starts_with(o.unit, %(prefix)s))
+    AND NOT EXISTS (SELECT FROM units n WHERE n.stream = %(stream)s AND n.unit = %(unit)s)
+
+-- list_partition_clocks --
+-- The clocks at which the unfinished ranges of partitions were first read.
+SELECT partition, max(clock) FROM units
+WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL AND clock IS NOT NULL
+GROUP BY partition
 
 -- finish --
 -- Mark a source unit as archived; its counters replace those of an interrupted read.
 UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
     malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
-    expired = %(expired)s, fields = %(fields)s
+    expired = %(expired)s, late_by_ahead = %(late_by_ahead)s, fields = %(fields)s
 WHERE id = %(id)s
 
 -- add_counters --
@@ -17,7 +32,8 @@ WHERE id = %(id)s
 UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,
     late = late + %(late)s, duplicates = duplicates + %(duplicates)s,
     malformed = malformed + %(malformed)s, quarantined = quarantined + %(quarantined)s,
-    conflicts = conflicts + %(conflicts)s, expired = expired + %(expired)s
+    conflicts = conflicts + %(conflicts)s, expired = expired + %(expired)s,
+    late_by_ahead = late_by_ahead + %(late_by_ahead)s
 WHERE id = %(id)s
 
 -- add_deleted_rows --
@@ -44,7 +60,8 @@ SELECT done FROM units WHERE stream = %(stream)s AND unit = %(unit)s
 
 -- list_counters --
 -- The counters of those of some units that are finished.
-SELECT unit, read, archived, late, duplicates, malformed, quarantined, conflicts, expired
+SELECT unit, read, archived, late, late_by_ahead, duplicates, malformed, quarantined, conflicts,
+    expired
 FROM units WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
 
 -- sum_by_stream --
@@ -52,6 +69,7 @@ FROM units WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
 SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(u.archived), 0)::bigint AS archived,
        coalesce(sum(u.late), 0)::bigint AS late,
+       coalesce(sum(u.late_by_ahead), 0)::bigint AS late_by_ahead,
        coalesce(sum(u.duplicates), 0)::bigint AS duplicates,
        coalesce(sum(u.malformed), 0)::bigint AS malformed,
        coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
@@ -65,8 +83,8 @@ FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s
 
 -- list_ledger --
 -- All units of a stream with their counters, oldest first.
-SELECT id, unit, done, forgotten AS deleted, read, archived, late, duplicates, malformed,
-       quarantined, conflicts, expired
+SELECT id, unit, done, forgotten AS deleted, read, archived, late, late_by_ahead, duplicates,
+       malformed, quarantined, conflicts, expired
 FROM units WHERE stream = %(stream)s ORDER BY id
 
 -- list_compactable --
@@ -86,15 +104,16 @@ WITH merged AS (
     DELETE FROM units u WHERE id = ANY(%(ids)s) AND done AND stream = %(stream)s
       AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
     RETURNING *)
-INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, duplicates,
-    malformed, quarantined, conflicts, expired, forgotten, dropped, folded)
+INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, late_by_ahead,
+    duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, folded)
 SELECT %(stream)s, '', true, max(done_at), max(newest), sum(read), sum(archived), sum(late),
-    sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
+    sum(late_by_ahead), sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
     sum(forgotten), sum(dropped), count(*)
 FROM merged HAVING count(*) > 0
 ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.done_at),
     newest = greatest(u.newest, excluded.newest), read = u.read + excluded.read,
     archived = u.archived + excluded.archived, late = u.late + excluded.late,
+    late_by_ahead = u.late_by_ahead + excluded.late_by_ahead,
     duplicates = u.duplicates + excluded.duplicates,
     malformed = u.malformed + excluded.malformed,
     quarantined = u.quarantined + excluded.quarantined,

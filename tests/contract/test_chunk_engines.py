@@ -163,7 +163,7 @@ def answer(
     edges = [
         None,
         *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))),
-        1 << 60,
+        1 << 57,
     ]
     partials_by_event: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
     for low, high in reversed(list(pairwise(edges))):

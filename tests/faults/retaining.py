@@ -78,7 +78,7 @@ def main(workspace: Path) -> None:
     while True:
         archive.ingest(
             [SourceUnit("s", f"landing/{unit}.jsonl", "jsonl", lambda unit=unit: _lines(unit))],
-            1 << 60,
+            1 << 57,
         )
         connection.execute(
             _SETTLED, (UUID(int=unit), from_micros(START + (unit * ROWS + ROWS - 1) * 1000))

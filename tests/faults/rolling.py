@@ -61,7 +61,7 @@ def main(workspace: Path) -> None:
     unit = len(UnitGateway(connection).finished_names("s"))
     while True:
         archive.ingest(
-            [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 60
+            [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 57
         )
         unit += 1
         archive.record_results(roller.collect_results())

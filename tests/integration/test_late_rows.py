@@ -49,7 +49,7 @@ def ingest_rows(writer: ArchiveWriter, name: str, rows: list[tuple[int, str, int
         orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
         for second, host, v in rows
     ]
-    writer.ingest([SourceUnit("past", name, "jsonl", lambda: iter(lines))], 1 << 60)
+    writer.ingest([SourceUnit("past", name, "jsonl", lambda: iter(lines))], 1 << 57)
 
 
 def run_maintenance(

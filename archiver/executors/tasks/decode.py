@@ -10,13 +10,13 @@ from archiver.delta import StreamSchema, fingerprint
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.tasks.reading import read_piece, with_lines
-from archiver.ingest import BATCH_RECORDS, SourceUnit
+from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, SourceUnit
 from archiver.ingest.classify import Array
 from archiver.ingest.decoding import LineFormat, RefusedLine
 from archiver.ingest.earlier_readings import read_rows_as_earlier
-from archiver.ingest.open_unit import refuse_by_time
+from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
-from archiver.times import micros_column
+from archiver.times import Micros, micros_column
 
 # Of Kafka records.
 _RECORD_SCHEMA = pa.schema(
@@ -29,12 +29,19 @@ class DecodeContext:
     """What all tasks of the job need.
 
     `now`: microseconds, one time for the batch. `expired_before`: rows before this event time
-    belong to expired chunks; None: none.
+    belong to expired chunks; None: none. `clocks`: at which units were first read, by position;
+    `clock`: of all other units.
     """
 
     schemas: Mapping[str, StreamSchema]
     now: int
     expired_before: int | None
+    clocks: Mapping[int, Micros | None]
+    clock: Micros | None = None
+
+    def late_rule(self, unit: int) -> LateRule:
+        """Which rows of a unit are ahead of the clock; which are late is not known yet."""
+        return LateRule(clock=self.clocks.get(unit, self.clock))
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,8 @@ class DecodeTask:
 class DecodedSegment:
     """The records of a piece that belong to one slice of its unit.
 
-    `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`.
-    `fields`: the field names of CSV lines.
+    `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`;
+    `newest_not_ahead`, `keys_ahead`: as in `ObservedTimes`. `fields`: the field names of CSV lines.
     """
 
     unit: int
@@ -59,6 +66,8 @@ class DecodedSegment:
     rows: int
     oldest: int | None
     newest: int | None
+    newest_not_ahead: int | None
+    keys_ahead: Sequence[KeyAhead]
     refused_lines: Sequence[RefusedLine]
     fields: Sequence[str] | None
 
@@ -167,13 +176,16 @@ class _RowCollector:
             batch.rows, schema, self._context.now, self._context.expired_before
         )
         ts = micros_column(rows.table, schema.time)
+        observed = observe_times(rows.table, schema, self._context.late_rule(unit))
         segment = DecodedSegment(
             unit=unit,
             slice=slice_number,
             records=batch.records_read,
             rows=len(ts),
             oldest=int(ts.min()) if len(ts) else None,
-            newest=int(ts.max()) if len(ts) else None,
+            newest=observed.newest,
+            newest_not_ahead=observed.newest_not_ahead,
+            keys_ahead=observed.keys_ahead,
             refused_lines=[*batch.rows.refused_lines, *time_refused],
             fields=batch.fields,
         )

@@ -21,30 +21,10 @@ from archiver.executors.tasks.identities import (
     merge_other_rows,
 )
 from archiver.executors.tasks.reading import read_raw_lines
-from archiver.ingest import BATCH_RECORDS, Counters
-from archiver.ingest.classify import (
-    Array,
-    Mask,
-    distinct_integers,
-    flag_late,
-    flag_late_in_order,
-    latest,
-)
+from archiver.ingest import BATCH_RECORDS, Counters, LateRows, LateRule
+from archiver.ingest.classify import Array, Mask, distinct_integers, latest
 from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.open_unit import CONFLICT_DETAIL
-
-
-@dataclass(frozen=True)
-class LateRule:
-    """Which rows of a unit are late; times in microseconds.
-
-    Those before `before`; and if `lateness` is set, those that lag behind an earlier row of the
-    unit, or behind `newest` before it, by more than that.
-    """
-
-    before: int | None
-    newest: int | None = None
-    lateness: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,14 +64,13 @@ class _LateFlags:
         self._rules = rules
         self._newest: dict[int, int | None] = {}
 
-    def flag(self, unit: int, ts: Array) -> Mask:
-        """Mask of the late rows among the next rows of a unit."""
+    def flag(self, unit: int, ts: Array) -> LateRows:
+        """The late rows among the next rows of a unit."""
         rule = self._rules[unit]
-        if rule.lateness is None:
-            return flag_late(ts, rule.before)
-        newest = self._newest.get(unit, rule.newest)
-        self._newest[unit] = latest(newest, int(ts.max()))
-        return flag_late_in_order(ts, newest, rule.lateness, rule.before)
+        newest = self._newest.get(unit)
+        if rule.lateness is not None:
+            self._newest[unit] = latest(newest, rule.newest_not_ahead(ts))
+        return rule.flag_late(ts, newest)
 
 
 def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart]) -> WriteResult:
@@ -161,10 +140,12 @@ def _process_blob(
     is_late = np.zeros(len(rows), dtype=bool)
     for unit in distinct_integers(units):
         in_unit = units == unit
-        is_late[in_unit] = late_flags.flag(unit, ts[in_unit])
+        late_rows = late_flags.flag(unit, ts[in_unit])
+        is_late[in_unit] = late_rows.late
         counters = Counters(
             archived=int(is_archived[in_unit].sum()),
             late=int((is_archived & is_late)[in_unit].sum()),
+            late_by_ahead=int((is_archived[in_unit] & late_rows.by_ahead).sum()),
             duplicates=int(is_duplicate[in_unit].sum()),
         )
         result.counters[unit] = result.counters.get(unit, Counters()) + counters

@@ -11,7 +11,7 @@ from archiver.ingest.engines.batch import (
 from archiver.ingest.engines.engine_choice import EngineMode, EngineName, EnginePolicy, RecordSizes
 from archiver.ingest.engines.ingest_engines import IngestEngines
 from archiver.ingest.engines.local_ingest import LocalIngest, decode_unit
-from archiver.ingest.engines.stream_progress import StreamProgress
+from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 
 __all__ = [
     "ArchivedRows",
@@ -25,6 +25,7 @@ __all__ = [
     "IngestStats",
     "LocalIngest",
     "RecordSizes",
+    "RegisteredUnit",
     "ExecutorEngine",
     "TopicRecords",
     "decode_unit",

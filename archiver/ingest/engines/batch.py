@@ -10,9 +10,10 @@ from archiver.delta import DataFile, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
 from archiver.ingest.decoding import LineFormat
-from archiver.ingest.engines.stream_progress import StreamProgress
+from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
+from archiver.times import Micros
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class IngestStats:
 class IngestBatch:
     """What engines read and change while they archive a batch.
 
-    `now`: the current time in microseconds. `register_unit` returns the ledger id of a unit, None if
-    it is finished. `fence` raises when another process has taken over.
+    `now`: the current time in microseconds. `register_unit` records a unit in the ledger; it
+    returns None if it is finished. `partition_clocks` returns, of a stream, the clocks of the
+    partitions whose range was begun and not finished; `clock`, that of units that are first read
+    now. `fence` raises when another process has taken over.
     `task_count`, `executor_count`: what archived it, 0 for this process.
     `chunks_with_late_rows`: chunks to which late rows are appended.
     """
@@ -61,7 +64,9 @@ class IngestBatch:
     tables: Mapping[str, StreamTable]
     cutter: ChunkCutter
     progress: StreamProgress
-    register_unit: Callable[[SourceUnit], int | None]
+    register_unit: Callable[[SourceUnit], RegisteredUnit | None]
+    partition_clocks: Callable[[str], Mapping[str, Micros]]
+    clock: Callable[[str], Micros]
     fence: Callable[[], None]
     task_count: int = 0
     executor_count: int = 0
@@ -73,9 +78,9 @@ class IngestBatch:
         """Rows before this event time belong to expired chunks; None: no chunk has expired."""
         return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
 
-    def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
+    def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit of the batch; see `StreamProgress`."""
-        opened = self.progress.open_unit(unit, unit_id)
+        opened = self.progress.open_unit(unit, registered)
         self.open_units.append(opened)
         return opened
 

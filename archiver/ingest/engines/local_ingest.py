@@ -46,10 +46,10 @@ class LocalIngest:
             if slices and slices[0].open_unit.unit.stream != unit.stream:
                 yield slices
                 slices = []
-            unit_id = batch.register_unit(unit)
-            if unit_id is None:
+            registered = batch.register_unit(unit)
+            if registered is None:
                 continue
-            open_unit = batch.open_unit(unit, unit_id)
+            open_unit = batch.open_unit(unit, registered)
             for decoded_slice in decode_unit(open_unit, batch):
                 slices.append(decoded_slice)
                 if sum(map(len, slices)) >= BATCH_RECORDS:
@@ -85,7 +85,7 @@ class LocalIngest:
             cutter.count(classified.ts[is_new])
         late_chunks = np.unique(chunk_ids[is_archived & is_late])
         batch.chunks_with_late_rows.update(late_chunks.tolist())
-        count_classified(slices, classified.classification, is_late)
+        count_classified(slices, classified.classification)
         return rows.filter(pa.array(is_archived & ~is_late)), len(new_rows)
 
     def count_archived_lines(self, open_units: Iterable[OpenUnit], batch: IngestBatch) -> None:

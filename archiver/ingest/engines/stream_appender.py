@@ -97,7 +97,7 @@ class StreamAppender:
         return ClassifiedRows(
             table=rows,
             ts=ts,
-            is_late=np.concatenate([decoded.is_late for decoded in slices]),
+            is_late=np.concatenate([decoded.late_rows.late for decoded in slices]),
             ids=ids,
             entries=entries,
             classification=classify(entries, matches.is_archived, matches.archived),

@@ -1,13 +1,22 @@
 """How far streams are read while the units of a batch are read one after the other. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.classify import latest
+from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
 from archiver.times import Micros
+
+
+class RegisteredUnit(NamedTuple):
+    """The ledger id of a unit, and the clock at which it was first read, in microseconds."""
+
+    id: int
+    clock: Micros | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,25 +32,50 @@ class StreamProgress:
     watermarks: Mapping[str, Micros | None]
     lateness: Mapping[str, Micros]
 
-    def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
+    def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit: which of its rows are late follows from the units before it."""
         if unit.partition is not None:
-            return self._open_partition(unit, unit.partition, unit_id)
+            return self._open_partition(unit, unit.partition, registered)
+        unit_id, clock = registered
         if unit.stream in self.partitions:
-            return OpenUnit(unit, unit_id, self.watermarks[unit.stream])
+            bound = self.watermarks[unit.stream]
+            return OpenUnit(
+                unit, unit_id, LateRule(clock=clock, before=bound, before_by_rows=bound)
+            )
         before = self.streams[unit.stream]
-        bound = late_bound(before.newest, self.lateness[unit.stream], before.advanced)
-        return OpenUnit(unit, unit_id, bound)
+        lateness = self.lateness[unit.stream]
+        rule = LateRule(
+            clock=clock,
+            before=before.watermark(lateness),
+            before_by_rows=before.watermark_by_rows(lateness),
+        )
+        return OpenUnit(unit, unit_id, rule)
 
-    def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
+    def _open_partition(
+        self, unit: SourceUnit, partition: str, registered: RegisteredUnit
+    ) -> OpenUnit:
+        lateness = self.lateness[unit.stream]
         before = self.partitions.get(unit.stream, {}).get(partition)
         if before is None:
+            before = PartitionProgress(0, ReadProgress())
+        watermark = self.watermarks[unit.stream]
+        if before.progress.watermark(lateness) is None and watermark is not None:
             # Event times before the stream's watermark were settled without this partition.
-            before = PartitionProgress(0, ReadProgress(None, self.watermarks[unit.stream]))
-        bound = latest(before.progress.advanced, self.streams[unit.stream].advanced)
-        return OpenUnit(unit, unit_id, bound, partition_before=before)
+            before = replace(before, progress=before.progress.with_advanced(watermark))
+        progress = before.progress
+        by_rows = latest(progress.advanced, self.streams[unit.stream].advanced)
+        rule = LateRule(
+            clock=registered.clock,
+            before=latest(by_rows, progress.advanced_ahead),
+            before_by_rows=by_rows,
+            lateness=lateness,
+            newest=progress.newest_not_ahead,
+        )
+        return OpenUnit(unit, registered.id, rule, partition_before=before)
 
     def finish_reading(self, open_unit: OpenUnit) -> None:
         """Record that a unit was read: units after it are compared with its newest event time."""
         stream = open_unit.unit.stream
-        self.streams[stream] = self.streams[stream].with_newest(open_unit.newest)
+        self.streams[stream] = self.streams[stream].with_rows(
+            open_unit.newest, open_unit.newest_not_ahead
+        )

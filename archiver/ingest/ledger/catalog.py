@@ -6,26 +6,35 @@ Chunks, read progress and the ingest ledger.
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import cast
 
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
+from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
-from archiver.times import Micros, from_micros, optional_datetime, optional_micros
-from sql.archive import ChunkGateway, DeadLetterGateway, StreamGateway, UnitGateway
+from archiver.times import Micros, from_micros, optional_datetime, optional_micros, to_micros
+from sql.archive import (
+    ChunkGateway,
+    DeadLetterGateway,
+    ProgressRow,
+    StreamGateway,
+    UnitGateway,
+)
 
 
 @dataclass(frozen=True)
 class Counters:
     """Number of records of a source unit by outcome.
 
-    Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`.
+    Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`,
+    `late_by_ahead` of `late`: rows that are late because the watermark followed rows ahead of the
+    clock.
     """
 
     read: int = 0
     archived: int = 0
     late: int = 0
+    late_by_ahead: int = 0
     duplicates: int = 0
     malformed: int = 0
     quarantined: int = 0
@@ -90,14 +99,37 @@ class Catalog:
         """How far each stream has been read, by stream name."""
         progress_by_stream: dict[str, ReadProgress] = {}
         for row in self._streams.list_all():
-            progress_by_stream[row.name] = _read_progress(row.newest, row.advanced)
+            progress_by_stream[row.name] = _read_progress(row)
         return progress_by_stream
+
+    def stream_clocks(self) -> dict[str, Micros]:
+        """The newest clock at which a unit was first read, by stream; none for unread streams."""
+        clocks: dict[str, Micros] = {}
+        for row in self._streams.list_all():
+            if row.clock is not None:
+                clocks[row.name] = to_micros(row.clock)
+        return clocks
+
+    def keys_ahead(self) -> dict[str, list[KeyAhead]]:
+        """The keys whose rows are furthest ahead of the clock, by stream, the furthest first."""
+        keys_by_stream: dict[str, list[KeyAhead]] = {}
+        for row in self._streams.list_all():
+            keys: list[KeyAhead] = []
+            for entry in row.keys_ahead:
+                key = tuple((column, value) for column, value in entry["key"])
+                keys.append(KeyAhead(key, entry["ahead"], entry["at"]))
+            keys_by_stream[row.name] = keys
+        return keys_by_stream
+
+    def put_keys_ahead(self, stream: str, keys: Sequence[KeyAhead]) -> None:
+        """Replace the keys whose rows are furthest ahead of the clock."""
+        self._streams.put_keys_ahead(stream, list(map(vars, keys)))
 
     def partitions(self) -> dict[str, dict[str, PartitionProgress]]:
         """How far each partition has been read, by stream and partition name."""
         partitions: dict[str, dict[str, PartitionProgress]] = {}
         for row in self._streams.list_partitions():
-            progress = PartitionProgress(row.next, _read_progress(row.newest, row.advanced))
+            progress = PartitionProgress(row.next, _read_progress(row))
             partitions.setdefault(row.stream, {})[row.partition] = progress
         return partitions
 
@@ -113,46 +145,49 @@ class Catalog:
 
     def put_partition(self, stream: str, name: str, partition: PartitionProgress) -> None:
         """Store how far a partition has been read. Values below the stored ones are ignored."""
-        self._streams.put_partition(
-            stream,
-            name,
-            next_offset=partition.next,
-            newest=optional_datetime(partition.progress.newest),
-            advanced=optional_datetime(partition.progress.advanced),
+        progress = partition.progress
+        row = ProgressRow(
+            newest=optional_datetime(progress.newest),
+            advanced=optional_datetime(progress.advanced),
+            newest_not_ahead=optional_datetime(progress.newest_not_ahead),
+            advanced_ahead=optional_datetime(progress.advanced_ahead),
         )
+        self._streams.put_partition(stream, name, next_offset=partition.next, progress=row)
 
     def finish_unit(
         self,
         unit: int,
-        stream: str,
         counters: Counters,
         newest: Micros | None,
         fields: Sequence[str] | None,
     ) -> None:
-        """Mark a source unit as archived, and raise the newest event time of its stream.
+        """Mark a source unit as archived.
 
         `newest`: its newest event time; None without rows. `fields`: the header of
         CSV lines; None for other formats.
         """
         newest_time = optional_datetime(newest)
         self._units.finish(unit, vars(counters), newest=newest_time, fields=fields)
-        self._raise_newest(stream, newest)
 
-    def record_retried(
-        self, unit: int, stream: str, lines: Sequence[int], change: Counters, newest: Micros | None
-    ) -> None:
-        """Delete the retried dead letters of a unit, and add `change` to the counters of the unit.
-
-        `newest`: the newest event time of the rows archived by the retry, or None.
-        """
+    def record_retried(self, unit: int, lines: Sequence[int], change: Counters) -> None:
+        """Delete the retried dead letters of a unit, and add `change` to the counters of the unit."""
         self._dead_letters.delete(unit, lines)
         self._units.add_counters(unit, vars(change))
-        self._raise_newest(stream, newest)
 
-    def _raise_newest(self, stream: str, newest: Micros | None) -> None:
+    def raise_newest(
+        self, stream: str, newest: Micros | None, newest_not_ahead: Micros | None
+    ) -> None:
+        """Raise the newest event times of a stream; see `ReadProgress.with_rows`."""
         if newest is not None:
-            self._streams.raise_newest(stream, from_micros(newest))
+            self._streams.raise_newest(
+                stream, from_micros(newest), optional_datetime(newest_not_ahead)
+            )
 
 
-def _read_progress(newest: datetime | None, advanced: datetime | None) -> ReadProgress:
-    return ReadProgress(optional_micros(newest), optional_micros(advanced))
+def _read_progress(row: ProgressRow) -> ReadProgress:
+    return ReadProgress(
+        newest=optional_micros(row.newest),
+        advanced=optional_micros(row.advanced),
+        newest_not_ahead=optional_micros(row.newest_not_ahead),
+        advanced_ahead=optional_micros(row.advanced_ahead),
+    )

@@ -3,7 +3,7 @@
 No I/O; the clock is an argument.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -20,16 +20,27 @@ class SourceKey(NamedTuple):
 class IdleTracker:
     """Remembers when each source was last active, in seconds of a monotonic clock.
 
-    `timeouts`: by stream, the silence after which a source is idle.
+    A source that has brought only rows ahead of the clock is active, and silent: the watermark is
+    not moved by them. `timeouts`: by stream, the silence after which a source is idle.
     """
 
     def __init__(self, timeouts: Mapping[str, timedelta]) -> None:
         self._timeouts = {name: timeout.total_seconds() for name, timeout in timeouts.items()}
         self._last_active: dict[SourceKey, float] = {}
+        self._last_not_ahead: dict[SourceKey, float] = {}
 
     def record_activity(self, sources: set[SourceKey], now: float) -> None:
         """Record that records of these sources were ingested."""
         self._last_active.update(dict.fromkeys(sources, now))
+
+    def record_rows_not_ahead(self, sources: Iterable[SourceKey], now: float) -> None:
+        """Record that these sources have brought rows that were not ahead of the clock."""
+        self._last_not_ahead.update(dict.fromkeys(sources, now))
+
+    def is_silent(self, source: SourceKey, now: float) -> bool:
+        """Whether a source has brought no rows for its timeout, apart from rows ahead."""
+        last_row = self._last_not_ahead.setdefault(source, now)
+        return now - last_row >= self._timeouts[source.stream]
 
     def compute_advances(
         self,

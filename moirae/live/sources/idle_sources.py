@@ -1,9 +1,14 @@
-"""Idle sources of the workspace: their watermarks advance while they are silent."""
+"""Idle sources of the workspace: their watermarks advance while they are silent.
+
+So do those of sources with rows ahead of the clock, as `ReadProgress.follow_rows_ahead` says.
+"""
 
 import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 
-from archiver.ingest import ArchiveWriter
-from archiver.times import Micros
+from archiver.ingest import ArchiveWriter, ReadProgress
+from archiver.times import Micros, to_micros
 from moirae.config import KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.sources.idle import IdleTracker, SourceKey
@@ -39,6 +44,32 @@ class IdleSources:
             if not partitions:
                 watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
+        self._advance(advances)
+
+    def follow_rows_ahead(self, now: datetime) -> None:
+        """Advance the sources without unread input that may follow their rows ahead of the clock."""
+        advances: dict[SourceKey, Micros] = {}
+        monotonic_now = time.monotonic()
+        for source, progress in self._list_progress():
+            event_time = progress.follow_rows_ahead(
+                lateness=self._archive.lateness(source.stream),
+                clock=self._archive.clock(source.stream, to_micros(now)),
+                is_silent=self._tracker.is_silent(source, monotonic_now),
+            )
+            if event_time is not None and not self._has_unread(source):
+                advances[source] = event_time
+        self._advance(advances, ahead=True)
+
+    def _list_progress(self) -> Iterator[tuple[SourceKey, ReadProgress]]:
+        for name in self._archive.tables:
+            partitions = self._archive.partitions.get(name, {})
+            for partition_name, partition in partitions.items():
+                yield SourceKey(name, partition_name), partition.progress
+            if not partitions:
+                yield SourceKey(name), self._archive.progress[name]
+
+    def _advance(self, advances: Mapping[SourceKey, Micros], *, ahead: bool = False) -> None:
+        """Advance streams and partitions to event times. `ahead`: they follow rows ahead."""
         stream_advances: dict[str, Micros] = {}
         partition_advances: dict[tuple[str, str], Micros] = {}
         for (name, source_partition), event_time in advances.items():
@@ -47,9 +78,9 @@ class IdleSources:
             else:
                 partition_advances[name, source_partition] = event_time
         if stream_advances:
-            self._archive.advance(stream_advances)
+            self._archive.advance(stream_advances, ahead=ahead)
         if partition_advances:
-            self._archive.advance_partitions(partition_advances)
+            self._archive.advance_partitions(partition_advances, ahead=ahead)
 
     def _has_unread(self, source: SourceKey) -> bool:
         """Whether a stream or partition has input that is not archived yet."""

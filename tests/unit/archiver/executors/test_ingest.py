@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from archiver.ingest.engines import local_ingest
 from archiver.ingest.engines.batch import IngestBatch, IngestEngine
 from archiver.ingest.engines.engine_choice import RecordSizes
 from archiver.ingest.engines.local_ingest import LocalIngest
-from archiver.ingest.engines.stream_progress import StreamProgress
+from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
 from archiver.times import duration_to_micros, to_micros
@@ -68,7 +68,11 @@ class Archive:
     """What an archive writer does around an engine, without a database."""
 
     def __init__(
-        self, folder: Path, chunk_rows: int, schemas: Sequence[StreamSchema] = SCHEMAS
+        self,
+        folder: Path,
+        chunk_rows: int,
+        clock: int = to_micros(NOW),
+        schemas: Sequence[StreamSchema] = SCHEMAS,
     ) -> None:
         self.tables = {schema.name: StreamTable(folder, schema) for schema in schemas}
         self.chunks = Chunks()
@@ -81,10 +85,12 @@ class Archive:
         self.units: list[dict[str, Any]] = []
         self.late_chunks: list[set[int]] = []
         self.ids: dict[str, int] = {}
+        self.clock = clock
 
-    def register(self, unit: SourceUnit) -> int:
+    def register(self, unit: SourceUnit) -> RegisteredUnit:
         """The same unit gets the same id."""
-        return self.ids.setdefault(f"{unit.stream}/{unit.name}", len(self.ids) + 1)
+        unit_id = self.ids.setdefault(f"{unit.stream}/{unit.name}", len(self.ids) + 1)
+        return RegisteredUnit(unit_id, self.clock)
 
     def watermark(self, stream: str) -> int | None:
         lateness = duration_to_micros(self.tables[stream].schema.lateness)
@@ -106,19 +112,34 @@ class Archive:
                 },
             ),
             register_unit=self.register,
+            partition_clocks=lambda _: {},
+            clock=lambda _: self.clock,
             fence=lambda: None,
         )
 
     def finish_batch(self, batch: IngestBatch) -> None:
         self.progress = batch.progress.streams
+        for stream, progress in self.progress.items():
+            self.progress[stream] = self.follow_rows_ahead(stream, progress)
         self.late_chunks.append(batch.chunks_with_late_rows)
         for opened in batch.open_units:
             if opened.unit.partition is not None:
                 partitions = self.partitions.setdefault(opened.unit.stream, {})
-                partitions[opened.unit.partition] = opened.partition_after()
+                after = opened.partition_after()
+                progress = self.follow_rows_ahead(opened.unit.stream, after.progress)
+                partitions[opened.unit.partition] = replace(after, progress=progress)
             refused = sorted(map(repr, opened.refused_lines))
-            outcome = (opened.id, opened.counters, opened.newest, opened.fields, refused)
+            times = (opened.newest, opened.newest_not_ahead, opened.keys_ahead)
+            outcome = (opened.id, opened.counters, times, opened.fields, refused)
             self.units.append(dict(enumerate(outcome)))
+
+    def follow_rows_ahead(self, stream: str, progress: ReadProgress) -> ReadProgress:
+        """Advance to the clock, as if only rows ahead of it had come for long."""
+        lateness = duration_to_micros(self.tables[stream].schema.lateness)
+        event_time = progress.follow_rows_ahead(lateness, self.clock, is_silent=True)
+        if event_time is None:
+            return progress
+        return progress.with_advanced(event_time, ahead=True)
 
     def outcome(self) -> Mapping[str, Any]:
         """Everything that must not depend on the engine."""
@@ -157,13 +178,15 @@ def ingest(
     batches: Sequence[Sequence[SourceUnit]],
     jobs: InlineJobs | None,
     chunk_rows: int = 150,
+    clock: datetime = NOW,
 ) -> Archive:
     """An archive after some batches. `jobs`: of executors; None: in this process."""
-    archive = Archive(folder, chunk_rows)
+    archive = Archive(folder, chunk_rows, to_micros(clock))
     engine: IngestEngine = LocalIngest(archive.tables)
     if jobs is not None:
         engine = ExecutorIngest(jobs, RecordSizes())
     for units in batches:
+        archive.clock += 60_000_000
         batch = archive.start_batch()
         engine.archive(units, batch)
         archive.finish_batch(batch)
@@ -179,10 +202,25 @@ def test_files_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_rows_ahead_of_the_clock_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
+    batches = write_batches(tmp_path / "landing", seed, Sizes(batches=5, files=4, rows=100))
+    clock = START - timedelta(minutes=1)
+    expected = ingest(tmp_path / "local", batches, None, clock=clock).outcome()
+    jobs = InlineJobs(1 + seed)
+    actual = ingest(tmp_path / "executors", batches, jobs, clock=clock).outcome()
+    assert_equal(actual, expected)
+    units = expected["units"]
+    assert any(unit[2][0] != unit[2][1] for unit in units), "no row is ahead"
+    assert any(unit[1].late > unit[1].late_by_ahead for unit in units)
+    assert any(unit[1].late_by_ahead for unit in units)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
     tables = make_records(seed, batches=4, rows=150)
-    local = Archive(tmp_path / "local", chunk_rows=150)
-    executors = Archive(tmp_path / "executors", chunk_rows=150)
+    clock = to_micros(START + timedelta(minutes=3) if seed else NOW)
+    local = Archive(tmp_path / "local", 150, clock)
+    executors = Archive(tmp_path / "executors", 150, clock)
     in_process = LocalIngest(local.tables)
     on_executors = ExecutorIngest(InlineJobs(), RecordSizes())
     for table in tables:

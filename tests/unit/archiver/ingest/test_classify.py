@@ -61,7 +61,17 @@ def test_row_is_late_relative_to_preceding_rows(
     newest: int | None, bound: int | None, expected: list[bool]
 ) -> None:
     ts = np.array([10, 30, 15, 21])
-    assert flag_late_in_order(ts, newest, lateness=10, bound=bound).tolist() == expected
+    none_ahead = np.zeros(4, dtype=bool)
+    is_late = flag_late_in_order(ts, newest, lateness=10, bound=bound, is_ahead=none_ahead)
+    assert is_late.tolist() == expected
+
+
+def test_row_is_not_late_relative_to_rows_ahead_of_the_clock() -> None:
+    ts = np.array([10, 300, 15, 30, 15])
+    is_late = flag_late_in_order(ts, 12, lateness=10, bound=None, is_ahead=ts > 100)
+    assert is_late.tolist() == [False, False, False, False, True]
+    no_rows = flag_late_in_order(ts[:0], None, lateness=10, bound=None, is_ahead=ts[:0] > 100)
+    assert no_rows.tolist() == []
 
 
 def test_late_bound_is_the_later_of_newest_minus_lateness_and_advance() -> None:

@@ -8,6 +8,7 @@ import orjson
 
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.classify import RowClassification
+from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger.catalog import Counters
 from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
 from archiver.ingest.source_units import SourceUnit
@@ -33,7 +34,7 @@ def decode(open_unit: OpenUnit, expired_before: int | None = None) -> list[Decod
 
 
 def test_future_rows_are_quarantined_and_expired_ones_refused() -> None:
-    open_unit = OpenUnit(unit_of(0, 1, -9, 0.05), 1, None)
+    open_unit = OpenUnit(unit_of(0, 1, -9, 0.05), 1, LateRule())
     (decoded,) = decode(open_unit, expired_before=NOW - 2 * HOUR)
     assert decoded.line_numbers.tolist() == [1, 4]
     assert [(line.line, line.reason, line.detail) for line in open_unit.refused_lines] == [
@@ -45,21 +46,52 @@ def test_future_rows_are_quarantined_and_expired_ones_refused() -> None:
 
 
 def test_rows_of_a_unit_are_late_by_earlier_units_only() -> None:
-    open_unit = OpenUnit(unit_of(0, -3, -5), 1, late_before=NOW - 4 * HOUR)
+    open_unit = OpenUnit(unit_of(0, -3, -5), 1, LateRule(before=NOW - 4 * HOUR))
     (decoded,) = decode(open_unit)
-    assert decoded.is_late.tolist() == [False, False, True]
+    assert decoded.late_rows.late.tolist() == [False, False, True]
 
 
 def test_rows_of_a_partition_are_late_by_the_rows_before_them() -> None:
-    before = PartitionProgress(1, ReadProgress(newest=NOW - 4 * HOUR))
-    open_unit = OpenUnit(unit_of(-4.5, -6, 0, -3), 1, None, partition_before=before)
+    newest = NOW - 4 * HOUR
+    before = PartitionProgress(1, ReadProgress(newest, None, newest))
+    rule = LateRule(newest=newest, lateness=HOUR)
+    open_unit = OpenUnit(unit_of(-4.5, -6, 0, -3), 1, rule, partition_before=before)
     (decoded,) = decode(open_unit)
-    assert decoded.is_late.tolist() == [False, True, False, True]
-    assert open_unit.partition_after() == PartitionProgress(5, ReadProgress(newest=NOW))
+    assert decoded.late_rows.late.tolist() == [False, True, False, True]
+    assert open_unit.partition_after() == PartitionProgress(5, ReadProgress(NOW, None, NOW))
+
+
+def test_rows_ahead_of_the_recorded_clock_are_not_compared_with() -> None:
+    """Replayed an hour later: the clock of the first read counts."""
+    clock = NOW - HOUR
+    newest = NOW - 2 * HOUR
+    before = PartitionProgress(1, ReadProgress(newest, None, newest))
+    rule = LateRule(clock=clock, newest=newest, lateness=HOUR)
+    unit = unit_of(-0.5, -2.5, -1, -1.5, -2.5)
+    open_unit = OpenUnit(unit, 1, rule, partition_before=before)
+    (decoded,) = decode(open_unit)
+    assert decoded.late_rows.late.tolist() == [False, False, False, False, True]
+    assert (open_unit.newest, open_unit.newest_not_ahead) == (NOW - HOUR // 2, clock)
+    (key,) = open_unit.keys_ahead
+    assert (key.key, key.ahead, key.at) == ((), HOUR // 2, clock)
+    after = ReadProgress(NOW - HOUR // 2, None, clock)
+    assert open_unit.partition_after() == PartitionProgress(6, after)
+
+
+def test_rows_late_only_because_the_watermark_followed_rows_ahead_are_counted() -> None:
+    rule = LateRule(before=NOW - HOUR, before_by_rows=NOW - 3 * HOUR)
+    open_unit = OpenUnit(unit_of(0, -2, -4), 1, rule)
+    (decoded,) = decode(open_unit)
+    archived = np.array([True, True, True])
+    none = np.zeros(3, dtype=bool)
+    count_classified([decoded], RowClassification(archived, none, none, none))
+    assert decoded.late_rows.late.tolist() == [False, True, True]
+    assert open_unit.counters == Counters(read=3, archived=3, late=2, late_by_ahead=1)
 
 
 def test_classified_rows_are_counted_in_their_units() -> None:
-    first, second = OpenUnit(unit_of(0, 0), 1, None), OpenUnit(unit_of(0, 0), 2, None)
+    rule = LateRule(before=NOW - HOUR, before_by_rows=NOW - HOUR)
+    first, second = OpenUnit(unit_of(0, -2), 1, rule), OpenUnit(unit_of(-2, -2), 2, rule)
     slices = list(chain(decode(first), decode(second)))
     classification = RowClassification(
         new=np.array([True, False, False, False]),
@@ -67,7 +99,7 @@ def test_classified_rows_are_counted_in_their_units() -> None:
         duplicate=np.array([False, False, True, False]),
         conflict=np.array([False, False, False, True]),
     )
-    count_classified(slices, classification, is_late=np.array([False, True, True, True]))
+    count_classified(slices, classification)
     assert first.counters == Counters(read=2, archived=2, late=1)
     assert second.counters == Counters(read=2, duplicates=1, conflicts=1)
     (conflict,) = second.refused_lines

@@ -11,6 +11,7 @@ from archiver.chunks.chunk import FIRST_CHUNK, locate
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.ingest.engines.stream_appender import ClassifiedRows, StreamAppender
+from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit, decode_slices
 from archiver.ingest.source_units import SourceUnit
 
@@ -39,7 +40,7 @@ def append(
     """Classify the rows (host, n) of a unit and append the new ones."""
     lines = [orjson.dumps({"ts": "2026-01-31", "host": host, "n": n}) for host, n in rows]
     unit = SourceUnit("s", "u", "jsonl", lambda: iter(lines))
-    slices = list(decode_slices(OpenUnit(unit, unit_id, None), SCHEMA, END_OF_TIME, None))
+    slices = list(decode_slices(OpenUnit(unit, unit_id, LateRule()), SCHEMA, END_OF_TIME, None))
     classified = appender.classify(slices, [FIRST_CHUNK])
     chunk_ids = locate([FIRST_CHUNK], classified.ts)
     is_new = classified.is_new
