@@ -40,7 +40,7 @@ class UnitRegistry:
                     stream,
                     unit.name,
                     partition=unit.partition,
-                    prefix=unit.name[: unit.name.rindex("-") + 1],
+                    prefix=unit.name.rpartition("-")[0] + "-",
                 )
             opened = self._units.open(
                 stream, unit.name, clock=from_micros(clock), partition=unit.partition

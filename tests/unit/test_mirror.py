@@ -70,6 +70,7 @@ MODULES_BY_TEST = {
     "integration/test_retention.py": """
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
+    "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
         moirae.rules.checks.check moirae.rules.checks.check_questions
         moirae.rules.checks.result_types""",
