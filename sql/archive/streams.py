@@ -79,8 +79,10 @@ class StreamGateway(Gateway):
 
         `ahead`: its watermark follows rows ahead of the clock.
         """
-        statement = "advance_ahead" if ahead else "advance"
-        self._execute(statement, name=name, advanced=event_time)
+        if ahead:
+            self._execute("advance_ahead", name=name, advanced=event_time)
+        else:
+            self._execute("advance", name=name, advanced=event_time)
 
     def list_partitions(self) -> list[PartitionRow]:
         """All partitions that were read, in no particular order."""
