@@ -168,7 +168,7 @@ class Stream:
 
     def open(self, columns: Sequence[Column]) -> None:
         """Start a process under a declaration. The ids of units stay."""
-        self.archive = Archive(self.folder, 100, [declare(columns, self.id)])
+        self.archive = Archive(self.folder, 100, schemas=[declare(columns, self.id)])
         self.archive.ids = self.unit_ids
         table = self.archive.tables["s"]
         if table.is_rewriting:

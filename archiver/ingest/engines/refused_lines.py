@@ -5,12 +5,11 @@ undeclared, for example, whose value does not fit the type that it is declared w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from archiver.chunks import Chunk, locate
-from archiver.ingest.classify import flag_late
 from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.earlier_readings import read_as_declared
 from archiver.ingest.engines.stream_appender import StreamAppender
@@ -71,5 +70,11 @@ def _count(open_unit: OpenUnit, line: _ArchivedLine) -> None:
     if not line.is_replayed:
         open_unit.add_counts(malformed=-1, duplicates=1)
         return
-    is_late = bool(flag_late(np.array([line.ts]), open_unit.late_before)[0])
-    open_unit.add_counts(malformed=-1, archived=1, late=int(is_late))
+    rule = replace(open_unit.late_rule, lateness=None)
+    late_rows = rule.flag_late(np.array([line.ts]))
+    open_unit.add_counts(
+        malformed=-1,
+        archived=1,
+        late=int(late_rows.late[0]),
+        late_by_ahead=int(late_rows.by_ahead[0]),
+    )

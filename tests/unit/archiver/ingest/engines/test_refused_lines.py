@@ -9,6 +9,7 @@ from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.ingest.engines.refused_lines import count_archived_lines
 from archiver.ingest.engines.stream_appender import StreamAppender
+from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import OpenUnit, decode_slices
 from archiver.ingest.source_units import SourceUnit
@@ -22,7 +23,7 @@ ARCHIVED = b'{"ts": 1, "v": "a"}'
 
 def open_unit(unit_id: int, *lines: bytes) -> OpenUnit:
     unit = SourceUnit("s", "u", "jsonl", lambda: iter(lines))
-    return OpenUnit(unit, unit_id, late_before=None)
+    return OpenUnit(unit, unit_id, LateRule())
 
 
 def archive(folder: Path) -> StreamAppender:
