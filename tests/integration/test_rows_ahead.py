@@ -21,7 +21,7 @@ from moirae.config.streams import Stream
 from moirae.config.table_schemas import stream_schema
 from moirae.live.event_time import current_event_time
 from moirae.live.sources import files, kafka
-from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
@@ -64,6 +64,13 @@ class NoLandingFolders:
         return False
 
 
+class NoQueries:
+    """Queries of sources without unread input."""
+
+    def has_unread_files(self, _: str) -> bool:
+        return False
+
+
 class Archive:
     """An archive of two streams, which can be opened again as after a crash."""
 
@@ -95,8 +102,7 @@ class Archive:
             archive=self.writer,
             tracker=self.tracker,
             landing_folders=NoLandingFolders(),  # type: ignore[arg-type]
-            queries=None,  # type: ignore[arg-type]
-            unread_files=UnreadFiles(lambda _, names: names),
+            queries=NoQueries(),  # type: ignore[arg-type]
         )
 
     def ingest(self, name: str, rows: Sequence[tuple[str, datetime]], now: datetime) -> None:
