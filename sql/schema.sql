@@ -273,6 +273,25 @@ CREATE TABLE unread_input (
     checked_at timestamptz NOT NULL
 );
 
+-- The version of each relation that is in use. `fingerprint`: identifies it in its source.
+CREATE TABLE relation_sources (
+    relation    text PRIMARY KEY,
+    fingerprint text NOT NULL,
+    rows        bigint NOT NULL,
+    read_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Versions of relations that are held back, as they have far fewer rows than those in use.
+CREATE TABLE held_relations (
+    relation    text PRIMARY KEY,
+    fingerprint text NOT NULL,
+    rows        bigint NOT NULL,
+    rows_in_use bigint NOT NULL,
+    held_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Whether it shall be used all the same.
+    accepted    boolean NOT NULL DEFAULT false
+);
+
 -- The desired rules, as applied; `deployments` holds their running versions.
 CREATE TABLE rules (
     rule       text PRIMARY KEY,

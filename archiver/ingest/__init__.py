@@ -9,8 +9,9 @@ from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.source_files import read_lines, read_tables
+from archiver.ingest.source_files import read_content, read_lines, read_tables
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
+from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
 from archiver.ingest.writer import ArchiveWriter
 
@@ -29,6 +30,9 @@ __all__ = [
     "PartitionProgress",
     "ReadProgress",
     "SourceUnit",
+    "TextRecord",
+    "read_content",
     "read_lines",
     "read_tables",
+    "split_records",
 ]

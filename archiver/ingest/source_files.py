@@ -22,14 +22,15 @@ def read_lines(path: Path | ObjectPath) -> Iterator[bytes]:
     Raises `SourceDamaged` if the file is truncated, missing or not permitted, and
     `SourceUnreachable` if the disk fails.
     """
-    try:
-        with _open_lines(path) as lines:
-            for line in lines:
-                yield line.rstrip(b"\r\n")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise SourceDamaged(f"damaged gzip file: {error}") from error
-    except OSError as error:
-        raise _to_read_error(path, error) from error
+    with _damage_as_error(path), _open_lines(path) as lines:
+        for line in lines:
+            yield line.rstrip(b"\r\n")
+
+
+def read_content(path: Path | ObjectPath) -> bytes:
+    """The content of a file; a `.gz` file is decompressed. Raises as `read_lines`."""
+    with _damage_as_error(path), _open_lines(path) as file:
+        return file.read()
 
 
 def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:
@@ -56,6 +57,17 @@ def _open_lines(path: Path | ObjectPath) -> Iterator[IO[bytes] | gzip.GzipFile]:
             return
         with gzip.open(file) as decompressed:
             yield decompressed
+
+
+@contextmanager
+def _damage_as_error(path: Path | ObjectPath) -> Iterator[None]:
+    """Raise the errors of reading text as `read_lines` says."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise SourceDamaged(f"damaged gzip file: {error}") from error
+    except OSError as error:
+        raise _to_read_error(path, error) from error
 
 
 def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | SourceUnreachable:

@@ -62,6 +62,17 @@ class ObjectPath:
         """The suffix of the name, with its dot."""
         return PurePosixPath(self.url).suffix
 
+    def version(self) -> str:
+        """Identifies the content: the ETag, with time and size. Raises `OSError`."""
+        bucket, key = _split(self.url)
+        try:
+            metadata = obstore.head(_open_bucket(bucket), key)
+        except FileNotFoundError:
+            raise
+        except BaseError as error:
+            raise _to_os_error(error) from error
+        return f"{metadata['e_tag']} {metadata['last_modified']} {metadata['size']}"
+
     def open(self, _mode: str = "rb") -> BinaryIO:
         """Open the object to read it, in requests of some megabytes. Raises `OSError`."""
         bucket, key = _split(self.url)

@@ -25,6 +25,7 @@ from moirae.cli import (
     query,
     recall_control,
     recalls,
+    relations,
     replay,
     rules,
     set_aside,
@@ -98,6 +99,7 @@ app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(set_aside.app, name="set-aside")
+app.add_typer(relations.app, name="relations")
 app.command("ingest")(accept_server(ingest.ingest))
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")

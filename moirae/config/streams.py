@@ -183,12 +183,25 @@ class Stream(ColumnsModel):
 
 
 class RelationFile(ConfigModel):
-    """The file of a relation. A changed file is a new version."""
+    """The file of a relation. A changed file is a new version, once it is complete."""
 
     file: LocalPath = Field(
-        description="Path relative to the workspace file.", examples=["hosts.csv"]
+        description="Path relative to the workspace file, or s3://BUCKET/KEY; .gz is decompressed.",
+        examples=["hosts.csv"],
     )
     format: _InferredTextFormat
+
+    @field_validator("file")
+    @classmethod
+    def _validate_file(cls, file: str) -> str:
+        if is_url(file) and re.fullmatch(r"s3://[^/]+/.+", file) is None:
+            raise ValueError("must be a path or s3://BUCKET/KEY")
+        return file
+
+    @property
+    def is_in_object_storage(self) -> bool:
+        """Whether the file is an object of S3-compatible storage."""
+        return is_url(self.file)
 
 
 class TableSource(ConfigModel):
@@ -231,6 +244,11 @@ class Relation(ColumnsModel):
         description="Timestamp column from which a row is valid; default: the first version is "
         "valid from "
         "the beginning of time, later ones from the change of the file.",
+    )
+    shrink: Literal["hold", "allow"] = Field(
+        default="hold",
+        description="hold: a version with fewer than half the rows, and at least 20 fewer, waits "
+        "for `moirae relations accept`; allow: it is used at once.",
     )
 
     _validate_key = field_validator("key")(check_column_names)

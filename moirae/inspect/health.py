@@ -102,7 +102,20 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
             f"relation {relation['relation']}: its source cannot be read, the last version stays "
             f"in use: {relation['error']}"
         )
+    yield from find_held_relations(status)
     yield from _find_process_problems(status)
+
+
+def find_held_relations(status: Mapping[str, Any]) -> Iterator[str]:
+    """A problem for each relation of which a version is held back."""
+    for held in status["held_relations"]:
+        remedy = f"check its source, or run `moirae relations accept {held['relation']}`"
+        if held["accepted"]:
+            remedy = "it is accepted, and used once `moirae up` runs"
+        yield (
+            f"relation {held['relation']}: a version with {held['rows']:,} rows is held back, the "
+            f"one with {held['rows_in_use']:,} rows stays in use: {remedy}"
+        )
 
 
 def _find_process_problems(status: Mapping[str, Any]) -> Iterator[str]:

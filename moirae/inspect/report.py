@@ -113,6 +113,7 @@ class StatusReport(TypedDict):
     indexes: Sequence[Mapping[str, Any]]
     truncated_contexts: Mapping[str, int]
     relation_errors: Sequence[Mapping[str, Any]]
+    held_relations: Sequence[Mapping[str, Any]]
     set_aside: Sequence[SetAsideStatus]
     retrying: Sequence[SetAsideStatus]
     rule_files: RuleFileStatus

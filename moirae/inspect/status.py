@@ -14,7 +14,7 @@ from archiver.times import from_micros, optional_datetime
 from moirae.config import Settings
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
-from moirae.inspect.health import assess_live_condition
+from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
 from moirae.runtime import connect_database, list_processes
@@ -40,6 +40,7 @@ def collect_status(
     rule_files = RuleFileGateway(connection).get_state()
     rule_errors = RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
     counts = AlertGateway(connection).count_by_state()
+    relations = RelationGateway(connection)
     tasks = TaskGateway(connection)
     queue = tasks.waiting()
     stream_counts = UnitGateway(connection).sum_by_stream()
@@ -65,7 +66,8 @@ def collect_status(
         "derived": list(map(asdict, DerivedChunkGateway(connection).list_progress())),
         "indexes": list_index_progress(connection, storage),
         "truncated_contexts": ContextGateway(connection).count_truncated(),
-        "relation_errors": list(map(asdict, RelationGateway(connection).list_errors())),
+        "relation_errors": list(map(asdict, relations.list_errors())),
+        "held_relations": list(map(asdict, relations.list_held())),
         "set_aside": set_aside,
         "retrying": [subject for subject in failed if not subject["is_set_aside"]],
         "rule_files": {
@@ -128,6 +130,7 @@ def find_drain_problems(status: Mapping[str, Any]) -> list[str]:
     set_aside_problem = find_set_aside_problem([*status["set_aside"], *status["retrying"]])
     if set_aside_problem is not None:
         problems.append(set_aside_problem)
+    problems += find_held_relations(status)
     if not is_balanced(status["accounting"]):
         problems.append("accounting mismatch: run `moirae doctor`")
     return problems

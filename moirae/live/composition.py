@@ -117,11 +117,12 @@ def build_live_process(
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
+    relations = Relations(connection, settings.relations)
+    relations.watch()  # while Spark starts: files may have to be unchanged for seconds
     spark = start_spark(settings)
     role.end_if_stopped()
     jobs = _add_executors(settings, spark, archive, maintenance)
     admission = RuleAdmission(spark, settings)
-    relations = Relations(connection, settings.relations)
     guard = Guard(spark, settings, connection)
     guard.on_cost = metrics.record_evaluation
     detector, follow_up = build_detection(

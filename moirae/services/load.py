@@ -15,6 +15,7 @@ _MODULES = (
     "overview",
     "queries",
     "recalls",
+    "relations",
     "rules",
     "set_aside",
     "similarity",

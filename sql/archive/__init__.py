@@ -3,7 +3,7 @@
 from sql.archive.chunks import ChunkGateway
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
-from sql.archive.relations import RelationGateway
+from sql.archive.relations import HeldRelationRow, RelationGateway, RelationSourceRow
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
@@ -15,11 +15,13 @@ __all__ = [
     "DeadLetterGateway",
     "DeadLetterRow",
     "DerivedChunkGateway",
+    "HeldRelationRow",
     "LedgerRow",
     "MarkedDeadLetterRow",
     "ProgressRow",
     "RecordCounts",
     "RelationGateway",
+    "RelationSourceRow",
     "RetentionGateway",
     "SetAsideGateway",
     "SetAsideRow",

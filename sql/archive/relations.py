@@ -40,6 +40,34 @@ class RelationErrorRow:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class RelationSourceRow:
+    """The version of a relation that is in use.
+
+    `fingerprint`: identifies it in its source. `read_at`: wall-clock time.
+    """
+
+    relation: str
+    fingerprint: str
+    rows: int
+    read_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRelationRow:
+    """A version of a relation that is held back, as it has far fewer rows than the one in use.
+
+    `held_at`: since when, wall-clock time. `accepted`: it will be used all the same.
+    """
+
+    relation: str
+    fingerprint: str
+    rows: int
+    rows_in_use: int
+    held_at: datetime
+    accepted: bool
+
+
 class RelationGateway(Gateway):
     queries = "relations"
 
@@ -90,3 +118,37 @@ class RelationGateway(Gateway):
     def list_errors(self) -> list[RelationErrorRow]:
         """All errors, by relation."""
         return self._records(RelationErrorRow, "list_errors")
+
+    def list_sources(self) -> list[RelationSourceRow]:
+        """The versions in use, by relation."""
+        return self._records(RelationSourceRow, "list_sources")
+
+    def put_source(self, relation: str, *, fingerprint: str, rows: int) -> None:
+        """Store which version of a relation is in use."""
+        self._execute("put_source", relation=relation, fingerprint=fingerprint, rows=rows)
+
+    def list_held(self) -> list[HeldRelationRow]:
+        """The versions that are held back, by relation."""
+        return self._records(HeldRelationRow, "list_held")
+
+    def put_held(self, relation: str, *, fingerprint: str, rows: int, rows_in_use: int) -> None:
+        """Store that a version is held back. The same one keeps its time and its acceptance."""
+        self._execute(
+            "put_held",
+            relation=relation,
+            fingerprint=fingerprint,
+            rows=rows,
+            rows_in_use=rows_in_use,
+        )
+
+    def accept_held(self, relation: str) -> HeldRelationRow | None:
+        """Have the version that is held back used; None if there is none."""
+        return self._record(HeldRelationRow, "accept_held", relation=relation)
+
+    def delete_held(self, relation: str) -> None:
+        """Delete the version of a relation that is held back."""
+        self._execute("delete_held", relation=relation)
+
+    def delete_undeclared_held(self, declared: Sequence[str]) -> None:
+        """Delete the versions that are held back of all relations but those declared."""
+        self._execute("delete_undeclared_held", declared=list(declared))

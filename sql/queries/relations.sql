@@ -36,3 +36,43 @@ DELETE FROM relation_errors WHERE relation <> ALL(%(declared)s)
 -- list_errors --
 -- The errors of relations that cannot be read, by relation.
 SELECT relation, error, at FROM relation_errors ORDER BY relation
+
+-- list_sources --
+-- The versions of all relations that are in use, by relation.
+SELECT relation, fingerprint, rows, read_at FROM relation_sources ORDER BY relation
+
+-- put_source --
+-- Store which version of a relation is in use; the same one keeps the time at which it was read.
+INSERT INTO relation_sources (relation, fingerprint, rows)
+VALUES (%(relation)s, %(fingerprint)s, %(rows)s)
+ON CONFLICT (relation) DO UPDATE
+SET fingerprint = excluded.fingerprint, rows = excluded.rows, read_at = clock_timestamp()
+WHERE (relation_sources.fingerprint, relation_sources.rows)
+    IS DISTINCT FROM (excluded.fingerprint, excluded.rows)
+
+-- put_held --
+-- Store that a version of a relation is held back; the same one keeps its time and its acceptance.
+INSERT INTO held_relations (relation, fingerprint, rows, rows_in_use)
+VALUES (%(relation)s, %(fingerprint)s, %(rows)s, %(rows_in_use)s)
+ON CONFLICT (relation) DO UPDATE
+SET fingerprint = excluded.fingerprint, rows = excluded.rows, rows_in_use = excluded.rows_in_use,
+    held_at = clock_timestamp(), accepted = false
+WHERE held_relations.fingerprint <> excluded.fingerprint
+
+-- delete_held --
+-- Delete the version of a relation that is held back.
+DELETE FROM held_relations WHERE relation = %(relation)s
+
+-- delete_undeclared_held --
+-- Delete the versions that are held back of relations that are not declared.
+DELETE FROM held_relations WHERE relation <> ALL(%(declared)s)
+
+-- accept_held --
+-- Have the version of a relation used that is held back. Returns nothing if there is none.
+UPDATE held_relations SET accepted = true WHERE relation = %(relation)s
+RETURNING relation, fingerprint, rows, rows_in_use, held_at, accepted
+
+-- list_held --
+-- The versions of relations that are held back, by relation.
+SELECT relation, fingerprint, rows, rows_in_use, held_at, accepted
+FROM held_relations ORDER BY relation

@@ -1,9 +1,13 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
 
+from moirae.live.sources.file_state import STABLE_AFTER
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
+from moirae.live.sources.move_watcher import MoveWatcher
 from moirae.live.sources.relation_file import FileRelationReader
+from moirae.live.sources.relation_object import ObjectRelationReader
+from moirae.live.sources.relation_rows import RelationContent, identity_columns
 from moirae.live.sources.relation_table import TableRelationReader
 from moirae.live.sources.source_queries import SourceQueries
 
@@ -12,9 +16,14 @@ __all__ = [
     "IdleSources",
     "IdleTracker",
     "LandingFolders",
+    "MoveWatcher",
+    "ObjectRelationReader",
+    "RelationContent",
+    "STABLE_AFTER",
     "SourceKey",
     "SourceQueries",
     "TableRelationReader",
+    "identity_columns",
     "make_landed_units",
     "select_batches",
 ]

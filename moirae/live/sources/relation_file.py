@@ -1,137 +1,191 @@
-"""Relations read from a file."""
+"""Relations read from a local file."""
 
-from datetime import timedelta
+import stat
+import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import NamedTuple
 
-from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
-from archiver.ingest import read_lines
-from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest import read_content
+from archiver.periodic import Clock
 from moirae.config import Relation, RelationFile
-from moirae.errors import MoiraeError, Problem, ProblemsError
+from moirae.errors import MoiraeError
+from moirae.live.sources.file_state import (
+    STABLE_AFTER,
+    FileState,
+    StabilityCheck,
+    read_file_state,
+)
+from moirae.live.sources.move_watcher import MoveWatcher
+from moirae.live.sources.relation_rows import RelationContent, parse_rows
+
+_FIRST_READ_TIMEOUT = 10.0  # seconds to wait for a file that is being written
+_FIRST_READ_INTERVAL = 0.05  # seconds
+_RETRY_INTERVAL = 30.0  # seconds after an error of the disk, which may be temporary
+
+
+class _UnreadVersion(NamedTuple):
+    """A version of the file that is to be taken, or why it cannot be read."""
+
+    state: FileState | None
+    content: bytes
+    error: str | None = None
 
 
 class FileRelationReader:
-    """Reads a file again when its modification time or size has changed."""
+    """Reads a file again once it differs and is complete.
 
-    def __init__(self, name: str, relation: Relation, source: RelationFile) -> None:
+    It is complete when it was moved to its path, or has been unchanged for `stable_after` seconds
+    and its last line has an end. `complete`: fingerprints of versions that are complete anyhow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        relation: Relation,
+        source: RelationFile,
+        *,
+        moves: MoveWatcher | None = None,
+        complete: Collection[str] = (),
+        stable_after: float = STABLE_AFTER,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._name = name
         self._relation = relation
-        self._source = source
-        self._last_stat: tuple[int, int] | None = None
+        self._format = source.format
+        self._path = Path(source.file)
+        self._moves = moves or MoveWatcher()
+        self._complete = frozenset(complete)
+        self._clock = clock
+        self._stability = StabilityCheck(stable_after, clock)
+        self._is_first = True
+        self._was_read = False
+        self._last_state: FileState | None = None
+        self._last_error: str | None = None
+        self._retry_at: float | None = None
+        self._unread: _UnreadVersion | None = None
+        self._look()
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the file as it is now."""
+        state = read_file_state(self._path)
+        return "" if state is None else state.fingerprint
 
     def has_changed(self) -> bool:
-        """Whether the file differs from when it was last read, by time or size."""
-        return _stat_file(self._source) != self._last_stat
+        """Whether a version is complete that was not read yet, or cannot be read.
 
-    def read_rows(self) -> list[dict[str, Any]]:
+        The first call waits for a file that is being written, up to `_FIRST_READ_TIMEOUT`.
+        """
+        self._look()
+        if self._is_first:
+            self._is_first = False
+            self._wait_for_first_version()
+        return self._unread is not None
+
+    def read(self) -> RelationContent:
         """The rows of the file.
 
         Raises `ProblemsError` with file and line for invalid rows, and `MoiraeError` if the file
         cannot be read.
         """
-        # Before reading, so that an invalid file is reported once.
-        self._last_stat = _stat_file(self._source)
-        return _read_file(self._name, self._relation, self._source)
+        if self._unread is None:
+            self.has_changed()
+        unread, self._unread = self._unread, None
+        if unread is None:
+            raise MoiraeError(self._still_written)
+        # Before parsing, so that an invalid file is reported once.
+        self._was_read = True
+        self._last_state = unread.state
+        self._last_error = unread.error
+        if unread.error is not None or unread.state is None:
+            raise MoiraeError(unread.error or self._still_written)
+        path = self._shown_path
+        rows = parse_rows(self._name, self._relation, self._format, path, unread.content)
+        return RelationContent(rows, unread.state.fingerprint)
+
+    def read_again(self) -> None:
+        """Read the present version once more, though it is not a new one."""
+        self._was_read = False
 
     def stop(self) -> None:
         """Do nothing: the file is open only while it is read."""
 
+    @property
+    def _shown_path(self) -> str:
+        """The path as text that can be stored and printed, whatever its bytes."""
+        return str(self._path).encode("utf-8", "backslashreplace").decode()
 
-def decode_rows(
-    name: str,
-    relation: Relation,
-    file_format: Literal["jsonl", "csv"],
-    raw_lines: list[bytes],
-    header: list[str],
-) -> DecodedRows:
-    """Decode lines as rows of a relation. `header`: the columns of a CSV file, else empty."""
-    schema = StreamSchema(
-        name,
-        relation.columns,
-        time="",
-        id=None,
-        key=relation.key,
-        lateness=timedelta(0),
-        future=timedelta(0),
-        fields=relation.fields,
-    )
-    return decode_lines(schema, file_format, raw_lines, 0, header)
+    @property
+    def _still_written(self) -> str:
+        return f"{self._shown_path}: the file of relation {self._name} is still being written"
 
+    def _wait_for_first_version(self) -> None:
+        deadline = self._clock() + _FIRST_READ_TIMEOUT
+        while self._unread is None:
+            if self._clock() >= deadline:
+                self._unread = _UnreadVersion(None, b"", self._still_written)
+                return
+            time.sleep(_FIRST_READ_INTERVAL)
+            self._look()
 
-def identity_columns(relation: Relation) -> list[str]:
-    """The columns that identify a row version: the key and, if declared, the start of validity."""
-    columns = list(relation.key)
-    if relation.valid_from:
-        columns.append(relation.valid_from)
-    return columns
+    def _look(self) -> None:
+        """Look for a complete version, unless one is to be read."""
+        self._moves.watch(self._path)
+        state = read_file_state(self._path)
+        if self._unread is None and self._is_new(state):
+            self._unread = self._read_if_complete(state)
 
+    def _is_new(self, state: FileState | None) -> bool:
+        is_stable = self._stability.is_stable(state)
+        if self._is_certainly_complete(state):
+            is_stable = True
+        if self._was_read and state == self._last_state:
+            return self._retry_at is not None and self._clock() >= self._retry_at
+        return is_stable
 
-def _stat_file(source: RelationFile) -> tuple[int, int]:
-    """Modification time (nanoseconds) and size (bytes); zeros if the file is missing."""
-    try:
-        status = Path(source.file).stat()
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)
+    def _is_certainly_complete(self, state: FileState | None) -> bool:
+        if state is None:
+            return False
+        is_moved = state == self._moves.state_after_move(self._path)
+        return is_moved or state.fingerprint in self._complete
 
+    def _read_if_complete(self, state: FileState | None) -> _UnreadVersion | None:
+        """The version of a file that is in a state; None if it changes meanwhile."""
+        unread = self._read(state)
+        if read_file_state(self._path) != state:
+            return None
+        if unread.error is not None and unread.error == self._last_error and self._was_read:
+            return None  # reported before
+        return unread
 
-def _read_file(name: str, relation: Relation, source: RelationFile) -> list[dict[str, Any]]:
-    path = Path(source.file)
-    if not path.is_file():
-        raise MoiraeError(f"{path}: the file of relation {name} does not exist")
-    try:
-        numbers, lines = _read_numbered_lines(path)
-    except (OSError, SourceDamaged, SourceUnreachable) as error:
-        raise MoiraeError(f"{path}: cannot read the file of relation {name}: {error}") from error
-    header: list[str] = []
-    if source.format == "csv":
-        if not lines:
-            # An error, not an empty relation: the file may be truncated to be written again.
-            raise _problem(path, 1, "the file is empty: add a header")
-        header = _parse_header(path, numbers.pop(0), lines.pop(0), relation)
-    decoded = decode_rows(name, relation, source.format, lines, header)
-    if decoded.refused_lines:
-        raise ProblemsError(
-            Problem(str(path), numbers[refused.line], None, refused.detail)
-            for refused in decoded.refused_lines
-        )
-    rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
-    columns = identity_columns(relation)
-    first_numbers: dict[tuple[Any, ...], int] = {}
-    for number, row in zip(numbers, rows, strict=True):
-        first = first_numbers.setdefault(tuple(map(row.__getitem__, columns)), number)
-        if first != number:
-            raise _problem(path, number, f"duplicate {', '.join(columns)}, first in line {first}")
-    return rows
+    def _read(self, state: FileState | None) -> _UnreadVersion:
+        self._retry_at = None
+        try:
+            if not stat.S_ISREG(self._path.stat().st_mode):
+                return self._fail(state, "is not a file, but a folder or device")
+            content = read_content(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return self._fail(state, "does not exist")
+        except (OSError, SourceDamaged, SourceUnreachable) as error:
+            if not isinstance(error, SourceDamaged):
+                self._retry_at = self._clock() + _RETRY_INTERVAL
+            return self._fail(state, f"cannot be read: {error}")
+        if not self._is_certainly_complete(state) and self._may_be_incomplete(content):
+            line = content.count(b"\n") + 1
+            return self._fail(
+                state,
+                f"has no line break at the end of line {line}, its last one, so it may be "
+                "incomplete: add one, or move the file to its place when it is written",
+            )
+        return _UnreadVersion(state, content)
 
+    def _fail(self, state: FileState | None, fact: str) -> _UnreadVersion:
+        error = f"{self._shown_path}: the file of relation {self._name} {fact}"
+        return _UnreadVersion(state, b"", error)
 
-def _parse_header(path: Path, number: int, line: bytes, relation: Relation) -> list[str]:
-    try:
-        header = parse_csv_header(line)
-    except ValueError as error:
-        raise _problem(path, number, f"header: {error}") from error
-    missing = []
-    for column in relation.columns:
-        fields = relation.fields.get(column, (column,))
-        if not set(fields).intersection(header):
-            missing.append(fields[0])
-    if missing:
-        raise _problem(path, number, f"missing columns in the header: {', '.join(missing)}")
-    return header
-
-
-def _problem(path: Path, number: int, message: str) -> ProblemsError:
-    return ProblemsError([Problem(str(path), number, None, message)])
-
-
-def _read_numbered_lines(path: Path) -> tuple[list[int], list[bytes]]:
-    """The line numbers, from 1, and contents of the lines that are not blank."""
-    numbers: list[int] = []
-    lines: list[bytes] = []
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            numbers.append(number)
-            lines.append(line)
-    return numbers, lines
+    def _may_be_incomplete(self, content: bytes) -> bool:
+        if not content:
+            return self._format != "csv"  # without a header it is invalid anyhow
+        return not content.endswith(b"\n")

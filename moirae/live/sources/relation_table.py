@@ -1,94 +1,36 @@
 """Relations read from a PostgreSQL table."""
 
-import threading
+import hashlib
 from typing import Any
 
 import orjson
-import structlog
 
-import sql
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
-from moirae.live.sources.relation_file import decode_rows, identity_columns
+from moirae.live.sources.relation_poll import PollingRelationReader
+from moirae.live.sources.relation_rows import (
+    RelationContent,
+    decode_rows,
+    identity_columns,
+    to_rows,
+)
 from sql.archive import read_source_table
 
-_LOG = structlog.get_logger()
-
 _MAX_ROWS = 100_000  # rows: a relation is loaded as a whole
-_FIRST_READ_TIMEOUT = 20.0  # seconds
 
 
-class TableRelationReader:
-    """Polls a table in a thread, so that a slow or unreachable database blocks no caller."""
+class TableRelationReader(PollingRelationReader):
+    """Polls a table. Its fingerprint is a hash of its rows."""
 
     def __init__(self, name: str, relation: Relation, source: TableSource) -> None:
-        self._name = name
+        super().__init__(name, f"table {source.table}", source.every.total_seconds())
         self._relation = relation
         self._source = source
-        self._lock = threading.Lock()
-        self._first_read_done = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True, name=f"relation {name}")
-        self._rows: list[dict[str, Any]] = []
-        self._error: str | None = None
-        self._has_new_result = False
 
-    def has_changed(self) -> bool:
-        """Whether the rows differ from the last ones read, or reading them failed since.
-
-        The first call starts the thread, and waits up to `_FIRST_READ_TIMEOUT` for the rows.
-        """
-        if not self._thread.is_alive() and not self._first_read_done.is_set():
-            self._thread.start()
-            if not self._first_read_done.wait(_FIRST_READ_TIMEOUT):
-                self._record_result(None, f"no answer within {_FIRST_READ_TIMEOUT:.0f} s")
-        with self._lock:
-            return self._has_new_result
-
-    def read_rows(self) -> list[dict[str, Any]]:
-        """The rows as of the last poll. Raises `MoiraeError` if it failed."""
-        with self._lock:
-            self._has_new_result = False
-            if self._error is not None:
-                raise MoiraeError(
-                    f"relation {self._name}: table {self._source.table}: {self._error}"
-                )
-            return self._rows
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-
-    def _poll(self) -> None:
-        while True:
-            try:
-                self._record_result(self._query_rows(), None)
-            except (sql.DatabaseError, MoiraeError) as error:
-                self._record_result(None, str(error).strip().splitlines()[0])
-            except Exception:
-                _LOG.exception(
-                    "cannot read relation", action="relation_failed", relation=self._name
-                )
-                self._record_result(None, "cannot read the table: see the log")
-            self._first_read_done.set()
-            if self._stop.wait(self._source.every.total_seconds()):
-                return
-
-    def _record_result(self, rows: list[dict[str, Any]] | None, error: str | None) -> None:
-        """Store the rows or the error of a poll; a repeated error is no new result."""
-        with self._lock:
-            if rows is None:
-                self._has_new_result = self._has_new_result or error != self._error
-                self._error = error
-                return
-            if self._error is not None and self._first_read_done.is_set():
-                _LOG.info(
-                    "relation is readable again", action="relation_recovered", relation=self._name
-                )
-            is_first = not self._first_read_done.is_set() or self._error is not None
-            self._has_new_result = self._has_new_result or is_first or rows != self._rows
-            self._rows = rows
-            self._error = None
+    def _fetch(self, fingerprint: str) -> RelationContent | None:
+        rows = self._query_rows()
+        digest = hashlib.sha256(orjson.dumps(rows, option=orjson.OPT_UTC_Z)).hexdigest()
+        return None if digest == fingerprint else RelationContent(rows, digest)
 
     def _query_rows(self) -> list[dict[str, Any]]:
         """The rows, by key. They are read as JSON and decoded like the lines of a file."""
@@ -104,7 +46,7 @@ class TableRelationReader:
         if decoded.refused_lines:
             refused = decoded.refused_lines[0]
             raise MoiraeError(f"row {refused.raw[:200].decode()}: {refused.detail}")
-        rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
+        rows = to_rows(decoded)
         key_columns = identity_columns(self._relation)
         keys = [list(map(row.__getitem__, key_columns)) for row in rows]
         if len(set(map(tuple, keys))) < len(keys):

@@ -1,0 +1,70 @@
+"""`moirae relations`: list relations, and accept a version that is held back."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from moirae.cli.options import (
+    DEFAULT_WORKSPACE,
+    OutputFormat,
+    OutputOption,
+    WorkspaceOption,
+    print_json,
+    print_table,
+    to_seconds,
+)
+from moirae.cli.remote import RemoteTyper, open_services
+
+app = RemoteTyper(
+    help="List relations, and accept a version that is held back.", no_args_is_help=True
+)
+
+_COLUMNS = ("relation", "source", "state", "rows", "read at", "held back", "error")
+
+
+@app.command("list")
+def list_(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """List declared relations: rows in use, a version that is held back, errors."""
+    from moirae.services.operations.relations import list_relations
+
+    with open_services(workspace) as services:
+        relations = list_relations(services)
+    if output is OutputFormat.JSON:
+        print_json(relations)
+    else:
+        print_table(_COLUMNS, map(_format_relation, relations), "no relations are declared")
+
+
+@app.command()
+def accept(
+    relation: Annotated[str, typer.Argument(metavar="NAME", help="Name of the relation.")],
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Use the version of a relation that is held back because it has far fewer rows.
+
+    The version is used once a live process runs, unless its source has changed by then.
+    """
+    from moirae.services.operations.relations import accept_relation
+
+    with open_services(workspace) as services:
+        held = accept_relation(services, relation)
+    if output is OutputFormat.JSON:
+        print_json({"relation": relation, **vars(held)})
+    else:
+        print(f"accepted: relation {relation} with {held.rows:,} rows, used by the live process")
+
+
+def _format_relation(relation: Any) -> Iterable[Any]:
+    held = ""
+    if relation.held is not None:
+        held = f"{relation.held.rows:,} rows"
+        if relation.held.accepted:
+            held += ", accepted"
+    read_at = None if relation.read_at is None else to_seconds(relation.read_at)
+    error = (relation.error or "").partition("\n")[0]
+    state = [relation.relation, relation.source, relation.state]
+    return [*state, relation.rows, read_at, held, error]
