@@ -51,20 +51,20 @@ def accept(
     from moirae.services.operations.relations import accept_relation
 
     with open_services(workspace) as services:
-        held = accept_relation(services, relation)
+        version = accept_relation(services, relation)
     if output is OutputFormat.JSON:
-        print_json({"relation": relation, **vars(held)})
+        print_json({"relation": relation, **vars(version)})
     else:
-        print(f"accepted: relation {relation} with {held.rows:,} rows, used by the live process")
+        print(f"accepted: relation {relation} with {version.rows:,} rows, used by the live process")
 
 
 def _format_relation(relation: Any) -> Iterable[Any]:
-    held = ""
-    if relation.held is not None:
-        held = f"{relation.held.rows:,} rows"
-        if relation.held.accepted:
-            held += ", accepted"
+    held_rows = ""
+    if relation.held_version is not None:
+        held_rows = f"{relation.held_version.rows:,} rows"
+        if relation.held_version.accepted:
+            held_rows += ", accepted"
     read_at = None if relation.read_at is None else to_seconds(relation.read_at)
     error = (relation.error or "").partition("\n")[0]
     state = [relation.relation, relation.source, relation.state]
-    return [*state, relation.rows, read_at, held, error]
+    return [*state, relation.rows, read_at, held_rows, error]

@@ -108,13 +108,13 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
 
 def find_held_relations(status: Mapping[str, Any]) -> Iterator[str]:
     """A problem for each relation of which a version is held back."""
-    for held in status["held_relations"]:
-        remedy = f"check its source, or run `moirae relations accept {held['relation']}`"
-        if held["accepted"]:
+    for version in status["held_relations"]:
+        remedy = f"check its source, or run `moirae relations accept {version['relation']}`"
+        if version["accepted"]:
             remedy = "it is accepted, and used once `moirae up` runs"
         yield (
-            f"relation {held['relation']}: a version with {held['rows']:,} rows is held back, the "
-            f"one with {held['rows_in_use']:,} rows stays in use: {remedy}"
+            f"relation {version['relation']}: a version with {version['rows']:,} rows is held back, the "
+            f"one with {version['rows_in_use']:,} rows stays in use: {remedy}"
         )
 
 

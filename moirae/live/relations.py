@@ -84,7 +84,7 @@ class Relations:
         self._stable_after = stable_after
         # Loaded by this process. A relation without rows leaves no trace in the database.
         self._loaded: set[str] = set()
-        self._moves = MoveWatcher()
+        self._moves: MoveWatcher | None = None
         self._failures = SetAside(SetAsideGateway(connection))
         self._readers: dict[str, RelationReader] = {}
         # Versions that this process has read and holds back, by relation.
@@ -98,7 +98,14 @@ class Relations:
         return {name: relation.columns for name, relation in self._declared.items()}
 
     def watch(self) -> None:
-        """Begin to look at the sources: a file that stays the same from now on is complete soon."""
+        """Begin to look at the sources: a file that stays the same from now on is complete soon.
+
+        Files that are moved to their path are complete at once, as long as this process runs.
+        """
+        self._moves = MoveWatcher()
+        self._open_sources()
+
+    def _open_sources(self) -> None:
         complete: dict[str, set[str]] = {name: set() for name in self._declared}
         known_versions = [(row.relation, row.fingerprint) for row in self._gateway.list_sources()]
         known_versions += [(row.relation, row.fingerprint) for row in self._gateway.list_held()]
@@ -111,7 +118,7 @@ class Relations:
     def changed_relations(self) -> list[str]:
         """The relations that were never read, or of which there is another version to be read."""
         if len(self._readers) < len(self._declared):
-            self.watch()
+            self._open_sources()
         accepted = self._accepted_relations()
         return [name for name in self._readers if name in accepted or self._has_changed(name)]
 
@@ -119,7 +126,8 @@ class Relations:
         """Stop reading the sources."""
         for reader in self._readers.values():
             reader.stop()
-        self._moves.stop()
+        if self._moves is not None:
+            self._moves.stop()
 
     def refresh(self, name: str, now: datetime) -> None:
         """Read the rows; those that differ from their newest version are valid from `now` on.
@@ -227,8 +235,10 @@ class Relations:
     def _must_hold(self, name: str, content: RelationContent, row_count: int) -> bool:
         if self._declared[name].shrink == "allow" or not is_shrunk(row_count, len(content.rows)):
             return False
-        held = {row.relation: row for row in self._gateway.list_held()}.get(name)
-        return held is None or not self._is_accepted(held, content)
+        held_version = next(
+            (row for row in self._gateway.list_held() if row.relation == name), None
+        )
+        return held_version is None or not self._is_accepted(held_version, content)
 
     def _hold(self, name: str, content: RelationContent, row_count: int) -> None:
         """Leave the version in use until the source changes, or this one is accepted."""

@@ -111,21 +111,21 @@ def _accept(hosts: Hosts) -> None:
 
 def test_commands_show_and_accept_a_version_that_is_held_back(hosts: Hosts) -> None:
     assert "unread" in _run(hosts, "list").stdout
-    assert _run(hosts, "accept", "hosts").exit_code == 2
+    assert _run(hosts, "accept", "hosts").exception is not None
     hosts.write(40)
     hosts.start()
     hosts.write(4)
     hosts.reload()
     (listed,) = json.loads(_run(hosts, "list", "-o", "json").stdout)
     assert (listed["relation"], listed["state"], listed["rows"]) == ("hosts", "held back", 40)
-    assert (listed["held"]["rows"], listed["held"]["accepted"]) == (4, False)
+    assert (listed["held_version"]["rows"], listed["held_version"]["accepted"]) == (4, False)
     assert _run(hosts, "accept", "hosts").stdout == (
         "accepted: relation hosts with 4 rows, used by the live process\n"
     )
     assert "4 rows, accepted" in _run(hosts, "list").stdout
     hosts.reload()
     (listed,) = json.loads(_run(hosts, "list", "-o", "json").stdout)
-    assert (listed["state"], listed["rows"], listed["held"]) == ("in use", 4, None)
+    assert (listed["state"], listed["rows"], listed["held_version"]) == ("in use", 4, None)
 
 
 def test_each_version_is_logged_with_its_changes(hosts: Hosts) -> None:

@@ -274,7 +274,7 @@ class World:
             self.archive.engines.executors = ExecutorIngest(jobs, self.archive.engines.sizes)
             self.archive.engines.policy = EnginePolicy("spark")
             engines = RuleEngines(EngineChoice("spark"), ExecutorRules(jobs, time_limit=60.0))
-        relations = Relations(self.connection, self.settings.relations)
+        relations = Relations(self.connection, self.settings.relations, stable_after=0)
         self.detector, self.follow_up = build_detection(
             spark=self.spark,
             archive=self.archive,

@@ -55,7 +55,7 @@ class FileRelationReader:
         self._relation = relation
         self._format = source.format
         self._path = Path(source.file)
-        self._moves = moves or MoveWatcher()
+        self._moves = moves
         self._complete = frozenset(complete)
         self._clock = clock
         self._stability = StabilityCheck(stable_after, clock)
@@ -132,7 +132,8 @@ class FileRelationReader:
 
     def _look(self) -> None:
         """Look for a complete version, unless one is to be read."""
-        self._moves.watch(self._path)
+        if self._moves is not None:
+            self._moves.watch(self._path)
         state = read_file_state(self._path)
         if self._unread is None and self._is_new(state):
             self._unread = self._read_if_complete(state)
@@ -148,8 +149,9 @@ class FileRelationReader:
     def _is_certainly_complete(self, state: FileState | None) -> bool:
         if state is None:
             return False
-        is_moved = state == self._moves.state_after_move(self._path)
-        return is_moved or state.fingerprint in self._complete
+        if state.fingerprint in self._complete:
+            return True
+        return self._moves is not None and state == self._moves.state_after_move(self._path)
 
     def _read_if_complete(self, state: FileState | None) -> _UnreadVersion | None:
         """The version of a file that is in a state; None if it changes meanwhile."""

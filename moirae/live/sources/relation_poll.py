@@ -17,10 +17,10 @@ _FIRST_READ_TIMEOUT = 20.0  # seconds
 class PollingRelationReader(ABC):
     """Polls a source in a thread, so that it blocks no caller."""
 
-    def __init__(self, name: str, place: str, interval: float) -> None:
-        """`place`: the source in error messages. `interval`: seconds between two polls."""
+    def __init__(self, name: str, source_name: str, interval: float) -> None:
+        """`source_name`: the source in error messages. `interval`: seconds between two polls."""
         self._name = name
-        self._place = place
+        self._source_name = source_name
         self._interval = interval
         self._lock = threading.Lock()
         self._first_read_done = threading.Event()
@@ -57,7 +57,7 @@ class PollingRelationReader(ABC):
         with self._lock:
             self._has_new_result = False
             if self._error is not None or self._content is None:
-                raise MoiraeError(f"relation {self._name}: {self._place}: {self._error}")
+                raise MoiraeError(f"relation {self._name}: {self._source_name}: {self._error}")
             return self._content
 
     def read_again(self) -> None:

@@ -39,7 +39,7 @@ class RelationState:
     state: Literal["unread", "in use", "held back", "error"]
     rows: int | None
     read_at: datetime | None
-    held: HeldVersion | None
+    held_version: HeldVersion | None
     error: str | None
 
 
@@ -48,7 +48,7 @@ def list_relations(workspace: "LocalWorkspace") -> list[RelationState]:
     """List declared relations: rows in use, a version that is held back, errors."""
     gateway = RelationGateway(workspace.connection)
     sources = {source.relation: source for source in gateway.list_sources()}
-    held = {row.relation: row for row in gateway.list_held()}
+    held_versions = {row.relation: row for row in gateway.list_held()}
     errors = {row.relation: row.error for row in gateway.list_errors()}
     relations: list[RelationState] = []
     for name, declared in workspace.settings.relations.items():
@@ -57,10 +57,10 @@ def list_relations(workspace: "LocalWorkspace") -> list[RelationState]:
             RelationState(
                 relation=name,
                 source=_describe_source(declared),
-                state=_choose_state(name, sources, held, errors),
+                state=_choose_state(name, sources, held_versions, errors),
                 rows=None if source is None else source.rows,
                 read_at=None if source is None else source.read_at,
-                held=_describe_held(held.get(name)),
+                held_version=_describe_held(held_versions.get(name)),
                 error=errors.get(name),
             )
         )
@@ -70,12 +70,12 @@ def list_relations(workspace: "LocalWorkspace") -> list[RelationState]:
 @operation("POST", "/relations/{relation}/accept", role="operator")
 def accept_relation(workspace: "LocalWorkspace", relation: Name) -> HeldVersion:
     """Have the version of a relation used that is held back. The live process does it."""
-    held = _describe_held(RelationGateway(workspace.connection).accept_held(relation))
-    if held is None:
+    version = _describe_held(RelationGateway(workspace.connection).accept_held(relation))
+    if version is None:
         raise NotFound(
             f"no version of a relation {relation!r} is held back: see `moirae relations list`"
         )
-    return held
+    return version
 
 
 def _describe_source(relation: Relation) -> str:
@@ -86,12 +86,12 @@ def _describe_source(relation: Relation) -> str:
 def _choose_state(
     name: str,
     sources: Mapping[str, object],
-    held: Mapping[str, object],
+    held_versions: Mapping[str, object],
     errors: Mapping[str, object],
 ) -> Literal["unread", "in use", "held back", "error"]:
     if name in errors:
         return "error"
-    if name in held:
+    if name in held_versions:
         return "held back"
     return "in use" if name in sources else "unread"
 

@@ -26,6 +26,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "disks": [],
         "relation_errors": [],
         "set_aside": [],
+        "held_relations": [],
         "processes": [
             {
                 "role": role,

@@ -60,7 +60,7 @@ def test_invalid_object_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stored.content = b"site\noslo\n"
     reader = _make_reader()
     for _ in range(3):
-        with pytest.raises(MoiraeError, match="s3://bucket/hosts.csv:1: missing columns"):
+        with pytest.raises(MoiraeError, match=r"s3://bucket/hosts.csv:1: missing columns"):
             reader._fetch("")
     assert stored.reads == 1
 
