@@ -117,7 +117,9 @@ def build_live_process(
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
-    relations = Relations(connection, settings.relations)
+    set_aside = SetAside(SetAsideGateway(connection))
+    set_aside.forget_undeclared(settings.streams, settings.relations)
+    relations = Relations(connection, settings.relations, failures=set_aside)
     relations.watch()  # while Spark starts: files may have to be unchanged for seconds
     spark = start_spark(settings)
     role.end_if_stopped()
@@ -144,8 +146,6 @@ def build_live_process(
         if no_input is not None:
             no_input.record_rows(batch.rows)
 
-    set_aside = SetAside(SetAsideGateway(connection))
-    set_aside.forget_undeclared(settings.streams, settings.relations)
     ingest = Ingest(
         archive=archive,
         detector=detector,

@@ -75,9 +75,10 @@ class Relations:
         connection: sql.Connection,
         declared: Mapping[str, Relation],
         *,
+        failures: SetAside | None = None,
         stable_after: float = STABLE_AFTER,
     ) -> None:
-        """`stable_after`: seconds for which a file is unchanged when it is complete."""
+        """`failures`: of readers. `stable_after`: seconds after which a file is complete."""
         self._connection = connection
         self._gateway = RelationGateway(connection)
         self._declared = declared
@@ -85,7 +86,7 @@ class Relations:
         # Loaded by this process. A relation without rows leaves no trace in the database.
         self._loaded: set[str] = set()
         self._moves: MoveWatcher | None = None
-        self._failures = SetAside(SetAsideGateway(connection))
+        self._failures = failures or SetAside(SetAsideGateway(connection))
         self._readers: dict[str, RelationReader] = {}
         # Versions that this process has read and holds back, by relation.
         self._held: dict[str, RelationContent] = {}
@@ -153,8 +154,6 @@ class Relations:
         """Delete what is stored about the sources of relations that are no longer declared."""
         self._gateway.delete_undeclared_errors(list(self._declared))
         self._gateway.delete_undeclared_held(list(self._declared))
-        failed = [row.subject for row in self._failures.list_failed() if row.kind == "relation"]
-        self._failures.forget(subject for subject in failed if subject.name not in self._declared)
 
     def is_loaded(self, name: str) -> bool:
         """Whether this process has loaded the relation, or the database has a row of it."""
