@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,7 @@ def up(
             action="workspace_starting",
             workspace=str(settings.file.parent),
         )
+    started_at = datetime.now(UTC)
     try:
         code = run_supervisor(
             settings,
@@ -83,7 +85,7 @@ def up(
         if code == 0 and drain:
             from moirae.inspect import print_summary  # slow to load, and not needed before
 
-            code = print_summary(settings)
+            code = print_summary(settings, started_at)
     finally:
         release_database(settings)
     raise typer.Exit(code)

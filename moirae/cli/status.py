@@ -1,6 +1,7 @@
 """`moirae status`: problems of a workspace, and counts of what it has processed."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    format_time,
     print_json,
     print_table,
     print_warnings,
@@ -101,9 +103,13 @@ def _print_report(report: Mapping[str, Any]) -> None:
     print()
     for line in _summarize(report):
         print(line)
+    for unread in report["unread_input"]:
+        print(_format_unread(unread))
     print()
     processes = [_format_process(process, report) for process in report["processes"]]
     print_table(_PROCESS_COLUMNS, processes, "no process has run")
+    for restart in report["restarts"]:
+        print(_format_restart(restart))
 
 
 def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
@@ -180,6 +186,19 @@ def _format_stream(name: str, stream: Mapping[str, Any]) -> list[Any]:
         account["dead_lettered"],
         stream["newest"],
     ]
+
+
+def _format_unread(unread: Mapping[str, Any]) -> str:
+    waiting = timedelta(seconds=round(unread["waiting_seconds"]))
+    return f"unread input of {unread['stream']}: the oldest arrived {waiting} ago"
+
+
+def _format_restart(restart: Mapping[str, Any]) -> str:
+    return (
+        f"{restart['process']} ended by an error: {restart['last_hour']} times within an hour, "
+        f"{restart['last_day']} within a day, last at {format_time(restart['last_ended_at'])}: "
+        f"{restart['reason']}"
+    )
 
 
 def _format_process(process: Mapping[str, Any], report: Mapping[str, Any]) -> list[Any]:

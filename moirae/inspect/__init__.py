@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         list_problems,
     )
     from moirae.inspect.repeat import repeat_last_answers
-    from moirae.inspect.report import ProcessStatus, SetAsideStatus, StatusReport
+    from moirae.inspect.report import ProcessStatus, SetAsideStatus, StateReport, StatusReport
+    from moirae.inspect.restarts import find_crash_loops
     from moirae.inspect.set_aside import describe_subject, list_set_aside
+    from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
 
@@ -31,14 +33,17 @@ __all__ = [
     "DEAD_LETTER_COUNTERS",
     "ProcessStatus",
     "SetAsideStatus",
+    "StateReport",
     "StatusReport",
     "Timeline",
     "assess_health",
     "assess_live_condition",
+    "collect_state",
     "collect_status",
     "describe_liveness",
     "describe_subject",
     "explain_rule",
+    "find_crash_loops",
     "is_live_available",
     "list_problems",
     "list_set_aside",
@@ -63,9 +68,11 @@ _MODULES = {
         "list_problems",
     ),
     "repeat": ("repeat_last_answers",),
-    "report": ("ProcessStatus", "SetAsideStatus", "StatusReport"),
+    "report": ("ProcessStatus", "SetAsideStatus", "StateReport", "StatusReport"),
+    "restarts": ("find_crash_loops",),
     "set_aside": ("describe_subject", "list_set_aside"),
     "timeline": ("Timeline", "load_timeline"),
+    "state": ("collect_state",),
     "status": ("collect_status", "print_summary"),
 }
 

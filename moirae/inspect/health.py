@@ -10,6 +10,7 @@ from typing import Any
 import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.report import LiveCondition
+from moirae.inspect.restarts import find_crash_loops
 from moirae.inspect.set_aside import find_set_aside_problem
 from moirae.runtime import list_processes
 from moirae.runtime.storage import DiskSpace
@@ -29,6 +30,11 @@ def assess_health(status: Mapping[str, Any]) -> tuple[bool, str]:
 def list_problems(status: Mapping[str, Any]) -> list[str]:
     """All problems, the most urgent first. Each states the remedy."""
     return list(_find_problems(status))
+
+
+def list_process_problems(status: Mapping[str, Any]) -> list[str]:
+    """The problems of processes. `status`: needs `processes`, `restarts` and `recalls` only."""
+    return list(_find_process_problems(status))
 
 
 def is_live_available(connection: sql.Connection) -> bool:
@@ -125,6 +131,10 @@ def _find_process_problems(status: Mapping[str, Any]) -> Iterator[str]:
             failed_roles.add(process["role"])
             error = _shorten(process["error"])
             yield f"the {process['role']} process is not running: {error}"
+    yield from find_crash_loops(
+        [restart for restart in status["restarts"] if restart["process"] not in failed_roles],
+        datetime.now(UTC),
+    )
     is_healthy, message = _assess_live_process(status)
     if not is_healthy and "live" not in failed_roles:
         yield message

@@ -74,6 +74,45 @@ class SetAsideStatus(TypedDict):
     retry_requested: bool
 
 
+class RestartStatus(TypedDict):
+    """A role of which a process ended by an error within a day.
+
+    `last_hour`, `last_day`: number of such ends. `exit_code`, `signal`: of the last one, None if
+    unknown. `is_crash_loop`: three within an hour, or its successor has not run for 10 minutes.
+    """
+
+    process: str
+    last_hour: int
+    last_day: int
+    last_ended_at: datetime
+    exit_code: int | None
+    signal: int | None
+    reason: str
+    is_crash_loop: bool
+
+
+class UnreadInputStatus(TypedDict):
+    """A stream with input that is not archived.
+
+    `oldest_at`: when the oldest of it arrived, `waiting_seconds` ago. `checked_at`: when the live
+    process last looked.
+    """
+
+    stream: str
+    oldest_at: datetime
+    waiting_seconds: float
+    checked_at: datetime
+
+
+class StateReport(TypedDict):
+    """The state in short: of processes and input. `unknown`: the database does not answer."""
+
+    state: Literal["ok", "problem", "unknown"]
+    problems: Sequence[str]
+    restarts: Sequence[RestartStatus]
+    unread_input: Sequence[UnreadInputStatus]
+
+
 class EventCounts(TypedDict):
     """Numbers of events."""
 
@@ -120,4 +159,6 @@ class StatusReport(TypedDict):
     chunks: Mapping[str, int]
     live: LiveCondition
     processes: Sequence[ProcessStatus]
+    restarts: Sequence[RestartStatus]
+    unread_input: Sequence[UnreadInputStatus]
     disks: Sequence[Mapping[str, Any]]

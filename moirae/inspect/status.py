@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import sql
@@ -12,16 +13,20 @@ from archiver.ingest import Catalog
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, optional_datetime
 from moirae.config import Settings
+from moirae.errors import Unreachable
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.report import SetAsideStatus
+from moirae.inspect.restarts import describe_exit, list_restarts
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
+from moirae.inspect.unread_input import list_unread_input
 from moirae.runtime import connect_database, list_processes
 from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
 from sql.archive import DerivedChunkGateway, RelationGateway, StreamCounts, UnitGateway
 from sql.events import ContextGateway
+from sql.processes import ProcessExitGateway, ProcessExitRow
 from sql.recalls import TaskGateway
 from sql.rules import DeploymentGateway, RuleErrorGateway, RuleFileGateway
 
@@ -45,6 +50,7 @@ def collect_status(
     queue = tasks.waiting()
     stream_counts = UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
+    now = datetime.now(UTC)
     processes = list_processes(connection)
     failed = list_set_aside(connection)
     set_aside = [subject for subject in failed if subject["is_set_aside"]]
@@ -77,6 +83,8 @@ def collect_status(
         "chunks": {state: chunk_states[state] for state in _CHUNK_STATES},
         "live": assess_live_condition(processes),
         "processes": processes,
+        "restarts": list_restarts(connection, processes, now),
+        "unread_input": list_unread_input(connection, now),
         "disks": [disk.to_json() for disk in disks],
     }
 
@@ -106,18 +114,29 @@ def _collect_streams(
     return streams
 
 
-def print_summary(settings: Settings) -> int:
-    """Print the results of a drain. Returns 1 if not all of the input was evaluated, see
-    `find_drain_problems`.
+def print_summary(settings: Settings, started_at: datetime) -> int:
+    """Print the results of a drain that was started at a time.
+
+    Returns 1 if a process ended by an error, or for `find_drain_problems`.
     """
     with connect_database(settings, "summary") as connection:
         status = collect_status(connection, open_storage(settings))
+        exits = ProcessExitGateway(connection).list_recent(started_at)
     for line in _summarize(status):
         print(line)
-    problems = find_drain_problems(status)
+    problems = [*_describe_exits(exits), *find_drain_problems(status)]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
+
+
+def _describe_exits(exits: Sequence[ProcessExitRow]) -> Iterator[str]:
+    """The processes of a drain that ended by an error. What they did not finish was done again."""
+    for process_exit in reversed(exits):
+        # An outage of the database or storage is over, or the drain would not have ended.
+        if process_exit.exit_code not in (0, Unreachable.exit_code):
+            reason = describe_exit(process_exit)
+            yield f"the {process_exit.role} process ended by an error and was restarted: {reason}"
 
 
 def find_drain_problems(status: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
+from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
 from moirae.live.metrics import BatchFigures, LiveMetrics
@@ -146,13 +147,13 @@ def build_live_process(
         if no_input is not None:
             no_input.record_rows(batch.rows)
 
+    unit_failures = UnitFailures(set_aside, UnitGateway(connection))
     ingest = Ingest(
         archive=archive,
         detector=detector,
         follow_up=follow_up,
         role=role,
-        landing_folders=landing_folders,
-        unit_failures=UnitFailures(set_aside, UnitGateway(connection)),
+        unit_failures=unit_failures,
         idle_tracker=idle_tracker,
         record_batch=record_batch,
     )
@@ -199,6 +200,7 @@ def build_live_process(
         relations=relations,
         detector=detector,
         ingest=ingest,
+        landed_input=LandedInput(landing_folders, ingest, unit_failures),
         queries=queries,
         schedule=Schedule(periodics),
         chunk_states=chunk_states,

@@ -4,7 +4,7 @@ A unit that breaks its reader is found by dividing the batch; everything else is
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -17,15 +17,9 @@ from moirae.live.live_role import LiveRole
 from moirae.live.metrics import BatchFigures
 from moirae.live.sources import (
     IdleTracker,
-    LandingFolders,
     SourceKey,
-    make_landed_units,
-    select_batches,
 )
 from moirae.live.unit_failures import UnitFailures, is_unit_failure, split_units
-from moirae.runtime.storage import LandedBatch
-
-_MICROS_PER_SECOND = 1_000_000
 
 RecordBatch = Callable[[BatchFigures], None]
 
@@ -43,7 +37,6 @@ class Ingest:
         detector: Detector,
         follow_up: AlertFollowUp,
         role: LiveRole,
-        landing_folders: LandingFolders,
         unit_failures: UnitFailures,
         idle_tracker: IdleTracker,
         record_batch: RecordBatch,
@@ -52,11 +45,9 @@ class Ingest:
         self._detector = detector
         self._follow_up = follow_up
         self._role = role
-        self._landing_folders = landing_folders
         self._failures = unit_failures
         self._idle_tracker = idle_tracker
         self._record_batch = record_batch
-        self._landed_names: set[tuple[str, str]] | None = None  # those of a drain; None: all
 
     def ingest_units(
         self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()
@@ -118,23 +109,6 @@ class Ingest:
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._record_activity(sources, ingested)
 
-    def limit_to_landed(self) -> None:
-        """Ingest only the batches that are in the landing folders now, no later ones: a drain."""
-        names: set[tuple[str, str]] = set()
-        for stream, batches in self._landing_folders.pending_batches().items():
-            names.update((stream, batch.name) for batch in batches)
-        self._landed_names = names
-
-    def ingest_landed(self) -> None:
-        """Ingest the first batches of the landing folders that can be read now."""
-        landed = self._list_landed()
-        if self._failures.has_failures:
-            # Batches that must wait do not keep others from being selected.
-            readable = self.select_readable(make_landed_units(landed))
-            names = {(unit.stream, unit.name) for unit in readable}
-            landed = _select_names(landed, names)
-        self._ingest_batches(select_batches(landed))
-
     def select_readable(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
         """Those of some units that are to be read now: none that waits or is set aside."""
         return list(chain.from_iterable(self._failures.plan(units).groups))
@@ -147,19 +121,6 @@ class Ingest:
         """Record why files of a stream cannot be listed; see `UnitFailures.record_listing`."""
         return self._failures.record_listing(stream, problem)
 
-    def has_landed(self) -> bool:
-        """Whether landing folders have batches that are neither archived nor set aside."""
-        for unit in make_landed_units(self._list_landed()):
-            if not self._failures.is_set_aside(unit):
-                return True
-        return False
-
-    def _list_landed(self) -> dict[str, list[LandedBatch]]:
-        pending = self._landing_folders.pending_batches()
-        if self._landed_names is None:
-            return pending
-        return _select_names(pending, self._landed_names)
-
     def retry_dead_letters(self) -> None:
         """Retry the dead letters for which it was requested, until their number stops falling."""
         pending_count = self._archive.count_pending_retries()
@@ -169,17 +130,6 @@ class Ingest:
             pending_count = self._archive.count_pending_retries()
             if pending_count >= previous_count:
                 return
-
-    def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
-        """Archive and evaluate batches of the landing folders, then delete those archived."""
-        if batches_by_stream:
-            batches = chain.from_iterable(batches_by_stream.values())
-            arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
-            units = make_landed_units(batches_by_stream)
-            postponed = self.ingest_units(units, arrived_at)
-            names = {(unit.stream, unit.name) for unit in units}
-            names.difference_update((unit.stream, unit.name) for unit in postponed)
-            self._landing_folders.remove(_select_names(batches_by_stream, names))
 
     def _record_activity(self, sources: set[SourceKey], ingested: IngestResult) -> None:
         now = time.monotonic()
@@ -203,15 +153,3 @@ class Ingest:
         self._detector.detect_and_settle(ingested)
         self._detector.detect_early(ingested.streams_on_time)
         self._follow_up.run()
-
-
-def _select_names(
-    batches_by_stream: Mapping[str, Sequence[LandedBatch]], names: Set[tuple[str, str]]
-) -> dict[str, list[LandedBatch]]:
-    """The batches with a stream and name among some, by stream; without streams that have none."""
-    selected: dict[str, list[LandedBatch]] = {}
-    for stream, batches in batches_by_stream.items():
-        named = [batch for batch in batches if (stream, batch.name) in names]
-        if named:
-            selected[stream] = named
-    return selected

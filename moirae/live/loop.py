@@ -19,6 +19,7 @@ from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.event_time import current_event_time
 from moirae.live.ingest import Ingest
+from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
 from moirae.live.sources import SourceQueries
@@ -43,6 +44,7 @@ class LiveProcess:
     relations: Relations
     detector: Detector
     ingest: Ingest
+    landed_input: LandedInput
     queries: SourceQueries
     schedule: Schedule
     """The periodic work."""
@@ -68,11 +70,11 @@ class LiveProcess:
         with suppress(Stopped):
             if self.drain:
                 self.ingest.retry_dead_letters()
-                self.ingest.limit_to_landed()
+                self.landed_input.limit_to_present()
             while self._is_reading() and not self.role.wait_for_stop(_TICK_INTERVAL):
                 self.queries.update()
                 with self.lock:
-                    self.ingest.ingest_landed()
+                    self.landed_input.ingest()
                     self.schedule.run_due()
         if self.role.is_stopped:
             with self.lock:  # wait for the current batch; the next one stops at the fence
@@ -87,7 +89,7 @@ class LiveProcess:
 
     def _is_reading(self) -> bool:
         """Whether no query has failed and, in a drain, any input is left."""
-        if self.drain and not self.queries.has_failed and self.ingest.has_landed():
+        if self.drain and not self.queries.has_failed and self.landed_input.has_unread():
             return True
         return self.queries.is_active()
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 import sql
 from archiver.errors import ArchiverError
-from moirae.errors import MoiraeError, RoleLost, RoleTaken
+from moirae.errors import MoiraeError, RoleLost, RoleTaken, first_line
 from moirae.runtime.metrics import snapshot_metrics
 from sql.processes import ProcessGateway
 
@@ -170,13 +170,22 @@ class ReconnectingRole:
 
 @contextmanager
 def record_failure(role: Role | ReconnectingRole) -> Iterator[None]:
-    """Store a `MoiraeError` or `ArchiverError` of the block with the role, and re-raise it."""
+    """Store the error by which the block ends with the role, and re-raise it."""
     try:
         yield
-    except (MoiraeError, ArchiverError) as error:
+    except Exception as error:
         with suppress(sql.DatabaseError):
-            role.fail(str(error))
+            role.fail(describe_error(error))
         raise
+
+
+def describe_error(error: BaseException) -> str:
+    """The error by which a process ends, for the status: no trace."""
+    if isinstance(error, MoiraeError | ArchiverError):
+        return str(error)
+    message = first_line(error)
+    name = type(error).__name__
+    return message if message == name else f"{name}: {message}"
 
 
 def list_processes(connection: sql.Connection) -> list[dict[str, Any]]:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import structlog
@@ -16,11 +18,13 @@ import structlog
 import sql
 from archiver.periodic import Periodic
 from moirae.config import Settings
+from moirae.errors import Unreachable
 from moirae.runtime import database, storage
 from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.roles import ReconnectingRole
 from moirae.runtime.signals import Signals
+from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
 from sql.stages import RecalledEventGateway
 
@@ -40,8 +44,27 @@ _MAX_RESTART_DELAY = 5.0  # seconds
 _FINAL_RESTART_DELAY = 30.0
 # Seconds of run time after which an exit is a new problem: the delay starts from the beginning.
 _STABLE_AFTER = 20.0
+_MAX_UNSTORED_EXITS = 100  # while the database cannot be reached
+# Consecutive failed starts of a process after which a drain gives up.
+_MAX_DRAIN_FAILURES = 5
 # Exit codes that a restart would not change: the error message states the remedy.
 _FINAL_EXIT_CODES = frozenset({1, 2})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildExit:
+    """An unrequested end of a child. `age`: since its start. `code`: negative: a signal."""
+
+    name: str
+    pid: int
+    age: timedelta
+    ended_at: datetime
+    code: int
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that killed the process; None: it ended by itself."""
+        return -self.code if self.code < 0 else None
 
 
 @dataclass
@@ -57,6 +80,8 @@ class ChildProcess:
     started_at: float = 0.0
     restart_delay: float = _FIRST_RESTART_DELAY  # seconds
     restart_at: float = 0.0
+    failed_starts: int = 0
+    """Consecutive exits by an error of the program soon after the start."""
 
     def start(self) -> None:
         """Start the process in its own process group: Ctrl-C at the terminal reaches `up` only."""
@@ -73,13 +98,29 @@ class ChildProcess:
         self.process = subprocess.Popen(command, start_new_session=True)
         self.started_at = time.monotonic()
 
+    def describe_exit(self, code: int) -> ChildExit:
+        """What is known of the exit of the process."""
+        assert self.process is not None
+        return ChildExit(
+            name=self.name,
+            pid=self.process.pid,
+            age=timedelta(seconds=time.monotonic() - self.started_at),
+            ended_at=datetime.now(UTC),
+            code=code,
+        )
+
     def handle_exit(self, code: int) -> None:
         """Schedule the restart after an unrequested exit."""
         self._kill_process_group()
         now = time.monotonic()
+        is_stable = now - self.started_at > _STABLE_AFTER
+        if is_stable or code == Unreachable.exit_code:  # which ends by itself
+            self.failed_starts = 0
+        else:
+            self.failed_starts += 1
         if code in _FINAL_EXIT_CODES:
             self.restart_delay = _FINAL_RESTART_DELAY
-        elif now - self.started_at > _STABLE_AFTER:
+        elif is_stable:
             self.restart_delay = _FIRST_RESTART_DELAY
         else:
             self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
@@ -101,13 +142,15 @@ class ChildProcess:
         if self.process is not None:
             self.process.terminate()
 
-    def wait_or_kill(self, deadline: float) -> None:
-        """Wait for the exit; kill the process after the deadline."""
+    def wait_or_kill(self, deadline: float) -> int | None:
+        """Wait for the exit; kill the process after the deadline. Returns its ID if it was killed."""
         if self.process is None:
-            return
+            return None
+        killed_pid = None
         try:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
+            killed_pid = self.process.pid
             _LOG.warning(
                 "process killed: it did not stop in time",
                 action="process_killed",
@@ -115,6 +158,7 @@ class ChildProcess:
             )
         self._kill_process_group()
         self.process.wait()
+        return killed_pid
 
     def _kill_process_group(self) -> None:
         """Kill what remains of the group, above all the JVM."""
@@ -149,8 +193,9 @@ def run_supervisor(
         deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
         for child in children:
             child.terminate()
-        for child in children:
-            child.wait_or_kill(deadline)
+        killed_pids = [child.wait_or_kill(deadline) for child in children]
+        with suppress(sql.DatabaseError):
+            ProcessExitGateway(role.connection).mark_stopped(list(filter(None, killed_pids)))
         role.mark_ended()
         role.connection.close()
 
@@ -188,12 +233,14 @@ class _Supervisor:
         self._request_reload = request_reload
         self._drain = drain
         self._progress = ProgressReporter(drain)
+        self._exits = ExitRecorder()
 
     def run(self) -> int:
         """Supervise until a stop is requested; in a drain, until no recall is open."""
         code = self._supervise()
         if self._drain and code == 0 and not self._stop.is_set():
             code = self._drain_recalls()
+        self._exits.store(self._role.connection)
         if self._stop.is_set():
             _LOG.info("stopping", action="stopping")
         return code
@@ -211,7 +258,7 @@ class _Supervisor:
             live = self._children[0].process
             if self._drain and live is not None and live.poll() == 0:
                 return 0
-            code = _restart_exited(self._children)
+            code = self._restart_exited(self._children)
             if code is not None:
                 return code
             heartbeat.run_if_due()
@@ -221,17 +268,61 @@ class _Supervisor:
     def _drain_recalls(self) -> int:
         """Wait until all recalls have ended; those that wait for feedback are finalized."""
         while not self._stop.is_set() and _has_open_recalls(self._role.connection):
-            code = _restart_exited(self._children[1:])
+            code = self._restart_exited(self._children[1:])
             if code is not None:
                 return code
             self._report("draining")
             self._stop.wait(_DRAIN_POLL)
         return 0
 
+    def _restart_exited(self, children: list[ChildProcess]) -> int | None:
+        """Restart exited children; returns the exit code of one that a restart cannot help."""
+        for child in children:
+            code = None
+            if child.process is not None:
+                code = child.process.poll()
+            if code is not None:
+                self._exits.add(child.describe_exit(code))
+                if code in _FINAL_EXIT_CODES and child.is_vital:
+                    return code
+                child.handle_exit(code)
+                if self._drain and child.failed_starts >= _MAX_DRAIN_FAILURES:
+                    return code if code > 0 else os.EX_SOFTWARE
+            if child.process is None and time.monotonic() >= child.restart_at:
+                child.start()
+        self._exits.store(self._role.connection)
+        return None
+
     def _report(self, state: str) -> None:
         """Store the state of this process and report progress."""
         self._role.heartbeat(state)
         self._progress.report(self._role.connection)
+
+
+class ExitRecorder:
+    """Stores the exits of children, once the database can be reached."""
+
+    def __init__(self) -> None:
+        self._unstored: deque[ChildExit] = deque(maxlen=_MAX_UNSTORED_EXITS)
+
+    def add(self, child_exit: ChildExit) -> None:
+        """Have an exit stored by the next call of `store`."""
+        self._unstored.append(child_exit)
+
+    def store(self, connection: sql.Connection) -> None:
+        """Store exits; those that cannot be stored now wait for the next call."""
+        with suppress(sql.DatabaseError):
+            while self._unstored:
+                child_exit = self._unstored[0]
+                ProcessExitGateway(connection).record(
+                    child_exit.name,
+                    child_exit.pid,
+                    age=child_exit.age,
+                    ended_at=child_exit.ended_at,
+                    exit_code=child_exit.code if child_exit.signal is None else None,
+                    signal=child_exit.signal,
+                )
+                self._unstored.popleft()
 
 
 def _forward_reload(
@@ -261,21 +352,6 @@ def _has_open_recalls(connection: sql.Connection) -> bool:
         return RecalledEventGateway(connection).count_open() > 0
     except sql.DatabaseError:
         return True  # unknown; the next heartbeat reconnects
-
-
-def _restart_exited(children: list[ChildProcess]) -> int | None:
-    """Restart exited children; returns the exit code of a vital one that a restart cannot help."""
-    for child in children:
-        code = None
-        if child.process is not None:
-            code = child.process.poll()
-        if code is not None:
-            if code in _FINAL_EXIT_CODES and child.is_vital:
-                return code
-            child.handle_exit(code)
-        if child.process is None and time.monotonic() >= child.restart_at:
-            child.start()
-    return None
 
 
 def watch_parent(

@@ -30,6 +30,7 @@ from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, des
 from moirae.server.routes.operations import add_operation_routes
 from moirae.server.routes.pages import add_page_routes, send_unknown_page
 from moirae.server.routes.sessions import add_session_routes
+from moirae.server.state_probe import StateProbe
 from moirae.services import problems
 
 _INGEST_DESCRIPTION = (
@@ -82,11 +83,12 @@ def _add_service_routes(
     app: FastAPI, pool: ConnectionPool, ingest_handler: IngestHandler
 ) -> list[RouteAccess]:
     """Probes, the reload, and ingest, whose access `RouteTable` knows."""
+    state_probe = StateProbe(pool)
 
     @app.get("/-/healthy", tags=["service"])
     async def healthy() -> Response:
-        """Whether the server runs."""
-        return json_response({"healthy": True})
+        """Whether the server runs; with the state of the workspace."""
+        return json_response({"healthy": True, **await state_probe.read()})
 
     @app.get("/-/ready", tags=["service"])
     def ready() -> Response:

@@ -1,8 +1,10 @@
 """Readiness: whether posted rows are archived now."""
 
+from datetime import UTC, datetime
+
 import sql
 from moirae.errors import MoiraeError, RequestRejected
-from moirae.inspect import assess_live_condition
+from moirae.inspect import assess_live_condition, collect_state, find_crash_loops
 from moirae.runtime import list_processes
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
@@ -23,11 +25,13 @@ def live_process_is_running(connection: sql.Connection) -> bool:
 
 
 def list_readiness_problems(pool: ConnectionPool, ingest_handler: IngestHandler) -> list[str]:
-    """Why posted rows are not archived now; none if they are."""
-    problems = []
+    """Why posted rows are not archived now, or not reliably; none if they are."""
+    problems: list[str] = []
     try:
         with pool.connection() as connection:
             condition = assess_live_condition(list_processes(connection))
+            restarts = collect_state(connection)["restarts"]
+        problems += find_crash_loops(restarts, datetime.now(UTC))
         if condition != "running":
             problems.append(_LIVE_PROBLEMS[condition])
     except RequestRejected:

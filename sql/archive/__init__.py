@@ -9,6 +9,7 @@ from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, Subject
 from sql.archive.source_tables import read_source_table
 from sql.archive.streams import ProgressRow, StreamGateway
 from sql.archive.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
+from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
 
 __all__ = [
     "ChunkGateway",
@@ -30,5 +31,7 @@ __all__ = [
     "Subject",
     "SubjectKind",
     "UnitGateway",
+    "UnreadInputGateway",
+    "UnreadInputRow",
     "read_source_table",
 ]

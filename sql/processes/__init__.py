@@ -1,6 +1,14 @@
 """Heartbeats of processes, and the notifications between them."""
 
+from sql.processes.process_exits import ProcessExitGateway, ProcessExitRow
 from sql.processes.processes import ProcessGateway, ProcessRow
 from sql.processes.signals import SignalGateway, SignalListener
 
-__all__ = ["ProcessGateway", "ProcessRow", "SignalGateway", "SignalListener"]
+__all__ = [
+    "ProcessExitGateway",
+    "ProcessExitRow",
+    "ProcessGateway",
+    "ProcessRow",
+    "SignalGateway",
+    "SignalListener",
+]

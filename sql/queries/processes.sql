@@ -4,6 +4,11 @@ SELECT pg_try_advisory_lock(hashtextextended('moirae ' || %(role)s, 0))
 
 -- start --
 -- The process of a role starts with the next epoch.
+WITH predecessor AS (
+    INSERT INTO process_exits (role, epoch, pid, started_at, ended_at, error)
+    SELECT role, epoch, pid, started_at, beat_at, CASE WHEN state = 'failed' THEN error END
+    FROM processes WHERE role = %(role)s AND state <> 'ended'
+    ON CONFLICT (role, epoch) DO NOTHING)
 INSERT INTO processes (role, epoch, pid, state) VALUES (%(role)s, 1, %(pid)s, 'starting')
 ON CONFLICT (role) DO UPDATE SET epoch = processes.epoch + 1, pid = excluded.pid, state = 'starting',
     started_at = clock_timestamp(), beat_at = clock_timestamp(), first_commit_seconds = NULL, ingest = NULL

@@ -15,6 +15,7 @@ from archiver.ingest import ArchiveWriter, SourceUnit
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.live.ingest import Ingest
+from moirae.live.landed_input import LandedInput
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import IdleTracker, LandingFolders
 from moirae.live.unit_failures import UnitFailures
@@ -52,16 +53,18 @@ class FailingIngest:
             detect_early=lambda _: None,
             run=lambda: None,
         )
+        failures = UnitFailures(self.set_aside, units, lambda: self.now)
         self.ingest = Ingest(
             archive=self.archive,
             detector=ignored,
             follow_up=ignored,
             role=ignored,
-            landing_folders=LandingFolders(Path(settings.home), settings.streams),
-            unit_failures=UnitFailures(self.set_aside, units, lambda: self.now),
+            unit_failures=failures,
             idle_tracker=IdleTracker({}),
             record_batch=lambda _: None,
         )
+        folders = LandingFolders(Path(settings.home), settings.streams)
+        self.landed_input = LandedInput(folders, self.ingest, failures)
 
     def try_units(self, *units: SourceUnit) -> list[str]:
         """Ingest units; returns the names of those that were postponed."""
@@ -171,14 +174,14 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
         return archive(units, now)
 
     monkeypatch.setattr(failing.archive, "ingest", break_first)
-    failing.ingest.limit_to_landed()
+    failing.landed_input.limit_to_present()
     folders["b"].write_batch("push-2", ".jsonl", _row(2))  # after the start of the drain
     for _ in range(3):
-        assert failing.ingest.has_landed()
-        failing.ingest.ingest_landed()
+        assert failing.landed_input.has_unread()
+        failing.landed_input.ingest()
         failing.advance(30)
-    failing.ingest.ingest_landed()
-    assert not failing.ingest.has_landed()
+    failing.landed_input.ingest()
+    assert not failing.landed_input.has_unread()
     names = {
         stream: [b.name for b in folder.pending_batches()] for stream, folder in folders.items()
     }
@@ -186,7 +189,7 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
     monkeypatch.undo()
     SetAsideGateway(failing.connection).request_retry(stream="a")
     failing.set_aside._load()
-    failing.ingest.ingest_landed()
+    failing.landed_input.ingest()
     assert folders["a"].pending_batches() == []
 
 

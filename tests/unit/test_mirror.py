@@ -48,12 +48,14 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
+    "integration/test_process_exits.py": "moirae.inspect.state moirae.inspect.unread_input",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_file_input.py": """
         moirae.live.sources.file_input moirae.live.sources.queries.number_query""",
+    "integration/test_failing_units.py": "moirae.live.landed_input",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
     "integration/test_query_command.py": """
         moirae.cli.query moirae.queries.task""",
@@ -77,7 +79,7 @@ MODULES_BY_TEST = {
         moirae.rules.checks.check moirae.rules.checks.check_questions
         moirae.rules.checks.result_types""",
     "integration/test_server.py": """
-        sql.pool moirae.server.readiness
+        sql.pool moirae.server.readiness moirae.server.state_probe
         moirae.server.pool moirae.server.reload moirae.server.run""",
     "integration/test_api.py": """
         moirae.inspect.report moirae.server.routes.metrics
@@ -109,8 +111,8 @@ MODULES_BY_TEST = {
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
         sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
         sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.set_aside
-        sql.archive.streams sql.archive.units sql.events.contexts sql.events.events sql.events.outbox sql.gateway
-        sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
+        sql.archive.streams sql.archive.units sql.archive.unread_input sql.events.contexts sql.events.events sql.events.outbox sql.gateway
+        sql.processes.process_exits sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
         sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
         sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
         sql.rules.rules sql.rules.views sql.similarity.calibrations sql.similarity.corpora

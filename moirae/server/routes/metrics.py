@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import (
 from starlette.responses import Response
 
 import sql
-from moirae.inspect import DEAD_LETTER_COUNTERS, list_set_aside
+from moirae.inspect import DEAD_LETTER_COUNTERS, StateReport, collect_state, list_set_aside
 from moirae.runtime import list_processes, merge_metrics
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
@@ -65,8 +65,10 @@ class _Collected:
 def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     """All metrics of a workspace."""
     yield InfoMetricFamily("moirae_build", "The running version.", {"version": version("moirae")})
+    state = collect_state(connection)
     yield from _collect_processes(connection)
-    yield from _collect_streams(connection)
+    yield from _collect_restarts(connection, state)
+    yield from _collect_streams(connection, state)
     yield from _collect_counts(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
@@ -80,14 +82,50 @@ def _collect_processes(connection: sql.Connection) -> Iterator[Metric]:
         "When a process sent its last heartbeat.",
         labels=["process"],
     )
-    for process in list_processes(connection):
+    processes = list_processes(connection)
+    starts = CounterMetricFamily(
+        "moirae_process_starts", "How often a process was started.", labels=["process"]
+    )
+    for process in processes:
+        starts.add_metric([process["role"]], process["epoch"])
         up.add_metric([process["role"]], float(process["alive"]))
         heartbeat.add_metric([process["role"]], process["beat_at"].timestamp())
     yield up
     yield heartbeat
+    yield starts
 
 
-def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
+def _collect_restarts(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:
+    """Processes that ended by an error within a day."""
+    failures = GaugeMetricFamily(
+        "moirae_process_failures",
+        "How often a process ended by an error within the last hour.",
+        labels=["process"],
+    )
+    crash_loop = GaugeMetricFamily(
+        "moirae_process_crash_loop",
+        "Whether a process keeps ending by errors, or did so within ten minutes.",
+        labels=["process"],
+    )
+    last_failure = GaugeMetricFamily(
+        "moirae_process_last_failure_timestamp_seconds",
+        "When a process last ended by an error, with the reason.",
+        labels=["process", "reason"],
+    )
+    restarts = {restart["process"]: restart for restart in state["restarts"]}
+    roles = {process["role"] for process in list_processes(connection)}
+    for role in sorted(roles | restarts.keys()):
+        restart = restarts.get(role)
+        failures.add_metric([role], 0 if restart is None else restart["last_hour"])
+        crash_loop.add_metric([role], restart is not None and restart["is_crash_loop"])
+        if restart is not None:
+            last_failure.add_metric([role, restart["reason"]], restart["last_ended_at"].timestamp())
+    yield failures
+    yield crash_loop
+    yield last_failure
+
+
+def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:
     records = CounterMetricFamily(
         "moirae_records",
         "Records read, and what became of them: archived, duplicate or dead letter.",
@@ -122,6 +160,15 @@ def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
             lag.add_metric([row.name], (now - row.newest).total_seconds())
     yield newest
     yield lag
+    unread = GaugeMetricFamily(
+        "moirae_unread_input_seconds",
+        "How long the oldest input of a stream waits to be archived.",
+        labels=["stream"],
+    )
+    waits = {row["stream"]: row["waiting_seconds"] for row in state["unread_input"]}
+    for row in StreamGateway(connection).list_all():
+        unread.add_metric([row.name], waits.get(row.name, 0.0))
+    yield unread
 
 
 def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:

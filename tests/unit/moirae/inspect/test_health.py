@@ -27,6 +27,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "relation_errors": [],
         "set_aside": [],
         "held_relations": [],
+        "restarts": [],
         "processes": [
             {
                 "role": role,

@@ -1,0 +1,76 @@
+"""The batches of the landing folders: ingested in order, deleted once they are archived."""
+
+from collections.abc import Mapping, Sequence, Set
+from itertools import chain
+
+from moirae.live.ingest import Ingest
+from moirae.live.sources import LandingFolders, make_landed_units, select_batches
+from moirae.live.unit_failures import UnitFailures
+from moirae.runtime.storage import LandedBatch
+
+_MICROS_PER_SECOND = 1_000_000
+
+
+class LandedInput:
+    """Posted batches and those of `moirae ingest`. Batches that cannot be read stay."""
+
+    def __init__(
+        self, landing_folders: LandingFolders, ingest: Ingest, failures: UnitFailures
+    ) -> None:
+        self._landing_folders = landing_folders
+        self._ingest = ingest
+        self._failures = failures
+        self._names: set[tuple[str, str]] | None = None  # those of a drain; None: all
+
+    def limit_to_present(self) -> None:
+        """Ingest only the batches that are in the landing folders now, no later ones: a drain."""
+        names: set[tuple[str, str]] = set()
+        for stream, batches in self._landing_folders.pending_batches().items():
+            names.update((stream, batch.name) for batch in batches)
+        self._names = names
+
+    def ingest(self) -> None:
+        """Ingest the first batches of the landing folders that can be read now."""
+        landed = self._list_batches()
+        if self._failures.has_failures:
+            # Batches that must wait do not keep others from being selected.
+            readable = self._ingest.select_readable(make_landed_units(landed))
+            names = {(unit.stream, unit.name) for unit in readable}
+            landed = _select_names(landed, names)
+        self._ingest_batches(select_batches(landed))
+
+    def has_unread(self) -> bool:
+        """Whether landing folders have batches that are neither archived nor set aside."""
+        for unit in make_landed_units(self._list_batches()):
+            if not self._failures.is_set_aside(unit):
+                return True
+        return False
+
+    def _list_batches(self) -> dict[str, list[LandedBatch]]:
+        pending = self._landing_folders.pending_batches()
+        if self._names is None:
+            return pending
+        return _select_names(pending, self._names)
+
+    def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
+        """Archive and evaluate batches of the landing folders, then delete those archived."""
+        if batches_by_stream:
+            batches = chain.from_iterable(batches_by_stream.values())
+            arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
+            units = make_landed_units(batches_by_stream)
+            postponed = self._ingest.ingest_units(units, arrived_at)
+            names = {(unit.stream, unit.name) for unit in units}
+            names.difference_update((unit.stream, unit.name) for unit in postponed)
+            self._landing_folders.remove(_select_names(batches_by_stream, names))
+
+
+def _select_names(
+    batches_by_stream: Mapping[str, Sequence[LandedBatch]], names: Set[tuple[str, str]]
+) -> dict[str, list[LandedBatch]]:
+    """The batches with a stream and name among some, by stream; without streams that have none."""
+    selected: dict[str, list[LandedBatch]] = {}
+    for stream, batches in batches_by_stream.items():
+        named = [batch for batch in batches if (stream, batch.name) in names]
+        if named:
+            selected[stream] = named
+    return selected
