@@ -72,6 +72,7 @@ def test_port_in_use_is_reported_with_its_address(root: Path, taken: int) -> Non
     reason = f"cannot listen on 127.0.0.1:{taken}: the port is in use"
     assert server.returncode == 1
     assert reason in server.stderr
+    supervisor.heartbeat("running")
     code, shown = _status_json(root)
     assert code == 1
     (problem,) = shown["problems"]
@@ -86,6 +87,12 @@ def test_port_in_use_is_reported_with_its_address(root: Path, taken: int) -> Non
     )
     assert _status_json(root)[0] == 1
     server_role.heartbeat("listening on 127.0.0.1:1")
+    # The error counts until the successor has worked for ten minutes.
+    (problem,) = _status_json(root)[1]["problems"]
+    assert problem.startswith("the server process ended by an error once within an hour")
+    assert reason in problem
+    with database.connect_database(settings, "tests") as connection:
+        connection.execute("UPDATE processes SET started_at = started_at - interval '10 minutes'")
     assert _status_json(root)[1]["problems"] == []
     for role in (server_role, supervisor):
         role.mark_ended()
