@@ -116,11 +116,15 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
     from moirae.evaluation import EventContexts
     from moirae.history import format_progress
+    from moirae.inspect import summarize_rows_ahead
 
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
     if report["ingest"]:
         yield _format_ingest(report["ingest"])
+    rows_ahead = summarize_rows_ahead(report["streams"])
+    if rows_ahead is not None:
+        yield rows_ahead
     yield f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
     yield f"events: {events['settled']:,} settled, {events['detected']:,} not settled yet"
     yield f"chunks: {_format_counts(report['chunks'])}"

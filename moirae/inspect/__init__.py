@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import ProcessStatus, SetAsideStatus, StateReport, StatusReport
     from moirae.inspect.restarts import find_crash_loops
+    from moirae.inspect.rows_ahead import summarize_rows_ahead
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
@@ -53,6 +54,7 @@ __all__ = [
     "run_checks",
     "run_delta_checks",
     "sum_accounting",
+    "summarize_rows_ahead",
 ]
 
 _MODULES = {
@@ -70,6 +72,7 @@ _MODULES = {
     "repeat": ("repeat_last_answers",),
     "report": ("ProcessStatus", "SetAsideStatus", "StateReport", "StatusReport"),
     "restarts": ("find_crash_loops",),
+    "rows_ahead": ("summarize_rows_ahead",),
     "set_aside": ("describe_subject", "list_set_aside"),
     "timeline": ("Timeline", "load_timeline"),
     "state": ("collect_state",),

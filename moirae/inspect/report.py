@@ -20,6 +20,27 @@ class Accounting(TypedDict):
     dead_lettered: int
 
 
+class KeyAheadStatus(TypedDict):
+    """A key whose rows were ahead of the clock within the last hour, `at` last.
+
+    `key`: texts by column. `ahead_seconds`: how far its newest row was ahead then.
+    """
+
+    key: Mapping[str, str | None]
+    ahead_seconds: float
+    at: datetime
+
+
+class RowsAheadStatus(TypedDict):
+    """Rows ahead of the clock: up to ten keys, the furthest first.
+
+    `late`: number of other rows that are late because the watermark followed rows ahead.
+    """
+
+    late: int
+    keys: Sequence[KeyAheadStatus]
+
+
 @with_config(ConfigDict(extra="allow"))
 class StreamStatus(TypedDict):
     """Counters and times of a stream. Dead letters by reason."""
@@ -36,6 +57,7 @@ class StreamStatus(TypedDict):
     set_aside: int
     newest: datetime | None
     advanced_to: datetime | None
+    ahead: RowsAheadStatus
 
 
 @with_config(ConfigDict(extra="allow"))

@@ -10,6 +10,7 @@ from typing import Any
 import sql
 from archiver.chunks import ChunkState
 from archiver.ingest import Catalog
+from archiver.ingest.classify import latest
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, optional_datetime
 from moirae.config import Settings
@@ -19,6 +20,7 @@ from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_acc
 from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
+from moirae.inspect.rows_ahead import describe_rows_ahead
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
 from moirae.inspect.unread_input import list_unread_input
 from moirae.runtime import connect_database, list_processes
@@ -96,6 +98,8 @@ def _collect_streams(
 ) -> dict[str, dict[str, Any]]:
     """Counters and times of each stream of which something was read."""
     progress_by_stream = catalog.stream_progress()
+    keys_ahead = catalog.keys_ahead()
+    now = datetime.now(UTC)
     set_aside_files = Counter(subject["stream"] for subject in set_aside)
     streams: dict[str, dict[str, Any]] = {}
     for counts in stream_counts:
@@ -109,7 +113,8 @@ def _collect_streams(
             "open_units": counts.open_units,
             "set_aside": set_aside_files[counts.stream],
             "newest": optional_datetime(progress.newest),
-            "advanced_to": optional_datetime(progress.advanced),
+            "advanced_to": optional_datetime(latest(progress.advanced, progress.advanced_ahead)),
+            "ahead": describe_rows_ahead(keys_ahead[counts.stream], counts.late_by_ahead, now),
         }
     return streams
 

@@ -9,6 +9,7 @@ ACCOUNT = RecordCounts(
     read=10,
     archived=5,
     late=0,
+    late_by_ahead=0,
     duplicates=1,
     malformed=1,
     quarantined=1,
