@@ -117,6 +117,24 @@ CREATE TABLE streams (
     keys_ahead       jsonb NOT NULL DEFAULT '[]'
 );
 
+-- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when
+-- the rewritten files are committed.
+CREATE TABLE column_rewrites (
+    stream       text PRIMARY KEY,
+    -- The columns that change their name or type.
+    columns      text[] NOT NULL,
+    -- failing: tried again at intervals. refused: an archived value would change.
+    state        text NOT NULL CHECK (state IN ('checking', 'rewriting', 'failing', 'refused')),
+    steps_done   integer NOT NULL,
+    steps        integer NOT NULL,
+    -- About what the files take that are not written yet.
+    bytes_needed bigint NOT NULL,
+    -- Of the last failure; NULL: there was none.
+    reason       text,
+    started_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- The ingest ledger: one row per source unit: a file, a pushed batch, or a range of a Kafka
 -- partition.
 -- The counters are replaced when the unit is read again after a crash, not added to.

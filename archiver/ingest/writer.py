@@ -102,6 +102,8 @@ class ArchiveWriter:
         self.recent_rows: dict[str, RecentRows] = {}
         for schema in schemas:
             table = StreamTable(root, schema)
+            if not table.is_rewriting:
+                table.declare()
             self.tables[schema.name] = table
             self.recent_rows[schema.name] = _create_recent_rows(table)
         with connection.transaction():
@@ -119,6 +121,14 @@ class ArchiveWriter:
     def chunks(self) -> Sequence[Chunk]:
         """All chunks, oldest first."""
         return self._cutter.chunks
+
+    def is_waiting(self, stream: str) -> bool:
+        """Whether nothing can be appended to a stream until its files are rewritten."""
+        return self.tables[stream].is_rewriting
+
+    @property
+    def _writable_streams(self) -> list[str]:
+        return [stream for stream in self.tables if not self.is_waiting(stream)]
 
     def watermark(self, stream: str) -> Micros | None:
         """The watermark of a stream in microseconds: rows before it are complete or late.
@@ -266,11 +276,11 @@ class ArchiveWriter:
     def retry(self, now: Micros) -> IngestResult:
         """Decode and archive dead letters marked for retry again, as parts of their units.
 
-        Letters of undeclared streams stay marked. The transaction that deletes the dead letters
+        Letters of streams that are undeclared, or wait, stay marked. The transaction that deletes the dead letters
         also updates the counters of their units. Rows appended before a crash are recognised by
         unit and line, as in `ingest`.
         """
-        letters = self._dead_letter_gateway.list_marked(list(self.tables), _RETRY_BATCH)
+        letters = self._dead_letter_gateway.list_marked(self._writable_streams, _RETRY_BATCH)
         batch = self._start_batch(now)
         retried: list[tuple[OpenUnit, list[MarkedDeadLetterRow]]] = []
         on_time: dict[str, list[pa.Table]] = {}
@@ -305,8 +315,8 @@ class ArchiveWriter:
         return IngestResult(archived)
 
     def count_pending_retries(self) -> int:
-        """Number of dead letters of the declared streams that `retry` has yet to process."""
-        return self._dead_letter_gateway.count_marked(list(self.tables))
+        """Number of dead letters of streams that can be written that `retry` has yet to process."""
+        return self._dead_letter_gateway.count_marked(self._writable_streams)
 
     def advance(self, event_times: Mapping[str, Micros], *, ahead: bool = False) -> None:
         """Advance streams without data to event times in microseconds, by stream.

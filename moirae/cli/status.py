@@ -116,10 +116,11 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
     from moirae.evaluation import EventContexts
     from moirae.history import format_progress
-    from moirae.inspect import summarize_rows_ahead
+    from moirae.inspect import describe_rewrites, summarize_rows_ahead
 
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
+    yield from describe_rewrites(report["column_rewrites"])
     if report["ingest"]:
         yield _format_ingest(report["ingest"])
     rows_ahead = summarize_rows_ahead(report["streams"])

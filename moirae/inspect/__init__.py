@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
+    from moirae.inspect.column_rewrites import describe_rewrites
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
@@ -42,6 +43,7 @@ __all__ = [
     "collect_state",
     "collect_status",
     "describe_liveness",
+    "describe_rewrites",
     "describe_subject",
     "explain_rule",
     "find_crash_loops",
@@ -59,6 +61,7 @@ __all__ = [
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
+    "column_rewrites": ("describe_rewrites",),
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),

@@ -9,6 +9,7 @@ from typing import Any
 
 import sql
 from moirae.inspect.accounting import is_balanced
+from moirae.inspect.column_rewrites import find_rewrite_problems
 from moirae.inspect.report import LiveCondition
 from moirae.inspect.restarts import find_crash_loops
 from moirae.inspect.set_aside import find_set_aside_problem
@@ -94,6 +95,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     for disk in map(DiskSpace.from_json, status["disks"]):
         if disk.full:
             yield disk.describe_problem()
+    yield from find_rewrite_problems(status["column_rewrites"])
     set_aside_problem = find_set_aside_problem(status["set_aside"])
     if set_aside_problem is not None:
         yield set_aside_problem

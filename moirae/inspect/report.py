@@ -135,6 +135,24 @@ class StateReport(TypedDict):
     unread_input: Sequence[UnreadInputStatus]
 
 
+class ColumnRewriteStatus(TypedDict):
+    """A stream whose files are rewritten for changed columns; its new input waits.
+
+    `state`: checking, rewriting, failing or refused. `steps`: of the state. `bytes_needed`: of the
+    files that are not written yet.
+    """
+
+    stream: str
+    columns: Sequence[str]
+    state: str
+    steps_done: int
+    steps: int
+    bytes_needed: int
+    reason: str | None
+    started_at: datetime
+    updated_at: datetime
+
+
 class EventCounts(TypedDict):
     """Numbers of events."""
 
@@ -175,6 +193,7 @@ class StatusReport(TypedDict):
     truncated_contexts: Mapping[str, int]
     relation_errors: Sequence[Mapping[str, Any]]
     held_relations: Sequence[Mapping[str, Any]]
+    column_rewrites: Sequence[ColumnRewriteStatus]
     set_aside: Sequence[SetAsideStatus]
     retrying: Sequence[SetAsideStatus]
     rule_files: RuleFileStatus

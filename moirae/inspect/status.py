@@ -26,7 +26,13 @@ from moirae.inspect.unread_input import list_unread_input
 from moirae.runtime import connect_database, list_processes
 from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
-from sql.archive import DerivedChunkGateway, RelationGateway, StreamCounts, UnitGateway
+from sql.archive import (
+    ColumnRewriteGateway,
+    DerivedChunkGateway,
+    RelationGateway,
+    StreamCounts,
+    UnitGateway,
+)
 from sql.events import ContextGateway
 from sql.processes import ProcessExitGateway, ProcessExitRow
 from sql.recalls import TaskGateway
@@ -76,6 +82,7 @@ def collect_status(
         "truncated_contexts": ContextGateway(connection).count_truncated(),
         "relation_errors": list(map(asdict, relations.list_errors())),
         "held_relations": list(map(asdict, relations.list_held())),
+        "column_rewrites": list(map(asdict, ColumnRewriteGateway(connection).list_all())),
         "set_aside": set_aside,
         "retrying": [subject for subject in failed if not subject["is_set_aside"]],
         "rule_files": {

@@ -22,6 +22,7 @@ from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
+from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
@@ -50,7 +51,7 @@ from moirae.runtime import Role, connect_database
 from moirae.runtime.storage import check_declarations, check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
-from sql.archive import SetAsideGateway, UnitGateway
+from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway
 from sql.recalls import TaskGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -63,6 +64,7 @@ _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
+_COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -175,6 +177,7 @@ def build_live_process(
         queries=queries,
     )
 
+    column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = _make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
@@ -183,6 +186,7 @@ def build_live_process(
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),
         _make_retention_task(retention, archive),
         Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
+        Periodic("change columns", _COLUMNS_INTERVAL, column_rewrites.update),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
     return LiveProcess(
@@ -204,6 +208,7 @@ def build_live_process(
         queries=queries,
         schedule=Schedule(periodics),
         chunk_states=chunk_states,
+        column_rewrites=column_rewrites,
         end_of_input=EndOfInput(
             archive=archive,
             detector=detector,

@@ -121,6 +121,10 @@ class Ingest:
         """Record why files of a stream cannot be listed; see `UnitFailures.record_listing`."""
         return self._failures.record_listing(stream, problem)
 
+    def is_waiting(self, stream: str) -> bool:
+        """Whether input of a stream has to wait; see `ArchiveWriter.is_waiting`."""
+        return self._archive.is_waiting(stream)
+
     def retry_dead_letters(self) -> None:
         """Retry the dead letters for which it was requested, until their number stops falling."""
         pending_count = self._archive.count_pending_retries()

@@ -47,7 +47,10 @@ class LandedInput:
         return False
 
     def _list_batches(self) -> dict[str, list[LandedBatch]]:
-        pending = self._landing_folders.pending_batches()
+        pending: dict[str, list[LandedBatch]] = {}
+        for stream, batches in self._landing_folders.pending_batches().items():
+            if not self._ingest.is_waiting(stream):
+                pending[stream] = batches
         if self._names is None:
             return pending
         return _select_names(pending, self._names)

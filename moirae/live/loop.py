@@ -15,6 +15,7 @@ from archiver.periodic import Schedule
 from moirae.deployments import InitialRules, RuleReloader
 from moirae.errors import MoiraeError, Stopped
 from moirae.live.chunk_states import ChunkStates
+from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.event_time import current_event_time
@@ -49,6 +50,7 @@ class LiveProcess:
     schedule: Schedule
     """The periodic work."""
     chunk_states: ChunkStates
+    column_rewrites: ColumnRewrites
     end_of_input: EndOfInput
 
     def apply_rules(self) -> None:
@@ -64,6 +66,9 @@ class LiveProcess:
         """Run the main loop until a stop is requested or, in a drain, the sources are read."""
         self._load_rules()
         self.queries.require_streams()
+        self.column_rewrites.start()
+        if self.drain:
+            self._await_column_rewrites()
         if not self.drain:
             self.reloader.start()
         self.queries.start()
@@ -87,6 +92,15 @@ class LiveProcess:
                 self.end_of_input.settle_all()
         self._stop()
 
+    def _await_column_rewrites(self) -> None:
+        """Wait until no input waits for the rewrite of files. Raises `MoiraeError` if it fails."""
+        while self.column_rewrites.waiting_streams:
+            self.role.end_if_stopped()
+            self.role.heartbeat()
+            self.column_rewrites.update()
+            self.column_rewrites.require_success()
+            self.role.wait_for_stop(_TICK_INTERVAL)
+
     def _is_reading(self) -> bool:
         """Whether no query has failed and, in a drain, any input is left."""
         if self.drain and not self.queries.has_failed and self.landed_input.has_unread():
@@ -102,6 +116,7 @@ class LiveProcess:
         self.role.end_if_stopped()
 
     def _stop(self) -> None:
+        self.column_rewrites.stop()
         if not self.drain:
             self.reloader.stop()
         self.relations.stop()

@@ -1,6 +1,11 @@
 """Chunks, streams and the units that were archived, dead letters, relations."""
 
 from sql.archive.chunks import ChunkGateway
+from sql.archive.column_rewrites import (
+    ColumnRewriteGateway,
+    ColumnRewriteRow,
+    RewriteState,
+)
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
 from sql.archive.relations import HeldRelationRow, RelationGateway, RelationSourceRow
@@ -13,6 +18,8 @@ from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
 
 __all__ = [
     "ChunkGateway",
+    "ColumnRewriteGateway",
+    "ColumnRewriteRow",
     "DeadLetterGateway",
     "DeadLetterRow",
     "DerivedChunkGateway",
@@ -24,6 +31,7 @@ __all__ = [
     "RelationGateway",
     "RelationSourceRow",
     "RetentionGateway",
+    "RewriteState",
     "SetAsideGateway",
     "SetAsideRow",
     "StreamCounts",

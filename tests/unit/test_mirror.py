@@ -111,6 +111,7 @@ MODULES_BY_TEST = {
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
         sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
         sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.set_aside
+        sql.archive.column_rewrites
         sql.archive.streams sql.archive.units sql.archive.unread_input sql.events.contexts sql.events.events sql.events.outbox sql.gateway
         sql.processes.process_exits sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
         sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo

@@ -57,7 +57,8 @@ class UnitIngest(Protocol):
 class FileInput:
     """Discovers files in the main thread, and ingests them in the thread of a Spark query.
 
-    `find_archived`: of a stream and names of files, those that the ledger has. `lock` is held while
+    `find_archived`: of a stream and names of files, those that the ledger has. `is_waiting`: whether
+    files of a stream cannot be archived yet. `lock` is held while
     a batch is ingested. `drain`: read the files that are there at the start.
     """
 
@@ -68,9 +69,11 @@ class FileInput:
         settings: Settings,
         ingest: UnitIngest,
         find_archived: Callable[[str, Set[str]], Set[str]],
+        is_waiting: Callable[[str], bool],
         lock: threading.Lock,
         drain: bool,
     ) -> None:
+        self._is_waiting = is_waiting
         self._base = settings.file.parent
         self._ingest = ingest
         self._lock = lock
@@ -156,6 +159,8 @@ class FileInput:
     def _discover(self) -> None:
         """Discover files; in a drain, once for each stream that can be listed."""
         for stream, discovery in self._discoveries.items():
+            if self._is_waiting(stream):
+                continue
             if self._drain and self._unlisted_streams.get(stream, True):
                 continue
             new_files = discovery.find_new()

@@ -85,6 +85,8 @@ class IdleSources:
     def _has_unread(self, source: SourceKey) -> bool:
         """Whether a stream or partition has input that is not archived yet."""
         name, partition = source
+        if self._archive.is_waiting(name):
+            return True
         if self._landing_folders.has_pending(name):
             return True
         declared_source = self._settings.streams[name].source

@@ -59,6 +59,7 @@ class SourceQueries:
             settings=settings,
             ingest=ingest,
             find_archived=find_archived,
+            is_waiting=archive.is_waiting,
             lock=lock,
             drain=drain,
         )
@@ -76,11 +77,17 @@ class SourceQueries:
     def start(self) -> None:
         """Start the queries; none if every stream only lands. Raises `MoiraeError`."""
         self._files.start()
+        self._start_topic_queries()
+
+    def _start_topic_queries(self) -> None:
+        """Start the queries of topics whose streams do not wait."""
         for name, declared in self._settings.streams.items():
+            if name in self._topic_queries or self._archive.is_waiting(name):
+                continue
             if isinstance(declared.source, KafkaSource):
-                self._topic_queries[name] = self._make_topic_query(name, declared, declared.source)
-        for query in self._topic_queries.values():
-            query.start()
+                query = self._make_topic_query(name, declared, declared.source)
+                query.start()
+                self._topic_queries[name] = query
 
     def _make_topic_query(self, name: str, declared: Stream, source: KafkaSource) -> PausableQuery:
         checkpoint = self._checkpoints / "topics" / name
@@ -102,6 +109,7 @@ class SourceQueries:
         whose input is back. The lock is not held. Raises `Unreachable`.
         """
         self._files.update()
+        self._start_topic_queries()
         if not self._drain:
             for query in self._topic_queries.values():
                 query.update()

@@ -25,6 +25,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "recalls": recalls,
         "disks": [],
         "relation_errors": [],
+        "column_rewrites": [],
         "set_aside": [],
         "held_relations": [],
         "restarts": [],
