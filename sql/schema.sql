@@ -611,7 +611,8 @@ CREATE TABLE tasks (
     results       bigint NOT NULL DEFAULT 0,
     seconds       double precision NOT NULL DEFAULT 0,
     error         text,
-    -- How many times a process crashed while it processed the next piece.
+    -- How many times a query for the next piece has failed: its process crashed, or it exceeded the
+    -- time limit; `timeouts`: of these, the latter.
     tries         integer NOT NULL DEFAULT 0,
     -- Ended because it needs too much memory or time.
     exceeded      boolean NOT NULL DEFAULT false,
@@ -638,7 +639,14 @@ CREATE TABLE tasks (
     -- answer includes the rows that were archived after history was read; NULL: none yet.
     live_appends  jsonb,
     -- When a turn was last recorded.
-    progressed_at timestamptz
+    progressed_at timestamptz,
+    timeouts      integer NOT NULL DEFAULT 0,
+    -- How many times the task was put off after queries for the next piece exceeded the time limit,
+    -- and until when.
+    put_offs      integer NOT NULL DEFAULT 0,
+    retry_at      timestamptz,
+    -- Seconds in which its queries waited for Spark to start, or for a busy machine.
+    delayed       double precision NOT NULL DEFAULT 0
 );
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';

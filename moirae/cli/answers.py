@@ -54,7 +54,8 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
         )
     parts.append(_render_result(answer))
     if answer.error is not None:
-        parts.append(Text(f"  failed: {escape_control(answer.error)}", "red"))
+        label = "last query failed" if answer.state in _OPEN_STATES else "failed"
+        parts.append(Text(f"  {label}: {escape_control(answer.error)}", "red"))
     return Group(*parts, Text(""))
 
 

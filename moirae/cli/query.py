@@ -57,7 +57,8 @@ class _Limits:
         typer.Option(
             "--timeout",
             metavar="DURATION",
-            help="Time limit, after which the answer so far is printed.",
+            help="Time limit, after which the answer so far is printed. Not counted: the start of "
+            "Spark, and waiting for a busy machine.",
         ),
     ] = _DEFAULT_TIMEOUT
     since: Annotated[
@@ -178,8 +179,8 @@ def _print_answers(
 
     `timeout`: seconds until the query is ended with the answer so far. Raises `MoiraeError`.
     """
-    started_at = time.monotonic()
-    checked_at = started_at
+    checked_at = time.monotonic()
+    limit = _TimeLimit(timeout, checked_at, counts_delays=printer.follows)
     number = 0
     has_timed_out = False
     while True:
@@ -193,7 +194,7 @@ def _print_answers(
             checked_at = now
             client.keep_alive()
             worker.check()
-        if timeout is not None and now - started_at >= timeout and not has_timed_out:
+        if limit.is_exceeded(state, now) and not has_timed_out:
             has_timed_out = True
             client.end("finalize")
         else:
@@ -204,8 +205,32 @@ def _print_answers(
     if state.state == "cancelled":
         raise MoiraeError("the query was cancelled")
     if number == 0:
-        raise MoiraeError("no answer within the time limit: set a longer --timeout")
+        reason = "" if state.error is None else f" ({state.error})"
+        raise MoiraeError(f"no answer within the time limit{reason}: set a longer --timeout")
     return printer.is_complete
+
+
+class _TimeLimit:
+    """The time limit of a query that this process waits for: from when a process works on it.
+
+    Unless `counts_delays`, time in which that waits for Spark to start, or for a busy machine, does
+    not count. `seconds` None: no limit.
+    """
+
+    def __init__(self, seconds: float | None, now: float, counts_delays: bool) -> None:
+        """`now`: by the monotonic clock, in seconds."""
+        self._seconds = seconds
+        self._counts_delays = counts_delays
+        self._began_at = now
+
+    def is_exceeded(self, state: TaskSummaryRow, now: float) -> bool:
+        """Whether the query has had its time."""
+        delayed = 0.0
+        if not self._counts_delays:
+            delayed = state.delayed
+            if state.started_at is None:
+                self._began_at = now
+        return self._seconds is not None and now - self._began_at - delayed >= self._seconds
 
 
 class _Worker(AbstractContextManager["_Worker"]):

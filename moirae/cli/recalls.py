@@ -1,6 +1,7 @@
 """`moirae similar` and `recalls`: answers about events, their revisions, progress of recalls."""
 
 import sys
+import textwrap
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +55,9 @@ _COLUMNS = (
     "seconds",
     "id",
     "event",
+    "error",
 )
+_MAX_ERROR_LENGTH = 120  # characters of a cell
 
 RecallStateOption = Annotated[
     list[str] | None,
@@ -233,12 +236,15 @@ def _format_row(task: TaskSummaryRow) -> tuple[Any, ...]:
         f"{task.seconds:.2f}",
         task.id,
         task.eid,
+        None if task.error is None else textwrap.shorten(task.error, _MAX_ERROR_LENGTH),
     )
 
 
 def _format_state(task: TaskSummaryRow) -> str:
     if task.state == "suspended" and task.deadline is not None:
         return f"suspended until {format_time(to_seconds(task.deadline))}"
+    if task.state == "waiting" and task.retry_at is not None:
+        return f"waiting until {format_time(to_seconds(task.retry_at))}"
     if task.state == "waiting" and task.revision:
         return "deferred until other recalls have a first answer"
     return str(task.state)

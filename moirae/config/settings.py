@@ -49,6 +49,8 @@ from moirae.documents.types import (
 from moirae.errors import Problem, ProblemsError, UsageError
 
 FILE_NAME = "moirae.yaml"
+# A history query takes at most so many times its time limit: see `recall/worker/work_clock.py`.
+MAX_QUERY_SLOWDOWN = 10
 # Keys that are accepted and have no effect yet.
 _UNUSED = ("receivers", "routes")
 
@@ -219,7 +221,8 @@ class RecallSettings(ConfigModel):
     )
     query_timeout: PositiveDuration = Field(
         default=timedelta(minutes=5),
-        description="Wall-clock time after which a history query is cancelled.",
+        description="Time after which a history query is cancelled. The start of Spark does not "
+        "count, nor does time in which a busy machine does not let the process work.",
     )
     feedback_timeout: PositiveDuration = Field(
         default=timedelta(minutes=10),
@@ -238,6 +241,11 @@ class RecallSettings(ConfigModel):
         "process), or "
         "auto.",
     )
+
+    @property
+    def longest_query(self) -> float:
+        """Seconds after which a history query has ended, however busy the machine is."""
+        return self.query_timeout.total_seconds() * MAX_QUERY_SLOWDOWN
 
 
 class Limits(ConfigModel):

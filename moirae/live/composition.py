@@ -103,7 +103,7 @@ def build_live_process(
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)
     # Files outlive every query that may still read them.
-    grace = settings.recall.query_timeout.total_seconds() + _READER_GRACE
+    grace = settings.recall.longest_query + _READER_GRACE
     maintenance = ChunkMaintenance(
         root,
         schemas,

@@ -36,7 +36,9 @@ class TaskProgress:
     `corpus`: the sequence number up to which events count. `model`: of the measure `learned`;
     None: none. `next`: how many pieces are done,
     `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
-    stored. `tries`: how often a process failed at the next piece. `live_appends`: of a question that
+    stored. `tries`: how often a query for the next piece failed, `timeouts` of them by the time
+    limit; `put_offs`: how often the task had to wait after that; `error`: of the last failure.
+    `live_appends`: of a question that
     follows, up to which append of each stream its answer includes live rows; None: none yet.
     """
 
@@ -52,6 +54,9 @@ class TaskProgress:
     revision: int
     tries: int
     statistics: TaskStatistics
+    timeouts: int = 0
+    put_offs: int = 0
+    error: str | None = None
     live_appends: Mapping[str, int] | None = None
 
     @property
@@ -174,6 +179,9 @@ def parse_task(row: TaskRow) -> Task:
         partial_answer=None if row.partial_answer is None else bytes(row.partial_answer),
         revision=row.revision,
         tries=row.tries,
+        timeouts=row.timeouts,
+        put_offs=row.put_offs,
+        error=row.error,
         statistics=parse_statistics(row),
         live_appends=row.live_appends,
     )

@@ -235,9 +235,19 @@ class Ledger:
         """
         retry_on_deadlock(lambda: self._tasks.mark_query_started(tasks, self._lease))
 
-    def count_failed_attempt(self, tasks: Collection[UUID]) -> None:
+    def count_failed_attempt(self, tasks: Collection[UUID], error: str, timed_out: bool) -> None:
         """Count a failed attempt at the next piece of these tasks."""
-        retry_on_deadlock(lambda: self._tasks.count_failed_attempt(tasks, self._lease))
+        retry_on_deadlock(
+            lambda: self._tasks.count_failed_attempt(tasks, self._lease, error, timed_out)
+        )
+
+    def put_off(self, task: Task, delay: timedelta) -> None:
+        """Release a task whose query exceeded its time limit; it is attempted again after a delay."""
+        self._tasks.put_off(task.id, task.spec.fence, delay)
+
+    def add_delay(self, tasks: Collection[UUID], seconds: float) -> None:
+        """Add seconds in which a query of these tasks could not work."""
+        retry_on_deadlock(lambda: self._tasks.add_delay(tasks, self._lease, seconds))
 
     def release_all(self) -> None:
         """Release all tasks of this process."""
@@ -277,6 +287,9 @@ class Ledger:
             partial_answer=result.partial_answer,
             revision=number,
             tries=0,
+            timeouts=0,
+            put_offs=0,
+            error=result.error,
             tickets=tickets,
             statistics=task.progress.statistics.add(result.statistics),
             live_appends=result.live_appends or task.progress.live_appends,

@@ -107,7 +107,7 @@ class TaskClaimer:
 
     def _activate(self, task: Task, chunks: Sequence[ChunkRange]) -> None:
         if task.progress.tries >= MAX_ATTEMPTS:
-            self._recorder.fail_after_attempts(task)
+            self._recorder.end_attempts(task)
             return
         if self._is_quarantined(task):
             self._recorder.fail(

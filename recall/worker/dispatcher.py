@@ -225,7 +225,7 @@ class Dispatcher:
             try:
                 results = job.future.result()
             except EngineLost:
-                self._recorder.count_failed_attempt(job.task_ids, job.description, "engine_lost")
+                self._recorder.count_lost_engine(job.task_ids, job.description)
                 raise
             except Cancelled:
                 self._recorder.requeue([turn.spec for turn in turns])

@@ -59,7 +59,7 @@ class ManagerConfig:
     engines: Sequence[EngineRouter]
     """One for each history query that may run at once."""
     query_timeout: float
-    """Seconds that a history query may take."""
+    """Seconds that a history query may work."""
     min_queries: int | None = None
     """How many history queries may run however busy the machine is; None: all."""
     stride: StrideScheduler[UUID] = field(default_factory=StrideScheduler)
@@ -197,6 +197,8 @@ class RecallManager:
             self._sync_task.run_if_due()
         self._load_tasks.run_due()
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
+        for job, seconds in self._workers.pop_delays(self._running_jobs()):
+            self._recorder.add_delay(job.task_ids, seconds)
         self._claimer.claim()
         self._preparation.collect_finished()
         self._dispatcher.collect_finished()
@@ -210,7 +212,7 @@ class RecallManager:
             self._live_rows.start_due()
 
     def _count_timeout(self, job: Job[Any]) -> None:
-        self._recorder.count_failed_attempt(job.task_ids, job.description, "query_timed_out")
+        self._recorder.count_timeout(job.task_ids, job.description, self._config.query_timeout)
 
     def _reclaim(self) -> None:
         """Take over abandoned tasks; finalize those whose feedback is overdue."""

@@ -14,12 +14,14 @@ import structlog
 
 from recall.engines.routing import EngineRouter
 from recall.errors import Cancelled, EngineLost
+from recall.worker.work_clock import WorkClock
 
 Result = TypeVar("Result")
 
 _LOG = structlog.get_logger()
 # How long a cancelled query may take to end.
 _CANCEL_GRACE = 10.0  # seconds
+_MIN_DELAY = 1.0  # seconds of delay that are stored at once
 _EXIT_SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
 # Spark names its error class in brackets, somewhere in a long message.
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+")
@@ -43,17 +45,29 @@ class QuerySlot:
 
 @dataclass(eq=False)
 class Job(Generic[Result]):
-    """A running query for some tasks. `started_at`: by the monotonic clock, in seconds.
+    """A running query for some tasks. Belongs to the thread of the main loop.
 
-    Belongs to the thread of the main loop.
+    `began_at`: by the monotonic clock; `work_began_at`: by `clock`; `start_seconds_before`: how
+    long Spark had taken to start; `delayed`: see `Workers.pop_delays`. All in seconds.
     """
 
     task_ids: Sequence[UUID]
     description: str
     slot: QuerySlot
     future: Future[Result]
-    started_at: float = field(default_factory=time.monotonic)
+    clock: WorkClock
+    work_began_at: float
+    start_seconds_before: float
+    began_at: float = field(default_factory=time.monotonic)
+    delayed: float = 0.0
     has_timed_out: bool = False
+
+    @property
+    def worked_seconds(self) -> float:
+        """How long the query could work: Spark had started, and the machine was not too busy."""
+        start_seconds = self.slot.engines.spark.start_seconds - self.start_seconds_before
+        worked = self.clock.now(is_exact=False) - self.work_began_at
+        return max(worked - start_seconds, 0.0)
 
     def cancel(self) -> None:
         """Cancel the query; it ends soon after."""
@@ -65,7 +79,8 @@ class Job(Generic[Result]):
 class Workers:
     """The engines and the thread pool of a process.
 
-    `query_timeout`: seconds that a query may take. `concurrency`: queries that may run at once, at
+    `query_timeout`: seconds that a query may work: the start of Spark does not count, nor does the
+    time in which a busy machine does not let this process work. `concurrency`: queries that may run at once, at
     most the number of engines; may be changed at any time. `on_query_end` is called in any thread.
     """
 
@@ -83,6 +98,7 @@ class Workers:
         self._engine_count = len(engines)
         self._query_timeout = query_timeout
         self._on_query_end = on_query_end
+        self._clock = WorkClock()
         self._pool = ThreadPoolExecutor(len(engines), "history")
 
     @property
@@ -112,9 +128,19 @@ class Workers:
     ) -> Job[Result]:
         """Run a query on an idle engine, in a thread."""
         slot = QuerySlot(self._idle_engines.pop())
+        start_seconds_before = slot.engines.spark.start_seconds
+        work_began_at = self._clock.now()
         future = self._pool.submit(run_query, slot)
         future.add_done_callback(lambda _: self._on_query_end())
-        return Job(task_ids, description, slot, future)
+        return Job(
+            task_ids,
+            description,
+            slot,
+            future,
+            clock=self._clock,
+            work_began_at=work_began_at,
+            start_seconds_before=start_seconds_before,
+        )
 
     def pop_finished(self, jobs: Iterable[Job[Result]]) -> Iterator[Job[Result]]:
         """The finished ones of some jobs; frees their engines."""
@@ -131,7 +157,7 @@ class Workers:
         Exits the process if a cancelled query does not end.
         """
         for job in jobs:
-            overtime = time.monotonic() - job.started_at - self._query_timeout
+            overtime = job.worked_seconds - self._query_timeout
             if overtime > 0 and not job.slot.cancelled.is_set():
                 job.has_timed_out = True
                 on_timeout(job)
@@ -143,6 +169,14 @@ class Workers:
                     query=job.description,
                 )
                 os._exit(_EXIT_SOFTWARE_ERROR)
+
+    def pop_delays(self, jobs: Iterable[Job[Result]]) -> Iterator[tuple[Job[Result], float]]:
+        """The jobs that could not work for a second or more since the last call, and how long."""
+        for job in jobs:
+            delayed = time.monotonic() - job.began_at - job.worked_seconds
+            if delayed - job.delayed >= _MIN_DELAY:
+                yield job, delayed - job.delayed
+                job.delayed = delayed
 
     def close(self) -> None:
         """Start no more queries; the results of running ones are discarded."""

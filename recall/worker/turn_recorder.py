@@ -6,6 +6,7 @@ Commands, claims and the live process change tasks too; `TaskClaimer.sync_with_l
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -17,6 +18,9 @@ from recall.worker.metrics import RecallMetrics
 from recall.worker.query_slots import summarise_error
 
 _LOG = structlog.get_logger()
+
+# How long a task waits whose queries for a piece exceeded the time limit too often, before one more.
+_PUT_OFF_DELAYS = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
 
 
 class TurnRecorder:
@@ -111,12 +115,12 @@ class TurnRecorder:
         return None
 
     def requeue(self, tasks: Iterable[TaskSpec]) -> None:
-        """Let tasks wait for another turn; those with too many failed attempts fail."""
+        """Let tasks wait for another turn; those with too many failed attempts end."""
         for spec in tasks:
             self._active_tasks.set_busy(spec, False)
             active_task = self._active_tasks.find(spec)
             if active_task is not None and active_task.progress.tries >= MAX_ATTEMPTS:
-                self.fail_after_attempts(active_task.task)
+                self.end_attempts(active_task.task)
 
     def fail(self, task: Task, reason: str, exceeded: bool = False) -> None:
         """End a task as failed; `exceeded`: because it needs too much memory or time."""
@@ -131,27 +135,73 @@ class TurnRecorder:
         self._active_tasks.drop(task.id)
         self._on_answers()
 
-    def fail_after_attempts(self, task: Task) -> None:
-        """End a task as failed because a process failed at one of its pieces too often."""
-        tries = task.progress.tries
-        reason = f"failed {tries} times at one piece: needs too much memory or time"
+    def end_attempts(self, task: Task) -> None:
+        """Put off a task whose queries for a piece failed too often by time; else end it as failed.
+
+        What exceeds a time limit now, as on a slow machine, may not exceed it later.
+        """
+        progress = task.progress
+        by_time = progress.timeouts >= progress.tries
+        if by_time and progress.put_offs < len(_PUT_OFF_DELAYS):
+            delay = _PUT_OFF_DELAYS[progress.put_offs]
+            self._ledger.put_off(task, delay)
+            self._active_tasks.drop(task.id)
+            _LOG.warning(
+                "recall is put off",
+                action="recall_put_off",
+                rule=task.spec.rule,
+                recall=task.spec.recall,
+                error=progress.error,
+                seconds=delay.total_seconds(),
+            )
+            return
+        attempts = progress.tries + progress.put_offs
+        cause = "time" if by_time else "memory or time"
+        reason = f"failed {attempts} times at one piece: needs too much {cause}"
+        if progress.error is not None:
+            reason += f"; last: {progress.error}"
         self.fail(task, reason, exceeded=True)
 
-    def count_failed_attempt(
-        self, task_ids: Collection[UUID], description: str, action: str
-    ) -> None:
-        """Count and log a failed attempt; the tasks are retried alone, a limited number of times.
+    def add_delay(self, task_ids: Collection[UUID], seconds: float) -> None:
+        """Store that a query of some tasks could not work for some seconds."""
+        if task_ids:
+            self._ledger.add_delay(task_ids, seconds)
 
-        `description`: of the query. `action`: `query_timed_out` or `engine_lost`.
-        """
-        self._ledger.count_failed_attempt(task_ids)
+    def count_timeout(
+        self, task_ids: Collection[UUID], description: str, query_timeout: float
+    ) -> None:
+        """Count and log an attempt that was cancelled. `query_timeout`: in seconds."""
+        error = f"{description} cancelled after {query_timeout:g} s of work (recall.query_timeout)"
+        self._count_failed_attempt(task_ids, error, timed_out=True)
+        _log_failed_query("query_timed_out", task_ids, description)
+
+    def count_lost_engine(self, task_ids: Collection[UUID], description: str) -> None:
+        """Count and log an attempt during which the JVM exited."""
+        self._count_failed_attempt(task_ids, f"Spark ended during a {description}", timed_out=False)
+        _log_failed_query("engine_lost", task_ids, description)
+
+    def _count_failed_attempt(
+        self, task_ids: Collection[UUID], error: str, timed_out: bool
+    ) -> None:
+        """Count a failed attempt; the tasks are retried alone, a limited number of times."""
+        self._ledger.count_failed_attempt(task_ids, error, timed_out)
         for task_id in task_ids:
             active_task = self._active_tasks.tasks.get(task_id)
-            if active_task is not None:
-                progress = active_task.progress
-                self._active_tasks.update(active_task, replace(progress, tries=progress.tries + 1))
-        ids = list(map(str, task_ids))
-        _LOG.error("query failed", action=action, query=description, recalls=ids)
+            if active_task is None:
+                continue
+            progress = active_task.progress
+            counted = replace(
+                progress,
+                tries=progress.tries + 1,
+                timeouts=progress.timeouts + timed_out,
+                error=error,
+            )
+            self._active_tasks.update(active_task, counted)
+
+
+def _log_failed_query(action: str, task_ids: Collection[UUID], description: str) -> None:
+    ids = list(map(str, task_ids))
+    _LOG.error("query failed", action=action, query=description, recalls=ids)
 
 
 def _stream_order(pair: tuple[TurnTask, TurnResult]) -> tuple[str, str]:

@@ -27,7 +27,7 @@ released AS (
     UPDATE recalled_events h SET lease = NULL FROM abandoned a
     WHERE h.rule = a.rule AND h.version = a.version AND h.eid = a.eid AND h.lease = a.lease)
 UPDATE tasks SET state = 'waiting', lease = NULL, tries = tries + (asked_at IS NOT NULL)::integer,
-    asked_at = NULL
+    error = CASE WHEN asked_at IS NULL THEN error ELSE 'the recall process ended while a query ran' END, asked_at = NULL
 WHERE id IN (SELECT id FROM abandoned)
 
 -- claim --
@@ -42,7 +42,7 @@ free AS MATERIALIZED (
     FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
     CROSS JOIN LATERAL (
         SELECT id, w.rule, version, eid, revision > 0 AS answered, created_at FROM tasks w
-        WHERE level = %(level)s AND state = 'waiting' AND w.rule = r.rule AND w.rule <> ALL(%(full_rules)s)
+        WHERE level = %(level)s AND state = 'waiting' AND (retry_at IS NULL OR retry_at <= clock_timestamp()) AND w.rule = r.rule AND w.rule <> ALL(%(full_rules)s)
           AND NOT EXISTS (SELECT FROM recalled_events h WHERE h.rule = w.rule AND h.version = w.version AND h.eid = w.eid
               AND h.has_stages AND h.lease <> %(lease)s AND h.lease IN (SELECT lease FROM live))
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE OF w SKIP LOCKED) t
@@ -60,16 +60,17 @@ WHERE id IN (
     WHERE NOT coalesce(h.has_stages, false)
       OR (f.rule, f.version, f.eid) IN (SELECT rule, version, eid FROM taken))
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
-    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
+    held AS partial_answer, revision, tries, timeouts, put_offs, error, rows, results, seconds, fence, created_at, live_appends
 
 -- claim_task --
 -- Claim one task if it is waiting.
 UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, fence = fence + 1,
     started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
     asked_at = NULL
-WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting' FOR UPDATE SKIP LOCKED)
+WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting'
+    AND (retry_at IS NULL OR retry_at <= clock_timestamp()) FOR UPDATE SKIP LOCKED)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
-    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
+    held AS partial_answer, revision, tries, timeouts, put_offs, error, rows, results, seconds, fence, created_at, live_appends
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -78,7 +79,8 @@ WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
 -- has_unanswered --
 -- Whether interactive tasks without an answer are waiting.
-SELECT EXISTS (SELECT FROM tasks WHERE level = 0 AND state = 'waiting' AND revision = 0)
+SELECT EXISTS (SELECT FROM tasks WHERE level = 0 AND state = 'waiting' AND revision = 0
+    AND (retry_at IS NULL OR retry_at <= clock_timestamp()))
 
 -- defer --
 -- Put claimed tasks back into the queue.
@@ -123,9 +125,22 @@ UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
 
 -- count_failed_attempt --
 -- Count a failed attempt at the next piece of some tasks, or at the condition of ended ones.
-UPDATE tasks SET tries = tries + 1, asked_at = NULL WHERE id IN (
+UPDATE tasks SET tries = tries + 1, timeouts = timeouts + %(timed_out)s::integer, asked_at = NULL,
+    error = CASE state WHEN 'running' THEN %(error)s ELSE error END
+WHERE id IN (
     SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'running'))
     ORDER BY id FOR UPDATE)
+
+-- put_off --
+-- Let a task wait for another attempt at its next piece until a later time.
+UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL, tries = tries - 1, timeouts = timeouts - 1,
+    put_offs = put_offs + 1, retry_at = clock_timestamp() + %(delay)s
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+
+-- add_delay --
+-- Add seconds in which a query of some tasks could not work.
+UPDATE tasks SET delayed = delayed + %(seconds)s WHERE id IN (
+    SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND lease = %(lease)s ORDER BY id FOR UPDATE)
 
 -- release_all --
 -- Put all tasks of a process back into the queue.
@@ -137,7 +152,7 @@ UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL WHERE id IN (
 -- tickets for its results, and is suspended when it has continued without feedback for as long as its rule says.
 UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(reads)s, held = %(partial_answer)s, rows = rows + %(rows)s,
     results = results + %(results)s, tickets = greatest(1, tickets - %(price)s),
-    seconds = seconds + %(seconds)s, tries = 0, progressed_at = clock_timestamp(), asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
+    seconds = seconds + %(seconds)s, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL, progressed_at = clock_timestamp(), asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
     live_appends = coalesce(%(live_appends)s, live_appends),
@@ -197,12 +212,12 @@ FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id OR
 -- accelerate --
 -- Multiply the tickets of tasks and make them interactive. It counts as feedback.
 UPDATE tasks SET tickets = least(tickets * %(factor)s, %(maximum)s), level = 0, unasked_since = clock_timestamp(),
-    deadline = NULL, state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
+    deadline = NULL, retry_at = NULL, state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
 WHERE id = ANY(%(ids)s)
 
 -- refine --
 -- Resume suspended tasks and restart the time without feedback.
-UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL,
+UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL, retry_at = NULL,
     state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
 WHERE id = ANY(%(ids)s)
 
@@ -211,7 +226,7 @@ WHERE id = ANY(%(ids)s)
 -- numbers continue. `attributes`: by event ID.
 UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL,
     corpus = NULL, model = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
-    error = NULL, asked_at = NULL, tries = 0, seen = '[]'
+    error = NULL, asked_at = NULL, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL, seen = '[]'
 WHERE id IN (
     SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
       AND state IN ('waiting', 'running', 'suspended', 'done')
@@ -231,7 +246,7 @@ SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version =
 -- Restart the recalls of events that have read contexts or surroundings which have changed: similarity recalls if a
 -- context has, SQL recalls if one that they name has. Revision numbers continue.
 UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
-    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL, asked_at = NULL, tries = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL, asked_at = NULL, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL,
     seen = '[]'
 WHERE id IN (
     SELECT t.id FROM tasks t
@@ -268,7 +283,7 @@ UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rul
 -- list_newest --
 -- Recalls, newest first. `cursor_at`, `cursor_recall`, `cursor_id`: the last recall of the previous page.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
-    t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.event, t.created_at, t.started_at,
+    t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.retry_at, t.delayed, t.event, t.created_at, t.started_at,
     t.first_at, t.deadline, t.ended_at
 FROM tasks t
 WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
@@ -287,7 +302,7 @@ SELECT state, count(*) FROM tasks GROUP BY state
 -- Interactive tasks in the queue: how many, how many of them with an answer, and the longest wait in seconds.
 SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
     coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8 AS longest
-FROM tasks WHERE state = 'waiting' AND level = 0
+FROM tasks WHERE state = 'waiting' AND level = 0 AND (retry_at IS NULL OR retry_at <= clock_timestamp())
 
 -- count_open --
 -- Number of tasks of recalls of rules that have not ended.

@@ -45,6 +45,9 @@ class TaskRow:
     fence: int
     created_at: datetime
     live_appends: Mapping[str, int] | None = None
+    timeouts: int = 0
+    put_offs: int = 0
+    error: str | None = None
 
 
 class Read(NamedTuple):
@@ -71,7 +74,12 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummaryRow:
-    """A task as `moirae recalls list` shows it. `read`: pieces that are done."""
+    """A task as `moirae recalls list` shows it. `read`: pieces that are done.
+
+    `error`: why it failed; of an open task, why its last query did. `retry_at`: when that is tried
+    again; None: at once. `delayed`: seconds in which its queries waited for Spark to start or for a
+    busy machine, which no time limit counts.
+    """
 
     id: UUID
     eid: UUID
@@ -95,6 +103,8 @@ class TaskSummaryRow:
     first_at: datetime | None
     deadline: datetime | None
     ended_at: datetime | None
+    retry_at: datetime | None = None
+    delayed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,8 +350,21 @@ class TaskGateway(Gateway):
         """If the process is killed before the query ends, that counts as a failed attempt."""
         self._execute("mark_query_started", ids=list(ids), lease=lease)
 
-    def count_failed_attempt(self, ids: Collection[UUID], lease: int) -> None:
-        self._execute("count_failed_attempt", ids=list(ids), lease=lease)
+    def count_failed_attempt(
+        self, ids: Collection[UUID], lease: int, error: str, timed_out: bool
+    ) -> None:
+        """`timed_out`: the query was cancelled at its time limit."""
+        self._execute(
+            "count_failed_attempt", ids=list(ids), lease=lease, error=error, timed_out=timed_out
+        )
+
+    def put_off(self, id: UUID, fence: int, delay: timedelta) -> None:
+        """Let a claimed task wait for another attempt, which any process may make after a delay."""
+        self._execute("put_off", id=id, fence=fence, delay=delay)
+
+    def add_delay(self, ids: Collection[UUID], lease: int, seconds: float) -> None:
+        """Add seconds in which a query of these tasks could not work."""
+        self._execute("add_delay", ids=list(ids), lease=lease, seconds=seconds)
 
     def advance(self, progress: Progress) -> tuple[str, int] | None:
         """Store the result of a turn.

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,11 +64,41 @@ def test_query_over_its_time_limit_is_cancelled_and_fails(
 
     real = LocalEngine.compute_partials
     monkeypatch.setattr(LocalEngine, "compute_partials", compute_partials)
+    monkeypatch.setattr("recall.worker.turn_recorder._PUT_OFF_DELAYS", (timedelta(seconds=0.1),))
     endless, fine = past.add_task(1, f"{COUNT} AND h.v > -1", rule="g/endless"), past.add_task(2)
     with past.manager(workers=2, query_timeout=0.3) as manager:
+        run_until(manager, lambda: past.task(endless)["put_offs"])
+        task = past.task(endless)
+        assert task["retry_at"] is not None
+        assert task["error"] == "history query cancelled after 0.3 s of work (recall.query_timeout)"
         run_until(manager, lambda: past.task(endless)["state"] == "failed")
         run_until(manager, lambda: past.task(fine)["state"] == "done")
-    assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]
+    assert past.task(endless)["exceeded"]
+    assert past.task(endless)["error"].startswith(
+        "failed 4 times at one piece: needs too much time"
+    )
+
+
+def test_recall_that_was_put_off_is_answered_once_the_machine_is_fast_again(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_slow = True
+
+    def compute_partials(engine: LocalEngine, queries: Sequence[PartialQuery]) -> Any:
+        if is_slow:
+            engine._duckdb.run(ENDLESS)
+        return real(engine, queries)
+
+    real = LocalEngine.compute_partials
+    monkeypatch.setattr(LocalEngine, "compute_partials", compute_partials)
+    monkeypatch.setattr("recall.worker.turn_recorder._PUT_OFF_DELAYS", (timedelta(seconds=0.1),))
+    task = past.add_task(1, rule="g/slow")
+    with past.manager(query_timeout=0.3) as manager:
+        run_until(manager, lambda: past.task(task)["put_offs"])
+        is_slow = False
+        run_until(manager, lambda: past.task(task)["state"] == "done")
+    answered = past.task(task)
+    assert (answered["error"], answered["tries"], answered["put_offs"]) == (None, 0, 0)
 
 
 def test_task_that_crashes_processes_fails_after_some_attempts(

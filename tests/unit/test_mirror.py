@@ -58,7 +58,7 @@ MODULES_BY_TEST = {
     "integration/test_failing_units.py": "moirae.live.landed_input",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
     "integration/test_query_command.py": """
-        moirae.cli.query moirae.queries.task""",
+        moirae.queries.task""",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",

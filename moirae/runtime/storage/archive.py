@@ -39,6 +39,6 @@ def _open_s3(settings: Settings, **options: int) -> "S3Storage | None":
 
     home = Path(settings.home)
     folder = home / "cache" / settings.archive.removeprefix(_S3_SCHEME)
-    grace = settings.recall.query_timeout.total_seconds() + _CACHE_GRACE
+    grace = settings.recall.longest_query + _CACHE_GRACE
     cache = FileCache(folder, settings.archive_cache * _MIB, grace)
     return S3Storage(settings.archive, cache, home / "archive", **options)

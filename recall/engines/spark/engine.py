@@ -75,6 +75,11 @@ class SparkEngine:
         return SparkJobs(self.session().sparkContext)
 
     @property
+    def start_seconds(self) -> float:
+        """How long the session has taken to start, so far if it is starting; 0 before that."""
+        return self._statements.start_seconds
+
+    @property
     def is_spark_running(self) -> bool:
         """Whether Spark runs in this process, in any session."""
         return SparkContext._active_spark_context is not None

@@ -41,11 +41,27 @@ class SparkStatements:
         self._on_stuck = on_stuck
         self._job_group = f"statements {id(self)}"
         self.has_started = False
+        # By the monotonic clock, in seconds: when the session began to start, and had started.
+        self._start_began_at: float | None = None
+        self._start_ended_at: float | None = None
 
     @cached_property
     def _session(self) -> SparkSession:
         self.has_started = True
-        return self._start_session()
+        self._start_ended_at = None
+        self._start_began_at = time.monotonic()
+        try:
+            return self._start_session()
+        finally:
+            self._start_ended_at = time.monotonic()
+
+    @property
+    def start_seconds(self) -> float:
+        """How long the session has taken to start, so far if it is starting; 0 before that."""
+        if self._start_began_at is None:
+            return 0.0
+        ended_at = self._start_ended_at
+        return (time.monotonic() if ended_at is None else ended_at) - self._start_began_at
 
     def attach_thread(self) -> SparkSession:
         """The session. `interrupt` cancels jobs that this thread starts from now on."""

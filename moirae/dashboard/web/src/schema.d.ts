@@ -634,6 +634,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/set-aside": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List files, streams, relations, rules and topics that cannot be read, with the reason.
+         * @description List files, streams, relations, rules and topics that cannot be read, with the reason.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["set_aside_list_subjects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/set-aside/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show what became of requests to read again what was set aside.
+         * @description Show what became of requests to read again what was set aside.
+         *
+         *     Role: `viewer`.
+         */
+        post: operations["set_aside_show_retries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/set-aside/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have what is set aside read again at once. The live process does it.
+         * @description Have what is set aside read again at once. The live process does it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["set_aside_retry_subjects"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/similarity/evaluation": {
         parameters: {
             query?: never;
@@ -2463,6 +2529,18 @@ export interface components {
             }[];
         };
         /**
+         * RequestedSubject
+         * @description What will be read again. `stream`: of a file, else empty.
+         */
+        RequestedSubject: {
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /** Stream */
+            stream: string;
+        };
+        /**
          * ResolutionBody
          * @description How an alert was resolved.
          */
@@ -2816,6 +2894,127 @@ export interface components {
             expires_at: string | null;
         };
         /**
+         * SetAsideBody
+         * @description What to read again: some names, or all that match.
+         */
+        SetAsideBody: {
+            /**
+             * Names
+             * @description Names, as the list shows them.
+             */
+            names?: string[] | null;
+            /**
+             * Kind
+             * @description Only this kind.
+             */
+            kind?: ("file" | "stream" | "relation" | "topic") | null;
+            /**
+             * Stream
+             * @description Only files of this stream.
+             */
+            stream?: string | null;
+            /**
+             * All
+             * @description Everything.
+             * @default false
+             */
+            all: boolean;
+        };
+        /**
+         * SetAsideOutcome
+         * @description What became of a request. `state`: `waiting`, `failed` again, or `read`.
+         *
+         *     `reason`: of the last failure. `records`, `late`: of a file that was read; rows that are late
+         *     cause no alert.
+         */
+        SetAsideOutcome: {
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /** Stream */
+            stream: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "waiting" | "failed" | "read";
+            /** Reason */
+            reason?: string | null;
+            /** Records */
+            records?: number | null;
+            /** Late */
+            late?: number | null;
+        };
+        /**
+         * SetAsideProgress
+         * @description What became of requests. `live`: whether a live process carries them out.
+         */
+        SetAsideProgress: {
+            /** Outcomes */
+            outcomes: components["schemas"]["SetAsideOutcome"][];
+            /** Live */
+            live: boolean;
+        };
+        /**
+         * SetAsideStatus
+         * @description A file, stream, relation, rule or topic that failed at the last try.
+         *
+         *     `stream`: of a file, else empty. `is_set_aside`: false while it is tried at intervals. Of rules
+         *     in quarantine no times are known.
+         */
+        SetAsideStatus: {
+            /** Kind */
+            kind: string;
+            /** Stream */
+            stream: string;
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string;
+            /** Tries */
+            tries: number;
+            /** First Failed At */
+            first_failed_at: string | null;
+            /** Last Failed At */
+            last_failed_at: string | null;
+            /** Set Aside At */
+            set_aside_at: string | null;
+            /** Is Set Aside */
+            is_set_aside: boolean;
+            /** Retry Requested */
+            retry_requested: boolean;
+        };
+        /**
+         * SetAsideSubject
+         * @description A file, stream, relation or topic. `stream`: of a file.
+         */
+        SetAsideSubject: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "file" | "stream" | "relation" | "topic";
+            /** Name */
+            name: string;
+            /**
+             * Stream
+             * @default
+             */
+            stream: string;
+        };
+        /**
+         * SetAsideSubjects
+         * @description What was requested to be read again.
+         */
+        SetAsideSubjects: {
+            /**
+             * Subjects
+             * @description As requested.
+             */
+            subjects: components["schemas"]["SetAsideSubject"][];
+        };
+        /**
          * SimilarEvent
          * @description A past event that is similar to an event.
          */
@@ -2953,6 +3152,8 @@ export interface components {
             units: number;
             /** Open Units */
             open_units: number;
+            /** Set Aside */
+            set_aside: number;
             /** Newest */
             newest: string | null;
             /** Advanced To */
@@ -3004,6 +3205,10 @@ export interface components {
         /**
          * TaskSummaryRow
          * @description A task as `moirae recalls list` shows it. `read`: pieces that are done.
+         *
+         *     `error`: why it failed; of an open task, why its last query did. `retry_at`: when that is tried
+         *     again; None: at once. `delayed`: seconds in which its queries waited for Spark to start or for a
+         *     busy machine, which no time limit counts.
          */
         TaskSummaryRow: {
             /**
@@ -3061,6 +3266,13 @@ export interface components {
             deadline: string | null;
             /** Ended At */
             ended_at: string | null;
+            /** Retry At */
+            retry_at?: string | null;
+            /**
+             * Delayed
+             * @default 0
+             */
+            delayed: number;
         };
         /**
          * Timeline
@@ -3220,6 +3432,10 @@ export interface components {
             relation_errors: {
                 [key: string]: unknown;
             }[];
+            /** Set Aside */
+            set_aside: components["schemas"]["SetAsideStatus"][];
+            /** Retrying */
+            retrying: components["schemas"]["SetAsideStatus"][];
             rule_files: components["schemas"]["RuleFileStatus"];
             /** Chunks */
             chunks: {
@@ -4314,6 +4530,109 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ResumedRule"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_aside_list_subjects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SetAsideStatus"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_aside_show_retries: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetAsideSubjects"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SetAsideProgress"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_aside_retry_subjects: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetAsideBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RequestedSubject"][];
                 };
             };
             /** @description A problem */

@@ -1,12 +1,19 @@
 """Errors in one line, and the activity of workers."""
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from recall.worker import query_slots
 from recall.worker.query_slots import Workers, summarise_error
+
+
+def _engines() -> SimpleNamespace:
+    spark = SimpleNamespace(start_seconds=0.0)
+    return SimpleNamespace(choice=None, shared_scan_stream=None, spark=spark, cancel=lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ def test_error_is_summarised_in_one_line(error: Exception, expected: str) -> Non
 
 
 def test_activity_tells_running_queries_and_how_many_may_run() -> None:
-    engines: Any = [SimpleNamespace(choice=None, shared_scan_stream=None) for _ in range(3)]
+    engines: Any = [_engines() for _ in range(3)]
     workers = Workers(engines, query_timeout=60.0)
     assert workers.activity == "running, 0 of 3 history queries"
     may_end = threading.Event()
@@ -38,4 +45,39 @@ def test_activity_tells_running_queries_and_how_many_may_run() -> None:
     job.future.result()
     assert list(workers.pop_finished([job])) == [job]
     assert workers.activity == "running, 0 of 2 history queries"
+    workers.close()
+
+
+class _Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self, is_exact: bool = True) -> float:
+        return self.seconds
+
+
+def test_query_is_charged_neither_the_start_of_spark_nor_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = _Clock()
+    monkeypatch.setattr(query_slots, "WorkClock", lambda: clock)
+    engines: Any = _engines()
+    workers = Workers([engines], query_timeout=20.0)
+    may_end = threading.Event()
+    job = workers.start([], "query", lambda _: may_end.wait())
+    timed_out: list[Any] = []
+    monkeypatch.setattr(time, "monotonic", lambda: job.began_at + 90.0)
+    engines.spark.start_seconds = 60.0
+    clock.seconds = 79.0  # 11 of 90 seconds belonged to others
+    workers.enforce_timeouts([job], timed_out.append)
+    assert list(workers.pop_delays([job])) == [(job, pytest.approx(71.0))]
+    assert list(workers.pop_delays([job])) == []
+    assert timed_out == []
+    clock.seconds = 80.5
+    workers.enforce_timeouts([job], timed_out.append)
+    assert timed_out == [job]
+    assert job.slot.cancelled.is_set()
+    may_end.set()
     workers.close()

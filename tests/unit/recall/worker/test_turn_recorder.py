@@ -3,6 +3,7 @@
 import ast
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,11 +25,13 @@ WORKER = Path(recall.worker.__file__).parent
 # The methods of the ledger that change claimed tasks, or what is known of their alerts.
 LEDGER_WRITES = {
     "advance",
+    "add_delay",
     "count_failed_attempt",
     "defer",
     "lock_tasks",
     "mark_query_started",
     "pin_pieces",
+    "put_off",
 }
 
 
@@ -45,6 +48,7 @@ class FakeLedger:
     error: Exception | None = None
     results: list[TurnResult] = field(default_factory=list)
     deferred: list[UUID] = field(default_factory=list)
+    put_offs: list[timedelta] = field(default_factory=list)
 
     def advance(self, task: Task, result: TurnResult) -> tuple[str, TaskProgress] | None:
         if self.error is not None and result.state != "failed":
@@ -66,8 +70,11 @@ class FakeLedger:
     def defer(self, tasks: list[UUID]) -> None:
         self.deferred += tasks
 
-    def count_failed_attempt(self, tasks: list[UUID]) -> None:
+    def count_failed_attempt(self, tasks: list[UUID], error: str, timed_out: bool) -> None:
         """Counted in the database."""
+
+    def put_off(self, task: Task, delay: timedelta) -> None:
+        self.put_offs.append(delay)
 
     def mark_query_started(self, tasks: list[UUID]) -> None:
         """Marked in the database."""
@@ -154,14 +161,32 @@ def test_answer_that_cannot_be_stored_fails_the_task() -> None:
 
 def test_task_with_too_many_failed_attempts_fails_when_it_is_requeued() -> None:
     setup = Setup(FakeLedger(), tries=MAX_ATTEMPTS - 2)
-    setup.recorder.count_failed_attempt([TASK_ID], "history query", "query_timed_out")
+    setup.recorder.count_lost_engine([TASK_ID], "history query")
     setup.recorder.requeue([setup.before.spec])
     assert setup.now is not None
-    setup.recorder.count_failed_attempt([TASK_ID], "history query", "query_timed_out")
+    setup.recorder.count_timeout([TASK_ID], "history query", 20.0)
     setup.recorder.requeue([setup.before.spec])
     (failure,) = setup.ledger.results
     assert failure.exceeded
+    assert failure.error == (
+        "failed 3 times at one piece: needs too much memory or time; "
+        "last: history query cancelled after 20 s of work (recall.query_timeout)"
+    )
     assert setup.now is None
+
+
+def test_task_that_failed_by_time_only_is_put_off_longer_each_time_then_fails() -> None:
+    ledger = FakeLedger()
+    for put_offs in range(4):
+        setup = Setup(ledger, tries=MAX_ATTEMPTS - 1, timeouts=MAX_ATTEMPTS - 1, put_offs=put_offs)
+        setup.recorder.count_timeout([TASK_ID], "history query", 20.0)
+        setup.recorder.requeue([setup.before.spec])
+        assert setup.now is None
+    assert ledger.put_offs == sorted(ledger.put_offs)
+    assert len(ledger.put_offs) == 3
+    (failure,) = ledger.results
+    assert failure.error is not None
+    assert failure.error.startswith("failed 6 times at one piece: needs too much time; last: ")
 
 
 def test_only_the_recorder_changes_claimed_tasks_in_the_ledger() -> None:

@@ -1,5 +1,6 @@
 """Time limits and clean-up of Spark statements; the rest is in `tests/contract`."""
 
+import time
 from unittest.mock import Mock
 
 import pytest
@@ -33,3 +34,20 @@ def test_interrupt_does_not_start_spark() -> None:
         statements.run(Statement("SELECT 1"))
     statements.interrupt()
     start_session.assert_called_once()
+
+
+def test_start_of_the_session_is_measured_while_it_starts_and_afterwards() -> None:
+    seen: list[float] = []
+
+    def start() -> Mock:
+        time.sleep(0.02)
+        seen.append(statements.start_seconds)
+        return Mock()
+
+    statements = SparkStatements(start)
+    assert statements.start_seconds == 0.0
+    statements.attach_thread()
+    assert 0.02 <= seen[0] <= statements.start_seconds
+    started = statements.start_seconds
+    time.sleep(0.02)
+    assert statements.start_seconds == started
