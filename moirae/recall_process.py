@@ -10,7 +10,7 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
-from moirae.config import Settings, stream_schema
+from moirae.config import Settings
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
@@ -19,7 +19,7 @@ from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import archived_streams, open_storage
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
@@ -94,8 +94,9 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
 
 
 def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
-    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
-    relations = Relations(connect_database(settings, "recall relations"), settings.relations)
+    connection = connect_database(settings, "recall relations")
+    schemas = archived_streams(settings, connection)
+    relations = Relations(connection, settings.relations)
     return RecallConfig(
         root=root,
         schemas=schemas,

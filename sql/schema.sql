@@ -114,7 +114,9 @@ CREATE TABLE streams (
     clock            timestamptz,
     -- The keys whose rows were last furthest ahead of the clock, up to ten: objects with `key`
     -- (texts by column), `ahead` (microseconds) and `at` (the clock in microseconds).
-    keys_ahead       jsonb NOT NULL DEFAULT '[]'
+    keys_ahead       jsonb NOT NULL DEFAULT '[]',
+    -- The name that the stream is being given; NULL: none.
+    renamed_to       text
 );
 
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when

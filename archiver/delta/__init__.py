@@ -9,7 +9,7 @@ from archiver.delta.column_changes import ColumnProblem, StoredColumn
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
 from archiver.delta.declarations import TableDeclaration
-from archiver.delta.declared_table import read_declaration
+from archiver.delta.declared_table import read_declaration, read_recorded_schema
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
@@ -46,4 +46,5 @@ __all__ = [
     "derived_tables",
     "fingerprint",
     "read_declaration",
+    "read_recorded_schema",
 ]

@@ -127,6 +127,13 @@ class Storage(ABC):
     def remove_all(self) -> None:
         """Remove this folder with all its contents."""
 
+    @abstractmethod
+    def replace(self, target: "Storage") -> None:
+        """Rename this folder, if it exists, to another one of the same storage, which is replaced.
+
+        After an interruption a further call completes it.
+        """
+
 
 # What callers may pass for an archive: a local folder, or any storage.
 StorageRoot = Path | Storage
@@ -261,6 +268,13 @@ class LocalStorage(Storage):
 
     def remove_all(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def replace(self, target: Storage) -> None:
+        assert isinstance(target, LocalStorage)
+        if self._folder.is_dir():
+            target.remove_all()
+            self._folder.rename(target._folder)
+            fsync_files([], [target._folder.parent])
 
 
 def fsync_files(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:

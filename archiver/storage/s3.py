@@ -47,6 +47,7 @@ _READ_SIZE = 4 << 20  # bytes of a download that are written at once
 _LIST_PAGE_SIZE = 1000  # objects
 _DELETE_BATCH_SIZE = 1000  # objects of one request
 # Attempts when another process creates the same object, or cached files disappear.
+_COMPLETE_MARK = ".copied"  # in a folder that is a complete copy of the one that it replaces
 _CONFLICT_RETRIES = 20
 _CONFLICT_PAUSE = 0.1  # seconds
 _CLIENT_OPTIONS: Any = {
@@ -282,6 +283,19 @@ class S3Storage(Storage):
         with self.translate_errors():
             for start in range(0, len(keys), _DELETE_BATCH_SIZE):
                 obstore.delete(self._store, keys[start : start + _DELETE_BATCH_SIZE])
+
+    def replace(self, target: Storage) -> None:
+        assert isinstance(target, S3Storage)
+        names = [name for name, _ in self._list_objects()]
+        if names:
+            if not target.exists(_COMPLETE_MARK):
+                target.remove_all()
+                with self.translate_errors():
+                    for name in names:
+                        obstore.copy(self._store, self._object_key(name), target._object_key(name))
+                    obstore.put(target._store, target._object_key(_COMPLETE_MARK), b"")
+            self.remove_all()
+        target.remove(_COMPLETE_MARK)
 
     def _object_key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name

@@ -470,6 +470,7 @@ class Settings(ConfigModel):
         if "event" in streams:
             message = "a stream must not be named event: SQL uses it for the new event"
             raise_problems([ValueProblem(("event",), message)])
+        raise_problems(list(_find_rename_problems(streams)))
         return streams
 
     @field_validator("relations")
@@ -499,6 +500,23 @@ class Settings(ConfigModel):
                 problems.append(ValueProblem((index, "receiver"), message))
         raise_problems(problems)
         return routes
+
+
+def _find_rename_problems(streams: Mapping[str, Stream]) -> Iterator[ValueProblem]:
+    names_by_previous: dict[str, str] = {}
+    for name, stream in streams.items():
+        if stream.was is None:
+            continue
+        path = (name, "was")
+        if stream.was == name:
+            yield ValueProblem(path, "must be another name than that of the stream")
+        elif stream.was in streams:
+            yield ValueProblem(
+                path, f"the stream {stream.was!r} is still declared: remove it to rename it"
+            )
+        first = names_by_previous.setdefault(stream.was, name)
+        if first != name:
+            yield ValueProblem(path, f"the stream {first!r} was {stream.was!r} as well")
 
 
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:

@@ -13,6 +13,7 @@ from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.paths import InterpolatedText, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
+    TableName,
     Text,
     discriminate_by_key,
     name_pattern,
@@ -169,6 +170,11 @@ class Stream(ColumnsModel):
         "of others; older rows that follow are late.",
     )
     source: StreamSource = Field(description="Source of the rows: files, http or kafka.")
+
+    was: TableName | None = Field(
+        default=None,
+        description="Name that the stream had before: its history goes on under the new one.",
+    )
 
     _validate_time = field_validator("time")(check_time_column)
 

@@ -13,9 +13,9 @@ from archiver.delta import StreamTable
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
-from moirae.config import Settings, stream_schema
+from moirae.config import Settings
 from moirae.inspect.set_aside import describe_subject, list_set_aside
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import archived_streams, open_storage
 from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
 from sql.events import EventGateway
 from sql.similarity import CorpusGateway
@@ -46,9 +46,10 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         if not record.is_counted:
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
-    for name, stream in settings.streams.items():
+    for schema in archived_streams(settings, connection):
+        name = schema.name
         ledger = UnitGateway(connection).list_ledger(name)
-        table = StreamTable(storage, stream_schema(name, stream))
+        table = StreamTable(storage, schema)
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
         findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))

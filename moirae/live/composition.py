@@ -45,10 +45,11 @@ from moirae.live.sources import (
     SourceQueries,
 )
 from moirae.live.spark_start import start_spark
+from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, connect_database
-from moirae.runtime.storage import check_declarations, check_storage, open_storage
+from moirae.runtime.storage import archived_streams, check_declarations, check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway
@@ -89,8 +90,9 @@ def build_live_process(
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     check_storage(settings)
-    check_declarations(settings)
     root = open_storage(settings)
+    rename_streams(settings, connection, root)
+    check_declarations(settings)
     schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     archive = ArchiveWriter(
         root,
@@ -106,7 +108,7 @@ def build_live_process(
     grace = settings.recall.longest_query + _READER_GRACE
     maintenance = ChunkMaintenance(
         root,
-        schemas,
+        archived_streams(settings, connection),
         grace,
         (EVENTS, CONTEXTS),
         history=settings.archive_history.total_seconds(),

@@ -1,7 +1,6 @@
 """Watermarks and newest event time of streams."""
 
 from datetime import UTC, datetime
-from operator import attrgetter
 
 from archiver.ingest import ArchiveWriter
 from archiver.times import Micros, from_micros
@@ -14,8 +13,8 @@ def get_watermarks(archive: ArchiveWriter) -> dict[str, Micros | None]:
 
 
 def newest_event_time(archive: ArchiveWriter) -> Micros | None:
-    """The newest event time in the archive, of rows ahead too; None: the archive is empty."""
-    newest = map(attrgetter("newest"), archive.progress.values())
+    """The newest event time of the declared streams, of rows ahead too; None: they have no rows."""
+    newest = (archive.progress[stream].newest for stream in archive.tables)
     return max((time for time in newest if time is not None), default=None)
 
 

@@ -12,6 +12,7 @@ from sql.archive.relations import HeldRelationRow, RelationGateway, RelationSour
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
+from sql.archive.stream_renames import StreamRename, StreamRenameGateway
 from sql.archive.streams import ProgressRow, StreamGateway
 from sql.archive.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
@@ -36,6 +37,8 @@ __all__ = [
     "SetAsideRow",
     "StreamCounts",
     "StreamGateway",
+    "StreamRename",
+    "StreamRenameGateway",
     "Subject",
     "SubjectKind",
     "UnitGateway",

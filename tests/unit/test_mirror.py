@@ -53,9 +53,11 @@ MODULES_BY_TEST = {
     "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
-    "integration/test_file_input.py": """
-        moirae.live.sources.file_input moirae.live.sources.queries.number_query""",
     "integration/test_failing_units.py": "moirae.live.landed_input",
+    "integration/test_changing_streams.py": """
+        moirae.live.sources.file_input moirae.live.sources.queries.number_query
+        moirae.live.stream_renames moirae.runtime.storage.removed_streams
+        sql.archive.stream_renames""",
     "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
     "integration/test_query_command.py": """
         moirae.queries.task""",

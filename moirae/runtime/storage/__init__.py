@@ -4,15 +4,18 @@ from moirae.runtime.storage.archive import check_storage, open_storage
 from moirae.runtime.storage.declarations import check_declarations, find_declaration_problems
 from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
+from moirae.runtime.storage.removed_streams import archived_streams, with_removed_streams
 
 __all__ = [
     "DISK_RESERVE",
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "archived_streams",
     "check_declarations",
     "check_storage",
     "find_declaration_problems",
     "measure_disk_space",
     "open_storage",
+    "with_removed_streams",
 ]

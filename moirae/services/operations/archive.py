@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from moirae.config import Settings
 from moirae.errors import NotFound, UsageError
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import archived_streams, open_storage
 from moirae.services.models import (
     Arguments,
     Name,
@@ -210,7 +210,7 @@ def list_streams(workspace: "LocalWorkspace") -> list[StreamSummary]:
     progress = collect_status(workspace.connection, storage)["streams"]
     newest = max(filter(None, map(itemgetter("newest"), progress.values())), default=None)
     rows = []
-    for table in _open_stream_tables(settings):
+    for table in _open_stream_tables(workspace):
         history_bytes = table.history_bytes(settings.archive_history.total_seconds())
         rows.append(_count_stream(table, progress.get(table.schema.name), newest, history_bytes))
     return rows
@@ -241,7 +241,7 @@ def list_chunks(workspace: "LocalWorkspace", query: ChunkQuery) -> ChunkPage:
     if cursor is not None:
         records = [record for record in records if record.chunk.id > cursor[0]]
     records = records[: query.limit]
-    files_by_stream = [table.files_by_chunk() for table in _open_stream_tables(workspace.settings)]
+    files_by_stream = [table.files_by_chunk() for table in _open_stream_tables(workspace)]
     chunks = []
     for record in records:
         chunk_files = (files.get(record.chunk.id) for files in files_by_stream)
@@ -260,7 +260,7 @@ def show_chunk(workspace: "LocalWorkspace", chunk: int) -> ChunkDetails:
     if record is None:
         raise NotFound(f"no chunk {chunk}: `moirae chunks list` shows all chunks")
     files_by_stream = {}
-    for table in _open_stream_tables(workspace.settings):
+    for table in _open_stream_tables(workspace):
         files = table.files_by_chunk().get(chunk)
         if files is not None:
             files_by_stream[table.schema.name] = files
@@ -358,16 +358,13 @@ def _describe_dead_letter(row: DeadLetterRow) -> DeadLetter:
     )
 
 
-def _open_stream_tables(settings: Settings) -> "list[StreamTable]":
-    """The tables of the declared streams."""
+def _open_stream_tables(workspace: "LocalWorkspace") -> "list[StreamTable]":
+    """The tables of the archived streams, declared or not."""
     from archiver.delta import StreamTable
-    from moirae.config import stream_schema
 
-    storage = open_storage(settings)
-    return [
-        StreamTable(storage, stream_schema(name, stream))
-        for name, stream in settings.streams.items()
-    ]
+    storage = open_storage(workspace.settings)
+    schemas = archived_streams(workspace.settings, workspace.connection)
+    return [StreamTable(storage, schema) for schema in schemas]
 
 
 def _count_stream(

@@ -12,7 +12,7 @@ from moirae.alerts import find_event
 from moirae.errors import NotFound
 from moirae.inspect import Timeline
 from moirae.inspect.past_events import RecallAnswer, SimilarEvent
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import archived_streams, open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
 from moirae.services.operations.events import load_event_answers
@@ -110,7 +110,6 @@ def list_judgements(workspace: "LocalWorkspace", event: IdPrefix) -> list[EventJ
 @operation("GET", "/events/{event}/timeline", role="viewer")
 def show_timeline(workspace: "LocalWorkspace", event: IdPrefix, query: TimelineQuery) -> Timeline:
     """Show the values of the streams that have the event's key, around the event."""
-    from moirae.config import stream_schema
     from moirae.inspect import load_timeline
 
     eid = find_event(workspace.connection, event)
@@ -118,7 +117,7 @@ def show_timeline(workspace: "LocalWorkspace", event: IdPrefix, query: TimelineQ
     if row is None:
         raise NotFound(f"event {eid} has been deleted")
     settings = workspace.settings
-    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    schemas = archived_streams(settings, workspace.connection)
     return load_timeline(
         open_storage(settings),
         schemas,

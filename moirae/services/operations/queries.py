@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import Field
 
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import archived_streams, open_storage, with_removed_streams
 from moirae.services.models import Arguments, Seconds
 from moirae.services.operation import operation
 from sql.recalls import TaskFilter, TaskGateway, TaskSummaryRow
@@ -67,7 +67,6 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     """The request of a query. What DuckDB cannot run is analysed by Spark."""
     from archiver.read import Reader
     from archiver.spark import session_on_demand
-    from moirae.config import stream_schema
     from moirae.deployments import RuleRegistry
     from moirae.queries import QueryOptions, make_request, prepare_query
     from recall.errors import QueryRejected
@@ -75,7 +74,7 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
 
     if not _is_answered(workspace):
         raise MoiraeError(_NO_RECALL_PROCESS)  # a client that repeats the request gets no other
-    settings = workspace.settings
+    settings = with_removed_streams(workspace.settings, workspace.connection)
     since = None if body.since is None else timedelta(seconds=body.since)
     options = QueryOptions(limit=body.limit, since=since, follow=body.follow)
     definitions = RuleRegistry(workspace.connection).desired_rules()
@@ -84,7 +83,7 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
             question = prepare_query(body.sql, settings, definitions, options, start_session)
     except (Unsupported, QueryRejected) as error:
         raise UsageError(f"query:{error.line}:{error.column}: {error}") from error
-    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    schemas = archived_streams(workspace.settings, workspace.connection)
     return make_request(question, Reader(open_storage(settings), schemas))
 
 

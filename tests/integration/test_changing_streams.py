@@ -1,4 +1,4 @@
-"""Files of streams are read once, whatever happens to streams, checkpoints and names."""
+"""Streams come, go and get new names; each file is read once, whatever happens meanwhile."""
 
 import os
 import shutil
@@ -10,13 +10,27 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 import sql
+from archiver.file_names import escape_name
+from archiver.read import Reader
 from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import ProblemsError
+from moirae.inspect.doctor import run_checks
+from moirae.live.stream_renames import rename_streams
+from moirae.queries.prepare import QueryOptions, prepare_query
 from moirae.runtime import connect_database
+from moirae.runtime.storage import (
+    LandingFolder,
+    archived_streams,
+    open_storage,
+    with_removed_streams,
+)
+from sql.archive import StreamRename, StreamRenameGateway
+from sql.loader import load, read_text
 from tests.faults.harness import workspace
 from tests.source_queries import archive_present_files, make_source_queries, update_until
 
 STREAM = """
-  {name}:
+  {name}:{was}
     columns: {{ts: timestamp, n: int}}
     time: ts
     id: [n]
@@ -32,15 +46,22 @@ class World:
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.root = root
         self.spark = spark
+        self.first_settings = load_settings_from_environment(root / "moirae.yaml")
         self.checkpoint = root / ".moirae" / "checkpoints" / "live"
 
     def declare(self, **sources: str) -> Settings:
-        streams = [STREAM.format(name=name, source=source) for name, source in sources.items()]
+        """Streams by name; a source may begin with `was: OLD, `."""
+        streams = []
+        for name, source in sources.items():
+            *was, source = source.rsplit(", ", 1) if source.startswith("was") else [source]
+            streams.append(
+                STREAM.format(name=name, source=source, was="".join(f"\n    {key}" for key in was))
+            )
         (self.root / "moirae.yaml").write_text("home: .moirae\nstreams:" + "".join(streams))
         return load_settings_from_environment(self.root / "moirae.yaml")
 
     def connect(self) -> sql.Connection:
-        return connect_database(load_settings_from_environment(self.root / "moirae.yaml"), "tests")
+        return connect_database(self.first_settings, "tests")
 
     def put(self, name: str | bytes, number: int = 0) -> None:
         path = self.root / os.fsdecode(name)
@@ -50,7 +71,28 @@ class World:
 
     def drain(self, settings: Settings) -> list[str]:
         with connect_database(settings, "tests") as connection:
+            rename_streams(settings, connection, open_storage(settings))
             return archive_present_files(settings, connection, self.spark)
+
+    def query(self, settings: Settings, stream: str) -> list[int]:
+        """What an ad-hoc query of history reads."""
+        with connect_database(settings, "tests") as connection:
+            history = with_removed_streams(settings, connection)
+            options = QueryOptions(limit=10)
+            text = f"SELECT n FROM {stream}"
+            question = prepare_query(text, history, (), options, lambda: self.spark)
+            assert question.streams == {stream: "ts"}
+            reader = Reader(open_storage(settings), archived_streams(settings, connection))
+            snapshot = reader.snapshot(stream)
+            assert snapshot.table is not None
+            files = [snapshot.table.files.read(file.path, ["n"]) for file in snapshot.files]
+        return sorted(number for rows in files for number in rows["n"].to_pylist())
+
+    def check(self, settings: Settings) -> None:
+        """Ledger and archive agree."""
+        with connect_database(settings, "tests") as connection:
+            problems = [finding for finding in run_checks(settings, connection) if finding.problems]
+        assert problems == []
 
     def read_counts(self, settings: Settings) -> tuple[int, int]:
         """Units and archived rows."""
@@ -209,3 +251,100 @@ def test_backlog_of_one_stream_does_not_hold_back_another(
         ["landing/a/1.jsonl"],
         ["landing/a/2.jsonl"],
     ]
+
+
+A = "{files: landing/a/*.jsonl}"
+OTHER = "{files: landing/other/*.jsonl}"
+
+
+def test_history_of_a_removed_stream_stays_and_goes_on(world: World) -> None:
+    world.put("landing/a/0.jsonl", 0)
+    settings = world.declare(a=A, other=OTHER)
+    assert world.drain(settings) == ["landing/a/0.jsonl"]
+    world.put("landing/a/1.jsonl", 1)
+    settings = world.declare(other=OTHER)
+    assert world.drain(settings) == []
+    assert world.query(settings, "a") == [0]
+    assert world.read_counts(settings) == (1, 1)
+    world.check(settings)
+    settings = world.declare(a=A, other=OTHER)
+    assert world.drain(settings) == ["landing/a/1.jsonl"]
+    assert world.query(settings, "a") == [0, 1]
+    world.check(settings)
+
+
+def test_renamed_stream_goes_on_under_its_new_name(world: World) -> None:
+    world.put("landing/a/0.jsonl", 0)
+    settings = world.declare(a=A)
+    world.drain(settings)
+    with LandingFolder(Path(settings.home), "a").open_batch("posted", ".jsonl") as file:
+        file.write(b"{}")
+    world.put("landing/a/1.jsonl", 1)
+    settings = world.declare(b=f"was: a, {A}")
+    for _ in range(2):
+        world.drain(settings)
+        assert world.query(settings, "b") == [0, 1]
+        assert world.read_counts(settings) == (2, 2)
+        world.check(settings)
+    assert not (world.root / ".moirae/archive/streams/a").exists()
+    assert LandingFolder(Path(settings.home), "b").pending_batches()
+    world.put("landing/a/2.jsonl", 2)
+    assert world.drain(world.declare(b=A)) == ["landing/a/2.jsonl"], "without `was` from then on"
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_interrupted_rename_goes_on(world: World, is_moved: bool) -> None:
+    world.put("landing/a/0.jsonl", 0)
+    settings = world.declare(a=A)
+    world.drain(settings)
+    streams = world.root / ".moirae/archive/streams"
+    with world.connect() as connection:
+        StreamRenameGateway(connection).start(StreamRename("a", "b"))
+    if is_moved:
+        (streams / "a").rename(streams / "b")
+    else:
+        (streams / "b" / "_delta_log").mkdir(parents=True)
+    settings = world.declare(b=f"was: a, {A}")
+    assert world.drain(settings) == []
+    assert world.query(settings, "b") == [0]
+    world.check(settings)
+
+
+def test_rename_to_a_stream_with_history_is_refused(world: World) -> None:
+    world.put("landing/a/0.jsonl", 0)
+    world.put("landing/other/0.jsonl", 0)
+    world.drain(world.declare(a=A, other=OTHER))
+    settings = world.declare(other=f"was: a, {OTHER}")
+    with pytest.raises(ProblemsError, match=r"moirae.yaml:4:10: streams.other.was: 'a' cannot be"):
+        world.drain(settings)
+    world.drain(world.declare(a=A, other=OTHER))
+
+
+def test_rename_of_a_declared_stream_is_refused(world: World) -> None:
+    with pytest.raises(ProblemsError, match=r"streams\.b\.was: the stream 'a' is still declared"):
+        world.declare(a=A, b=f"was: a, {OTHER}")
+
+
+def test_all_rows_of_a_stream_get_its_new_name(world: World) -> None:
+    """A table that names streams must be renamed with them, or be listed here."""
+    not_renamed = {"derived_chunks", "row_revisions"}  # of derived streams and recalls
+    statement = (
+        "SELECT table_name FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND column_name = 'stream'"
+    )
+    with world.connect() as connection:
+        tables = {row[0] for row in connection.execute(statement)}
+    statements = load("stream_renames")
+    renamed = {name.removeprefix("rename_") for name in statements if name.startswith("rename_")}
+    assert tables - not_renamed == renamed - {"stream", "set_aside_streams"}
+
+
+def test_names_of_earlier_versions_are_escaped_by_the_migration(world: World) -> None:
+    names = ["a\\xe9.jsonl", "a\nb\u202e.jsonl", "a\\b.jsonl", "é.jsonl"]
+    migration = read_text("migrations", "0011_renamed_streams.sql").split("\n\n", 1)[1]
+    with world.connect() as connection:
+        for name in names:
+            connection.execute("INSERT INTO units (stream, unit) VALUES ('a', %s)", (name,))
+        connection.execute(migration.encode())
+        rows = connection.execute("SELECT unit FROM units ORDER BY id").fetchall()
+    assert [row[0] for row in rows] == list(map(escape_name, names))

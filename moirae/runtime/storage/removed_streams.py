@@ -1,0 +1,45 @@
+"""Streams that the workspace no longer declares: their history stays readable until it expires."""
+
+from typing import TYPE_CHECKING
+
+import sql
+from moirae.config import HttpSource, Settings, Stream, stream_schema
+from moirae.runtime.storage.archive import open_storage
+from sql.archive import StreamGateway
+
+if TYPE_CHECKING:
+    from archiver.delta import StreamSchema
+
+
+def removed_streams(settings: Settings, connection: sql.Connection) -> "list[StreamSchema]":
+    """The archived streams that are not declared, as their tables record them."""
+    # Loaded here: the command line reads settings without it.
+    from archiver.delta import read_recorded_schema
+
+    root = open_storage(settings)
+    schemas: list[StreamSchema] = []
+    for row in sorted(StreamGateway(connection).list_all(), key=lambda row: row.name):
+        if row.name not in settings.streams:
+            schema = read_recorded_schema(root, row.name)
+            if schema is not None:
+                schemas.append(schema)
+    return schemas
+
+
+def archived_streams(settings: Settings, connection: sql.Connection) -> "list[StreamSchema]":
+    """The declared streams, and those that are only archived."""
+    declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    return [*declared, *removed_streams(settings, connection)]
+
+
+def with_removed_streams(settings: Settings, connection: sql.Connection) -> Settings:
+    """The workspace as if it declared all archived streams, for queries of history."""
+    streams = dict(settings.streams)
+    for schema in removed_streams(settings, connection):
+        if schema.name not in settings.relations:
+            streams[schema.name] = Stream.model_construct(
+                declared_columns=dict(schema.columns),
+                time=schema.time,
+                source=HttpSource(http=True),
+            )
+    return settings.model_copy(update={"streams": streams})

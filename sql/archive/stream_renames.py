@@ -1,0 +1,53 @@
+"""Streams that get a new name: all rows of the ledger that belong to them."""
+
+from dataclasses import dataclass
+
+from sql.gateway import Gateway
+
+# What belongs to a stream by its name, and its row last.
+_RENAMED = (
+    "units",
+    "partitions",
+    "pushes",
+    "set_aside",
+    "set_aside_streams",
+    "unread_input",
+    "stream",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRename:
+    """A stream and its new name."""
+
+    old: str
+    new: str
+
+
+class StreamRenameGateway(Gateway):
+    queries = "stream_renames"
+
+    def list_pending(self) -> list[StreamRename]:
+        """The renames that were started and are not finished."""
+        return self._records(StreamRename, "list_pending")
+
+    def is_known(self, name: str) -> bool:
+        """Whether a stream of this name was ever declared."""
+        return bool(self._value("is_known", name=name))
+
+    def has_units(self, name: str) -> bool:
+        """Whether the ledger has source units of a stream."""
+        return bool(self._value("has_units", name=name))
+
+    def start(self, rename: StreamRename) -> None:
+        """Record that a stream is being renamed."""
+        self._execute("start", old=rename.old, new=rename.new)
+
+    def finish(self, rename: StreamRename) -> None:
+        """Give all rows of a stream its new name.
+
+        A stream of that name, which has no source units, is deleted.
+        """
+        self._execute("delete_stream", name=rename.new)
+        for what in _RENAMED:
+            self._execute(f"rename_{what}", old=rename.old, new=rename.new)

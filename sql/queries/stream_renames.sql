@@ -1,0 +1,40 @@
+-- list_pending --
+-- Streams that are being renamed.
+SELECT name AS old, renamed_to AS new FROM streams WHERE renamed_to IS NOT NULL ORDER BY name
+
+-- is_known --
+-- Whether a stream was ever declared.
+SELECT EXISTS (SELECT FROM streams WHERE name = %(name)s)
+
+-- has_units --
+-- Whether a stream has source units.
+SELECT EXISTS (SELECT FROM units WHERE stream = %(name)s)
+
+-- start --
+-- Record that a stream is being renamed.
+UPDATE streams SET renamed_to = %(new)s WHERE name = %(old)s
+
+-- delete_stream --
+-- Delete a stream that has no source units.
+DELETE FROM streams WHERE name = %(name)s
+
+-- rename_units --
+UPDATE units SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_partitions --
+UPDATE partitions SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_pushes --
+UPDATE pushes SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_set_aside --
+UPDATE set_aside SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_set_aside_streams --
+UPDATE set_aside SET name = %(new)s WHERE kind IN ('stream', 'topic') AND name = %(old)s
+
+-- rename_unread_input --
+DELETE FROM unread_input WHERE stream = %(old)s
+
+-- rename_stream --
+UPDATE streams SET name = %(new)s, renamed_to = NULL WHERE name = %(old)s
