@@ -13,6 +13,7 @@ if _HANDLES_INTERRUPT:
 
 import structlog  # noqa: E402
 
+from archiver.threads import set_failure_handler  # noqa: E402
 from moirae.cli import EXIT_INTERNAL_ERROR, app  # noqa: E402
 from moirae.errors import OutputError  # noqa: E402
 from moirae.runtime import (  # noqa: E402
@@ -38,6 +39,7 @@ def main() -> None:
     prints pages about objects that threads still use.
     """
     prepare_stdout()
+    set_failure_handler(_exit_after_thread_failure)
     code = _write_rest_of_output(run())
     sys.stderr.flush()
     os._exit(code)
@@ -77,6 +79,14 @@ def run() -> int:
         print(f"moirae: {explained}", file=sys.stderr)
         return explained.exit_code
     return _EXIT_SUCCESS
+
+
+def _exit_after_thread_failure(thread: str, error: BaseException) -> None:
+    """A command does not end as if nothing had happened; processes of a workspace also store it."""
+    structlog.get_logger().error(
+        "thread failed", action="thread_failed", thread=thread, error=repr(error)
+    )
+    os._exit(EXIT_INTERNAL_ERROR)
 
 
 if __name__ == "__main__":

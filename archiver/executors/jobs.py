@@ -7,18 +7,19 @@ its text only.
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from archiver.errors import ArchiverError, TaskLost
+from archiver.threads import start_daemon
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -92,6 +93,8 @@ class _Failure:
 
 _CAUGHT = (ArchiverError, OSError)
 
+_LOG = structlog.get_logger()
+
 # A local master does not repeat tasks. A job is repeated for the worker processes that died by no
 # fault of it.
 _MAX_ATTEMPTS = 3
@@ -127,16 +130,18 @@ class SparkJobs:
 
     def warm_up(self) -> None:
         if self._warm_up_lock.acquire(blocking=False):
-            threading.Thread(target=self._start_workers, daemon=True, name="warm up").start()
+            start_daemon(self._start_workers, "warm up")
 
     def _start_workers(self) -> None:
         """Run a job like those of a batch: its tasks have two workers each."""
-        # The context may be stopped meanwhile.
-        with suppress(Exception):
+        try:
             parts = self.keep(_yield_item, range(self.cores))
             parts.map(_count_items)
             parts.release()
             self._is_warm = True
+        except Exception as error:  # the context may be stopped meanwhile
+            reason = str(error).partition("\n")[0]
+            _LOG.warning("workers were not started", action="warm_up_failed", error=reason)
 
     def add_tasks(self, tasks: int) -> None:
         """Count tasks that are started."""

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from archiver.errors import NotInstalled
 from archiver.spark.paths import CLASS_ARCHIVE, JARS, OWN_JAR
 from archiver.spark.scratch import scratch_folder
+from archiver.threads import start_daemon
 
 _JVM_LOG = logging.getLogger("spark.jvm")
 
@@ -176,9 +177,8 @@ def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:
         return
     conf = SparkConf().setAppName(app).setMaster(master).setAll(list(settings.items()))
     reader, writer = os.pipe()
-    threading.Thread(
-        target=_log_jvm_output, args=(os.fdopen(reader, "rb"),), daemon=True, name="JVM output"
-    ).start()
+    output = os.fdopen(reader, "rb")
+    start_daemon(lambda: _log_jvm_output(output), "JVM output")
     try:
         gateway = launch_gateway(conf, {"stderr": writer})  # type: ignore[no-untyped-call]
     finally:

@@ -14,6 +14,7 @@ import typer
 
 import sql
 from archiver.errors import StorageFailed
+from archiver.threads import set_failure_handler
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -21,10 +22,11 @@ from moirae.cli.options import (
     WorkspaceOption,
     print_warnings,
 )
-from moirae.config import load_settings_from_environment
+from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable, first_line
-from moirae.runtime import Signals
+from moirae.runtime import Signals, connect_database, describe_error
 from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
+from sql.processes import ProcessExitGateway
 from sql.rules import RuleFileGateway
 
 _LOG = structlog.get_logger()
@@ -73,6 +75,7 @@ def up(
             action="workspace_starting",
             workspace=str(settings.file.parent),
         )
+    _exit_on_thread_failure("up", settings)
     started_at = datetime.now(UTC)
     try:
         code = run_supervisor(
@@ -105,6 +108,7 @@ def live(
     configure_logging(log_format)
     signals = Signals(reloads=True)
     settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure("live", settings)
     with _exit_without_cleanup("live"):
         run_live(settings, signals.stop, drain, apply_rules, parent, signals.reload)
 
@@ -121,6 +125,7 @@ def recall(
     configure_logging(log_format)
     signals = Signals()
     settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure("recall", settings)
     with _exit_without_cleanup("recall"):
         run_recall(settings, signals.stop, parent)
 
@@ -135,7 +140,9 @@ def server(
     from moirae.server import run_server
 
     configure_logging(log_format)
-    run_server(load_settings_from_environment(workspace), Signals().stop, parent)
+    settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure("server", settings)
+    run_server(settings, Signals().stop, parent)
 
 
 def demo(
@@ -166,6 +173,23 @@ def demo(
     configure_logging(log_format)
     as_json = output is OutputFormat.JSON
     raise typer.Exit(run_demo(directory.absolute(), seed, once, as_json, None, log_format, port))
+
+
+def _exit_on_thread_failure(process: str, settings: Settings) -> None:
+    """Let an error of any thread end this process, which stores it."""
+
+    def handle(thread: str, error: BaseException) -> None:
+        with suppress(Exception), connect_database(settings, "failure") as connection:
+            reason = f"thread {thread}: {describe_error(error)}"
+            ProcessExitGateway(connection).fail(os.getpid(), reason)
+        try:
+            with _exit_without_cleanup(process):
+                raise error
+        except BaseException as raised:
+            print(f"moirae: {raised}", file=sys.stderr)
+        os._exit(EXIT_INTERNAL_ERROR)
+
+    set_failure_handler(handle)
 
 
 @contextmanager

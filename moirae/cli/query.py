@@ -4,12 +4,14 @@ import threading
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
+from archiver.threads import start_daemon
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     WorkspaceOption,
@@ -264,10 +266,7 @@ class _Worker(AbstractContextManager["_Worker"]):
         if self._workspace is None or self._thread is not None:
             return
         if not has_recall_process(self._workspace.connection):
-            self._thread = threading.Thread(
-                target=self._work, args=(self._workspace,), daemon=True, name="query"
-            )
-            self._thread.start()
+            self._thread = start_daemon(partial(self._work, self._workspace), "query")
 
     def _work(self, workspace: "LocalWorkspace") -> None:
         from moirae.recall_process import run_query_task

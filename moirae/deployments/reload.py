@@ -13,6 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.threads import start_daemon
 from moirae.config import Settings
 from moirae.deployments.check import check_rule_files, select_rule_files
 from moirae.deployments.plan import DeploymentStep
@@ -153,16 +154,17 @@ class RuleReloader:
         self._admission = admission
         self._requested = requested
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="rules")
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start watching the files."""
-        self._thread.start()
+        self._thread = start_daemon(self._run, "rules")
 
     def stop(self) -> None:
         """Stop after a running check, or after a timeout."""
         self._stop.set()
-        self._thread.join(_STOP_TIMEOUT)
+        if self._thread is not None:
+            self._thread.join(_STOP_TIMEOUT)
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_INTERVAL):

@@ -9,7 +9,13 @@ from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.locales import replace_missing_locale
 from moirae.runtime.metrics import merge_metrics
 from moirae.runtime.progress import open_progress_bar
-from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
+from moirae.runtime.roles import (
+    ReconnectingRole,
+    Role,
+    describe_error,
+    list_processes,
+    record_failure,
+)
 from moirae.runtime.signals import Signals
 from moirae.runtime.standard_streams import (
     prepare_stdout,
@@ -25,6 +31,7 @@ __all__ = [
     "Signals",
     "logs",
     "connect_database",
+    "describe_error",
     "record_failure",
     "list_processes",
     "merge_metrics",

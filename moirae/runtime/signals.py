@@ -17,6 +17,8 @@ import signal
 import threading
 import time
 
+from archiver.threads import start_daemon
+
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds after a SIGHUP in which the terminal may close: a shell sends it before it exits.
 _HANGUP_WINDOW = 2.0
@@ -48,7 +50,7 @@ class Signals:
         # The interpreter restores the default actions at exit: a late signal would change the
         # exit code.
         atexit.register(_ignore_signals)
-        threading.Thread(target=self._read, daemon=True, name="signals").start()
+        start_daemon(self._read, "signals")
 
     def _read(self) -> None:
         check_until = 0.0

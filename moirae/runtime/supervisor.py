@@ -17,6 +17,7 @@ import structlog
 
 import sql
 from archiver.periodic import Periodic
+from archiver.threads import start_daemon
 from moirae.config import Settings
 from moirae.errors import Unreachable
 from moirae.runtime import database, storage
@@ -375,4 +376,4 @@ def watch_parent(
             os.killpg(0, signal.SIGKILL)  # with its JVM
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True, name="parent").start()
+    start_daemon(watch, "parent")

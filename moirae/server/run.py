@@ -11,6 +11,7 @@ import structlog
 import uvicorn
 
 from archiver.periodic import Periodic
+from archiver.threads import start_daemon
 from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
@@ -68,23 +69,23 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
             timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
         )
     )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listening_socket]}, name="server", daemon=True
-    )
-    thread.start()
+    thread = start_daemon(lambda: server.run(sockets=[listening_socket]), "server")
     address = "{}:{}".format(*listening_socket.getsockname()[:2])
     _LOG.info("server is listening", action="server_listens", address=address)
     role.heartbeat(f"listening on {address}")
     expiry = Periodic("expiry", _EXPIRY_INTERVAL, partial(_delete_expired, pool, ingest_handler))
     try:
-        while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
-            role.heartbeat(f"listening on {address}")
-            expiry.run_if_due()
+        with record_failure(role):
+            while not stop.wait(_HEARTBEAT_INTERVAL):
+                if not thread.is_alive():
+                    raise RuntimeError("the HTTP server has ended unexpectedly")
+                role.heartbeat(f"listening on {address}")
+                expiry.run_if_due()
     finally:
         server.should_exit = True
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
         pool.close()
-        role.mark_ended()
+    role.mark_ended()
 
 
 def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from archiver.threads import start_daemon
 from recall.errors import Cancelled, MemoryExceeded, SparkRequired, StatementTimeout
 from recall.statements.statement import Statement
 
@@ -110,8 +111,7 @@ def _limited_time(interrupt: Callable[[], None], time_limit: float | None) -> It
                 exceeded.set()
                 interrupt()  # again and again: it has no effect between two statements
 
-    watcher = threading.Thread(target=watch, daemon=True, name="duckdb time limit")
-    watcher.start()
+    watcher = start_daemon(watch, "duckdb time limit")
     try:
         yield
     except duckdb.InterruptException as error:

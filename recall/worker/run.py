@@ -15,17 +15,16 @@ from uuid import UUID
 import psutil
 import pyarrow as pa
 import structlog
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import sql
 from archiver.delta import StreamSchema
-from archiver.errors import ArchiverError
 from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, open_session
 from archiver.storage import StorageRoot
+from archiver.threads import start_daemon, start_thread
 from archiver.times import duration_to_micros
 from recall.corpora import Corpora
 from recall.engines import LocalEngine, SparkEngine, WideScanEngine
@@ -117,7 +116,7 @@ def run_worker(
     prefer_for_oom_kill()
     sessions = _SparkSessions(config)
     reader = Reader(config.root, config.schemas, config.present_memory_bytes)
-    _start_thread("present", lambda: _follow_present(config, reader, stop))
+    start_daemon(lambda: _follow_present(config, reader, stop), "present")
     partial_cache = PartialCache()
     costs = EngineCosts()
     engines = [
@@ -125,15 +124,15 @@ def run_worker(
         for _ in range(config.max_history_queries)
     ]
     if config.start_spark_eagerly:
-        _start_thread("spark", lambda: _warm_up_spark(config, sessions, reader))
+        start_daemon(lambda: _warm_up_spark(config, sessions, reader), "spark")
     else:
         lower_priority(os.getpid())
     # Loads the kernels that were compiled at installation, before the first comparison needs them.
-    _start_thread("similarity", compile_kernels)
+    start_daemon(compile_kernels, "similarity")
     runner = _create_runner(config, sessions, reader)
-    stages = _start_thread("stages", lambda: runner.run(stop))
+    stages = start_daemon(lambda: runner.run(stop), "stages")
     archive = RevisionArchive(config.connect(), config.root, config.archive_history.total_seconds())
-    archiving = _start_thread("revisions", lambda: archive.run(stop))
+    archiving = start_daemon(lambda: archive.run(stop), "revisions")
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -155,7 +154,7 @@ def run_worker(
     stages.join(_SHUTDOWN_TIMEOUT)
     archiving.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
-    _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
+    _stop_spark(sessions)
 
 
 def run_task(
@@ -181,24 +180,31 @@ def run_task(
         ),
     )
     manager.run(stop, lambda _: None)
-    _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
+    _stop_spark(sessions)
 
 
-def _start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=target, daemon=True, name=name)
-    thread.start()
-    return thread
+def _stop_spark(sessions: "_SparkSessions") -> None:
+    """Stop Spark, or give up after a timeout: the process ends, and its JVM with it."""
+    with suppress(Exception):
+        start_thread(sessions.stop, "spark shutdown").result(_SHUTDOWN_TIMEOUT)
 
 
 def _follow_present(config: RecallConfig, reader: Reader, stop: threading.Event) -> None:
-    """Load newly archived rows into memory before a question needs them."""
+    """Load newly archived rows into memory before a question needs them.
+
+    Any failure is logged once and tried again: only the recalls of these rows need them.
+    """
+    last_error = ""
     while not stop.wait(_PRESENT_REFRESH_INTERVAL):
         try:
             reader.refresh_present(config.present_chunks())
-        except (ArchiverError, DeltaError, OSError, sql.DatabaseError) as error:
-            _LOG.warning(
-                "present rows not refreshed", action="present_refresh_failed", error=str(error)
-            )
+            last_error = ""
+        except Exception as error:
+            if str(error) != last_error:
+                last_error = str(error)
+                _LOG.warning(
+                    "present rows not refreshed", action="present_refresh_failed", error=last_error
+                )
             stop.wait(_RETRY_DELAY)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sql.gateway import Gateway
+from sql.values import replace_nul
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class ProcessExitGateway(Gateway):
             signal=signal,
         )
         self._execute("delete_old")
+
+    def fail(self, pid: int, error: str) -> None:
+        """Store the error by which the process of an ID ends, whatever its role."""
+        self._execute("fail", pid=pid, error=replace_nul(error))
 
     def mark_stopped(self, pids: Collection[int]) -> None:
         """Record that processes have ended as requested, which could not do so themselves."""

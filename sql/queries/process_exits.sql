@@ -17,6 +17,12 @@ FROM (SELECT) AS one LEFT JOIN ended ON true
 ON CONFLICT (role, epoch) DO UPDATE SET ended_at = excluded.ended_at,
     exit_code = excluded.exit_code, signal = excluded.signal, error = coalesce(e.error, excluded.error)
 
+-- fail --
+-- The error by which a process ends.
+UPDATE processes SET state = 'failed', error = %(error)s, failed_at = clock_timestamp(),
+    beat_at = clock_timestamp()
+WHERE pid = %(pid)s AND state <> 'ended'
+
 -- mark_stopped --
 -- Processes that were killed because they did not stop in time have ended as requested.
 UPDATE processes SET state = 'ended' WHERE pid = ANY(%(pids)s) AND state NOT IN ('ended', 'failed')

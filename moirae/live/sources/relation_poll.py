@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 import structlog
 
 import sql
+from archiver.threads import start_daemon
 from moirae.errors import MoiraeError
 from moirae.live.sources.relation_rows import RelationContent
 
@@ -25,7 +26,7 @@ class PollingRelationReader(ABC):
         self._lock = threading.Lock()
         self._first_read_done = threading.Event()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True, name=f"relation {name}")
+        self._thread: threading.Thread | None = None
         self._content: RelationContent | None = None
         self._error: str | None = None
         self._has_new_result = False
@@ -45,8 +46,8 @@ class PollingRelationReader(ABC):
 
         The first call starts the thread, and waits up to `_FIRST_READ_TIMEOUT` for the rows.
         """
-        if not self._thread.is_alive() and not self._first_read_done.is_set():
-            self._thread.start()
+        if self._thread is None and not self._first_read_done.is_set():
+            self._thread = start_daemon(self._poll, f"relation {self._name}")
             if not self._first_read_done.wait(_FIRST_READ_TIMEOUT):
                 self._record_error(f"no answer within {_FIRST_READ_TIMEOUT:.0f} s")
         with self._lock:

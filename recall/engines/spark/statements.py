@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import jvm_process
+from archiver.threads import start_daemon
 from recall.errors import StatementTimeout
 from recall.statements import Statement
 
@@ -131,8 +132,7 @@ class SparkStatements:
         """
         with self._attached_thread():
             watch = _Watch(limit, self.interrupt, self._on_stuck)
-            watcher = threading.Thread(target=watch.run, daemon=True, name="spark time limit")
-            watcher.start()
+            watcher = start_daemon(watch.run, "spark time limit")
             try:
                 yield
             except Exception as error:
