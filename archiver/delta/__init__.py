@@ -5,7 +5,12 @@ Modules of their own: `derived_tables` holds what concerns the tables of derived
 """
 
 from archiver.delta import derived_tables
-from archiver.delta.column_changes import ColumnProblem, StoredColumn
+from archiver.delta.column_changes import (
+    ColumnProblem,
+    StoredColumn,
+    find_altered_types,
+    keeps_text,
+)
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
 from archiver.delta.declarations import TableDeclaration
@@ -44,7 +49,9 @@ __all__ = [
     "Vacuum",
     "build_entries",
     "derived_tables",
+    "find_altered_types",
     "fingerprint",
+    "keeps_text",
     "read_declaration",
     "read_recorded_schema",
 ]

@@ -83,6 +83,19 @@ def keeps_text(old_type: str, new_type: str) -> bool:
     return old_type == new_type or (old_type, new_type) in _SAME_TEXT
 
 
+def find_altered_types(schema: StreamSchema) -> dict[str, str]:
+    """The types of columns whose values had another text under an earlier declaration."""
+    types: dict[str, str] = {}
+    for column, type_name in schema.columns.items():
+        for declaration in schema.earlier:
+            columns = declaration.schema.columns
+            name = column if column in columns else schema.was.get(column, column)
+            old_type = columns.get(name, type_name)
+            if is_widening(old_type, type_name) and not keeps_text(old_type, type_name):
+                types[column] = type_name
+    return types
+
+
 def _find_source(schema: StreamSchema, stored: Mapping[str, str], name: str) -> StoredColumn | None:
     """The column that a declared one continues; None: it is new."""
     for candidate in (name, schema.was.get(name)):

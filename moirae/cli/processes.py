@@ -62,6 +62,7 @@ def up(
 ) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.runtime import release_database, run_supervisor
+    from moirae.runtime.storage import find_changed_types
 
     configure_logging(log_format)
     settings = load_settings_from_environment(workspace)
@@ -77,6 +78,10 @@ def up(
         )
     _exit_on_thread_failure("up", settings)
     started_at = datetime.now(UTC)
+    if find_changed_types(settings):
+        from moirae.deployments import check_changed_keys  # slow to load, and rarely needed
+
+        check_changed_keys(settings)
     try:
         code = run_supervisor(
             settings,

@@ -1,6 +1,6 @@
 """Deployment of rules: desired and running rules, and the difference between them."""
 
-from moirae.deployments.check import check_rule_files, select_rule_files
+from moirae.deployments.check import check_changed_keys, check_rule_files, select_rule_files
 from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import DeploymentStep
@@ -14,6 +14,7 @@ __all__ = [
     "RuleFileLoader",
     "RuleRegistry",
     "RuleReloader",
+    "check_changed_keys",
     "check_rule_files",
     "compute_digest",
     "select_rule_files",

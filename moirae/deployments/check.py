@@ -8,8 +8,16 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem, ProblemsError, UsageError
-from moirae.rules import Definition, Rule, RuleSet, find_unused_keys, read_rule_files
+from moirae.rules import (
+    Definition,
+    Rule,
+    RuleSet,
+    changed_columns,
+    find_unused_keys,
+    read_rule_files,
+)
 from moirae.rules.checks import check_rules
+from moirae.runtime.storage import find_altered_types, find_changed_types
 
 
 def check_rule_files(
@@ -24,12 +32,13 @@ def check_rule_files(
     again. Raises `ProblemsError` if there is any error.
     """
     rules, problems = _read(paths, settings)
+    problems += _find_changed_keys(settings, rules)
     definitions: dict[str, Definition] = {}
     previous = {definition.name: definition for definition in checked_before}
     changed: list[Rule] = []
     for rule in rules.rules:
         definition = previous.get(rule.id)
-        if definition is not None and definition.rule == rule:
+        if definition is not None and _is_same(definition.rule, rule):
             definitions[rule.id] = definition
         else:
             changed.append(rule)
@@ -37,11 +46,34 @@ def check_rule_files(
         checked, check_problems = check_rules(
             spark, settings, replace(rules, rules=tuple(changed)), definitions.values()
         )
-        definitions |= {definition.name: definition for definition in checked}
+        altered = find_altered_types(settings)
+        for definition in checked:
+            definitions[definition.name] = changed_columns.with_term_types(definition, altered)
         problems += check_problems
     if _has_errors(problems):
         raise ProblemsError(problems)
     return [definitions[rule.id] for rule in rules.rules], problems
+
+
+def _is_same(checked: Rule, rule: Rule) -> bool:
+    """Whether a checked rule is one as it is read from its file."""
+    return replace(checked, term_types={}) == rule
+
+
+def check_changed_keys(settings: Settings) -> None:
+    """Raise `ProblemsError` if changed types of columns change keys of the workspace's rules."""
+    rules, _ = read_rule_files(settings.find_rule_files(), settings.table_names)
+    problems = _find_changed_keys(settings, rules)
+    if problems:
+        raise ProblemsError(problems)
+
+
+def _find_changed_keys(settings: Settings, rules: RuleSet) -> list[Problem]:
+    changed = find_changed_types(settings)
+    problems: list[Problem] = []
+    for rule in rules.rules:
+        problems += changed_columns.find_changed_keys(rule, changed)
+    return problems
 
 
 def _read(paths: Sequence[Path], settings: Settings) -> tuple[RuleSet, list[Problem]]:

@@ -156,6 +156,7 @@ class Definition:
             "rule": self.rule.to_json(),
             "reads": [_stream_to_json(stream) for stream in self.rule.revision_streams],
             "answers": result_columns,
+            "term_types": dict(self.rule.term_types),
             "merged": merged_types,
             "types": list(self.types.items()),
             "key": self.key,
@@ -168,7 +169,11 @@ class Definition:
         result_columns = {name: dict(columns) for name, columns in stored["answers"].items()}
         streams = [_stream_from_json(values) for values in stored.get("reads", ())]
         return cls(
-            rule=replace(Rule.from_json(stored["rule"]), revision_streams=tuple(streams)),
+            rule=replace(
+                Rule.from_json(stored["rule"]),
+                revision_streams=tuple(streams),
+                term_types=stored.get("term_types", {}),
+            ),
             types=dict(stored["types"]),
             key=tuple(stored["key"]),
             id=tuple(stored["id"]),

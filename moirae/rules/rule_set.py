@@ -104,6 +104,8 @@ class Rule:
     """An alert rule and the settings of its group. `spec` includes defaults.
 
     `revision_streams`: those that its event query reads, set when the rule is checked.
+    `term_types`: of columns that its contexts read and whose values had another text before their
+    type was changed, set when its file is checked.
     """
 
     group: str
@@ -113,6 +115,7 @@ class Rule:
     query_offset: timedelta = timedelta(0)
     limit: int | None = None  # events per evaluation; of the rule, else of its group
     revision_streams: tuple[RevisionStream, ...] = ()
+    term_types: Mapping[str, str] = field(default_factory=dict, hash=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -132,6 +135,8 @@ class Rule:
         if recalls:
             queries = [spec["recall"][name] for name in sorted(recalls)]
             content["recall"] = [(query["sql"], query.get("range")) for query in queries]
+        if self.term_types:
+            content["types"] = dict(self.term_types)
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     def position(self, *path: str | int, line: int = 1, column: int = 1) -> Position | None:

@@ -1,7 +1,12 @@
 """Where a workspace stores data: its archive, accepted batches, and the free space for them."""
 
 from moirae.runtime.storage.archive import check_storage, open_storage
-from moirae.runtime.storage.declarations import check_declarations, find_declaration_problems
+from moirae.runtime.storage.declarations import (
+    check_declarations,
+    find_altered_types,
+    find_changed_types,
+    find_declaration_problems,
+)
 from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
 from moirae.runtime.storage.removed_streams import archived_streams, with_removed_streams
@@ -14,6 +19,8 @@ __all__ = [
     "archived_streams",
     "check_declarations",
     "check_storage",
+    "find_altered_types",
+    "find_changed_types",
     "find_declaration_problems",
     "measure_disk_space",
     "open_storage",

@@ -31,6 +31,34 @@ def find_declaration_problems(settings: Settings) -> list[Problem]:
     return problems
 
 
+def find_changed_types(settings: Settings) -> dict[str, dict[str, tuple[str, str]]]:
+    """By stream and column, the types before and now of values that get another text now.
+
+    Once the change is made, there are none.
+    """
+    from archiver.delta import keeps_text
+
+    changed: dict[str, dict[str, tuple[str, str]]] = {}
+    for stream, declaration in _read_declarations(settings):
+        for column, stored in declaration.changes.rewritten.items():
+            type_name = declaration.schema.columns[column]
+            if not keeps_text(stored.type, type_name):
+                changed.setdefault(stream, {})[column] = (stored.type, type_name)
+    return changed
+
+
+def find_altered_types(settings: Settings) -> dict[str, dict[str, str]]:
+    """By stream and column, the present types of columns whose values had another text before."""
+    from archiver.delta import find_altered_types
+
+    altered: dict[str, dict[str, str]] = {}
+    for stream, declaration in _read_declarations(settings):
+        types = find_altered_types(declaration.schema)
+        if types:
+            altered[stream] = types
+    return altered
+
+
 def _read_declarations(settings: Settings) -> Iterator[tuple[str, "TableDeclaration"]]:
     # Loaded here: the command line reads settings without it.
     from deltalake.exceptions import DeltaError

@@ -1,0 +1,92 @@
+"""What changed column types mean for rules: keys that would change, and terms of contexts. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from moirae.errors import Problem
+from moirae.rules.definition import Definition
+from moirae.rules.rule_set import Rule
+from recall.query import Unsupported, parse, tables_in
+
+# By stream and column, its type before and now.
+ChangedTypes = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+def find_changed_keys(rule: Rule, changed: ChangedTypes) -> Iterator[Problem]:
+    """Why events and alerts would be others: columns of `key` and `id` with another text.
+
+    `changed`: columns that take another type now, in which values have another text.
+    """
+    spec = rule.spec
+    for rule_key, names in (("key", spec.key), ("id", spec.id)):
+        for name in names or ():
+            for stream, column in _sources(rule, name):
+                if column in changed.get(stream, {}):
+                    old_type, new_type = changed[stream][column]
+                    yield rule.make_problem(
+                        f"{rule_key}: the text of {name} would change with the type of column "
+                        f"{column} of stream {stream}, {old_type} before and {new_type} now: "
+                        f"select CAST({column} AS {old_type}) AS {name}",
+                        rule_key,
+                    )
+
+
+def _sources(rule: Rule, name: str) -> Iterator[tuple[str, str]]:
+    """The columns of streams that a column of the event query is selected from as it is."""
+    if rule.spec.expr is None:
+        if rule.spec.stream is not None:
+            yield rule.spec.stream, name
+        return
+    try:
+        query = parse(rule.spec.expr)
+    except Unsupported:
+        return  # reported by the check of the rule
+    for selection in query.selects:
+        value = selection.unalias()
+        is_star = isinstance(value, exp.Star) or value.is_star
+        is_column = isinstance(value, exp.Column) and selection.alias_or_name == name
+        if is_star or is_column:
+            column = name if is_star else value.name
+            for stream in tables_in(rule.spec.expr):
+                yield stream, column
+
+
+def with_term_types(definition: Definition, altered: Mapping[str, Mapping[str, str]]) -> Definition:
+    """The definition with the types of its contexts' terms where their text was another before.
+
+    `altered`: by stream and column, the present type of columns that had another text before.
+    """
+    types: dict[str, str] = {}
+    derived = {query.stream: query.expr for query in definition.rule.derived}
+    for name, context in definition.spec.context.items():
+        result_types = set(definition.result_columns.get(name, {}).values())
+        for sql in _with_derived(context.sql, derived):
+            names = _column_names(sql)
+            for stream in tables_in(sql) & altered.keys():
+                for column, type_name in altered[stream].items():
+                    is_read = names is None or column.lower() in names
+                    if is_read and type_name in result_types:
+                        types[f"{stream}.{column}"] = type_name
+    return replace(definition, rule=replace(definition.rule, term_types=types))
+
+
+def _with_derived(sql: str, derived: Mapping[str, str]) -> Iterator[str]:
+    """A query and those of the derived streams that it reads."""
+    pending = [sql]
+    seen: set[str] = set()
+    while pending:
+        text = pending.pop()
+        yield text
+        for name in tables_in(text) & derived.keys() - seen:
+            seen.add(name)
+            pending.append(derived[name])
+
+
+def _column_names(sql: str) -> set[str] | None:
+    """The columns that a query names, in lower case; None: perhaps all."""
+    query = parse(sql)
+    if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
+        return None
+    return {column.name.lower() for column in query.find_all(exp.Column)}
