@@ -260,6 +260,14 @@ CREATE TABLE relation_versions (
     PRIMARY KEY (relation, key, valid_from)
 );
 
+-- The columns and keys with which the rows of relations are stored. `columns`: pairs of name and
+-- type, in order.
+CREATE TABLE relation_declarations (
+    relation text PRIMARY KEY,
+    columns  jsonb NOT NULL,
+    key      text[] NOT NULL
+);
+
 -- Relations whose source cannot be read. `at`: since when the error is the same.
 CREATE TABLE relation_errors (
     relation text PRIMARY KEY,

@@ -6,10 +6,12 @@ Modules of their own: `derived_tables` holds what concerns the tables of derived
 
 from archiver.delta import derived_tables
 from archiver.delta.column_changes import (
+    ColumnChanges,
     ColumnProblem,
     StoredColumn,
     find_altered_types,
     keeps_text,
+    plan_column_changes,
 )
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
@@ -32,6 +34,7 @@ __all__ = [
     "ARROW_TYPES",
     "ArchivedRevision",
     "ChunkFiles",
+    "ColumnChanges",
     "ColumnProblem",
     "ColumnRewrite",
     "DataFile",
@@ -52,6 +55,7 @@ __all__ = [
     "find_altered_types",
     "fingerprint",
     "keeps_text",
+    "plan_column_changes",
     "read_declaration",
     "read_recorded_schema",
 ]

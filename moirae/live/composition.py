@@ -48,7 +48,7 @@ from moirae.live.spark_start import start_spark
 from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
 from moirae.rules.checks import RuleAdmission
-from moirae.runtime import Role, connect_database
+from moirae.runtime import Role, check_relations, connect_database, update_relations
 from moirae.runtime.storage import archived_streams, check_declarations, check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
@@ -124,6 +124,8 @@ def build_live_process(
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     set_aside = SetAside(SetAsideGateway(connection))
     set_aside.forget_undeclared(settings.streams, settings.relations)
+    check_relations(settings, connection)
+    update_relations(settings.relations, connection)
     relations = Relations(connection, settings.relations, failures=set_aside)
     relations.watch()  # while Spark starts: files may have to be unchanged for seconds
     spark = start_spark(settings)

@@ -9,6 +9,7 @@ from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.locales import replace_missing_locale
 from moirae.runtime.metrics import merge_metrics
 from moirae.runtime.progress import open_progress_bar
+from moirae.runtime.relation_declarations import check_relations, update_relations
 from moirae.runtime.roles import (
     ReconnectingRole,
     Role,
@@ -30,6 +31,7 @@ __all__ = [
     "Role",
     "Signals",
     "logs",
+    "check_relations",
     "connect_database",
     "describe_error",
     "record_failure",
@@ -44,6 +46,7 @@ __all__ = [
     "replace_unencodable",
     "run_supervisor",
     "tolerate_closed_stderr",
+    "update_relations",
     "watch_parent",
     "write_json",
 ]

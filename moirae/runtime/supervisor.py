@@ -23,6 +23,7 @@ from moirae.errors import Unreachable
 from moirae.runtime import database, storage
 from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
+from moirae.runtime.relation_declarations import check_relations
 from moirae.runtime.roles import ReconnectingRole
 from moirae.runtime.signals import Signals
 from sql.processes import ProcessExitGateway
@@ -183,6 +184,8 @@ def run_supervisor(
     storage.check_storage(settings)
     storage.check_declarations(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
+    with database.connect_database(settings, "up") as connection:
+        check_relations(settings, connection)
     signals = Signals(reloads=True)
     watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
     children = _make_children(settings, drain, log_format)

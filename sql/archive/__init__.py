@@ -8,7 +8,12 @@ from sql.archive.column_rewrites import (
 )
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
-from sql.archive.relations import HeldRelationRow, RelationGateway, RelationSourceRow
+from sql.archive.relations import (
+    HeldRelationRow,
+    RelationDeclarationRow,
+    RelationGateway,
+    RelationSourceRow,
+)
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
@@ -29,6 +34,7 @@ __all__ = [
     "MarkedDeadLetterRow",
     "ProgressRow",
     "RecordCounts",
+    "RelationDeclarationRow",
     "RelationGateway",
     "RelationSourceRow",
     "RetentionGateway",

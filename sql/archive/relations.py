@@ -68,6 +68,24 @@ class HeldRelationRow:
     accepted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RelationDeclarationRow:
+    """How the rows of a relation are stored. `columns`: pairs of name and type, in order."""
+
+    relation: str
+    columns: Sequence[tuple[str, str]]
+    key: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRelationRow:
+    """A row version as it is stored."""
+
+    key: list[Any]
+    valid_from: datetime
+    row: Mapping[str, Any]
+
+
 class RelationGateway(Gateway):
     queries = "relations"
 
@@ -152,3 +170,32 @@ class RelationGateway(Gateway):
     def delete_undeclared_held(self, declared: Sequence[str]) -> None:
         """Delete the versions that are held back of all relations but those declared."""
         self._execute("delete_undeclared_held", declared=list(declared))
+
+    def list_declarations(self) -> list[RelationDeclarationRow]:
+        """The columns and keys with which the rows of relations are stored."""
+        return self._records(RelationDeclarationRow, "list_declarations")
+
+    def put_declaration(
+        self, relation: str, columns: Mapping[str, str], key: Sequence[str]
+    ) -> None:
+        """Store the columns and the key of a relation."""
+        self._execute(
+            "put_declaration",
+            relation=relation,
+            columns=Jsonb(list(columns.items())),
+            key=list(key),
+        )
+
+    def list_stored_rows(self, relation: str) -> list[StoredRelationRow]:
+        """All row versions of a relation, without those of removed rows."""
+        return self._records(StoredRelationRow, "list_stored_rows", relation=relation)
+
+    def replace_row(self, relation: str, stored: StoredRelationRow, row: Mapping[str, Any]) -> None:
+        """Store a row version under changed columns; it is not a new version."""
+        self._execute(
+            "replace_row",
+            relation=relation,
+            key=Jsonb(stored.key),
+            valid_from=stored.valid_from,
+            row=Jsonb(row),
+        )

@@ -76,3 +76,23 @@ RETURNING relation, fingerprint, rows, rows_in_use, held_at, accepted
 -- The versions of relations that are held back, by relation.
 SELECT relation, fingerprint, rows, rows_in_use, held_at, accepted
 FROM held_relations ORDER BY relation
+
+-- list_declarations --
+-- The columns and keys with which the rows of relations are stored.
+SELECT relation, columns, key FROM relation_declarations ORDER BY relation
+
+-- put_declaration --
+-- Store the columns and the key of a relation.
+INSERT INTO relation_declarations (relation, columns, key)
+VALUES (%(relation)s, %(columns)s, %(key)s)
+ON CONFLICT (relation) DO UPDATE SET columns = excluded.columns, key = excluded.key
+
+-- list_stored_rows --
+-- All row versions of a relation as they are stored, without those of removed rows.
+SELECT key, valid_from, row FROM relation_versions
+WHERE relation = %(relation)s AND row IS NOT NULL ORDER BY key, valid_from
+
+-- replace_row --
+-- Store a row version under changed columns; it is not a new version.
+UPDATE relation_versions SET row = %(row)s
+WHERE relation = %(relation)s AND key = %(key)s AND valid_from = %(valid_from)s

@@ -72,6 +72,7 @@ MODULES_BY_TEST = {
         moirae.live.relations moirae.live.sources.relation_table sql.archive.source_tables""",
     "integration/test_relation_files.py": """
         moirae.cli.relations moirae.services.operations.relations""",
+    "integration/test_relation_declarations.py": "moirae.runtime.relation_declarations",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
     "integration/test_retention.py": """
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
