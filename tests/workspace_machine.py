@@ -246,6 +246,7 @@ class WorkspaceMachine(RuleBasedStateMachine):
                 "hosts": {"columns": columns, "key": ["host"], "source": source}
             }
         (self.root / "moirae.yaml").write_text(json.dumps(document))
+        print(json.dumps(document["streams"]))  # pytest shows it with a failure
         rules = []
         for stream in self._declared():
             query = f"SELECT host, ts, n FROM {stream.name} WHERE n > {self.threshold}"
@@ -259,7 +260,8 @@ class WorkspaceMachine(RuleBasedStateMachine):
         """All that was delivered is read, and everything holds."""
         self._write()
         start = self.starter.drain(self.root)
-        assert start.exit_code == 0, start.errors[-3000:]
+        print(start.errors[-3000:] if start.exit_code else "drained")
+        assert start.exit_code == 0
         self.settings = load_settings_from_environment(self.root / "moirae.yaml")
         problems = [
             finding for finding in run_checks(self.settings, self.connection) if finding.problems

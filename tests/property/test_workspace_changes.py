@@ -99,4 +99,4 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
 
 
 def test_archive_goes_on_whatever_changes() -> None:
-    run_machine(ArchiveStarter(), examples=examples(3).max_examples, steps=10)
+    run_machine(ArchiveStarter(), examples=examples(2).max_examples, steps=10)
