@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
+    from moirae.inspect.unread_input import measure_unread_input
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
@@ -51,6 +52,7 @@ __all__ = [
     "list_problems",
     "list_set_aside",
     "load_timeline",
+    "measure_unread_input",
     "print_summary",
     "repeat_last_answers",
     "run_checks",
@@ -79,6 +81,7 @@ _MODULES = {
     "set_aside": ("describe_subject", "list_set_aside"),
     "timeline": ("Timeline", "load_timeline"),
     "state": ("collect_state",),
+    "unread_input": ("measure_unread_input",),
     "status": ("collect_status", "print_summary"),
 }
 

@@ -1,20 +1,77 @@
 """How long input waits to be archived."""
 
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import sql
+from moirae.config import FileSource, Settings
 from moirae.inspect.report import UnreadInputStatus
-from sql.archive import UnreadInputGateway
+from sql.archive import UnitGateway, UnreadInputGateway
+
+_MICROS_PER_SECOND = 1_000_000
 
 
 def list_unread_input(connection: sql.Connection, now: datetime) -> list[UnreadInputStatus]:
     """The streams with unread input as the live process last saw it, the longest wait first."""
     return [
-        UnreadInputStatus(
-            stream=row.stream,
-            oldest_at=row.oldest_at,
-            waiting_seconds=max(0.0, (now - row.oldest_at).total_seconds()),
-            checked_at=row.checked_at,
-        )
+        _describe(row.stream, row.oldest_at, row.checked_at, now)
         for row in UnreadInputGateway(connection).list_all()
     ]
+
+
+def measure_unread_input(
+    settings: Settings,
+    connection: sql.Connection,
+    stored: Sequence[UnreadInputStatus],
+    processes: Sequence[Mapping[str, Any]],
+) -> list[UnreadInputStatus]:
+    """What `list_unread_input` returned, completed by files of this machine while no live process
+    looks for them.
+    """
+    if any(process["role"] == "live" and process["alive"] for process in processes):
+        return list(stored)
+    now = datetime.now(UTC)
+    unread = {row["stream"]: row for row in stored}
+    for stream, seconds in _find_oldest(settings, connection).items():
+        oldest_at = datetime.fromtimestamp(seconds, UTC)
+        if stream not in unread or oldest_at < unread[stream]["oldest_at"]:
+            unread[stream] = _describe(stream, oldest_at, now, now)
+    return sorted(unread.values(), key=lambda row: row["oldest_at"])
+
+
+def _find_oldest(settings: Settings, connection: sql.Connection) -> dict[str, float]:
+    """By stream, when the oldest unread file or batch of this machine arrived, in seconds."""
+    # Loaded here: they import Spark, for which the status of a running workspace need not wait.
+    from moirae.live.sources import LandingFolders, arrived_at
+    from moirae.live.sources.discovery import FolderDiscovery
+
+    find_archived = UnitGateway(connection).finished_names
+    oldest: dict[str, float] = {}
+    for stream, batches in (
+        LandingFolders(Path(settings.home), settings.streams).pending_batches().items()
+    ):
+        oldest[stream] = batches[0].modified / _MICROS_PER_SECOND
+    for stream, declared in settings.streams.items():
+        if not isinstance(declared.source, FileSource) or declared.source.is_in_object_storage:
+            continue
+        discovery = FolderDiscovery(
+            stream, declared.source.files, settings.file.parent, partial(find_archived, stream)
+        )
+        times = list(map(arrived_at, discovery.find_new()))
+        if times:
+            oldest[stream] = min([*times, oldest.get(stream, times[0])])
+    return oldest
+
+
+def _describe(
+    stream: str, oldest_at: datetime, checked_at: datetime, now: datetime
+) -> UnreadInputStatus:
+    return UnreadInputStatus(
+        stream=stream,
+        oldest_at=oldest_at,
+        waiting_seconds=max(0.0, (now - oldest_at).total_seconds()),
+        checked_at=checked_at,
+    )

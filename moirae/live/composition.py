@@ -47,12 +47,13 @@ from moirae.live.sources import (
 from moirae.live.spark_start import start_spark
 from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
+from moirae.live.unread_input import UnreadInputRecorder
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, check_relations, connect_database, update_relations
 from moirae.runtime.storage import archived_streams, check_declarations, check_storage, open_storage
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
-from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway
+from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway, UnreadInputGateway
 from sql.recalls import TaskGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -66,6 +67,7 @@ _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart fr
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
+_UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -173,12 +175,22 @@ def build_live_process(
         lock=lock,
         drain=drain,
     )
+    landed_input = LandedInput(landing_folders, ingest, unit_failures)
     idle_sources = IdleSources(
         settings=settings,
         archive=archive,
         tracker=idle_tracker,
-        landing_folders=landing_folders,
+        has_landed=lambda stream: landed_input.oldest_unread(stream) is not None,
         queries=queries,
+    )
+
+    def find_oldest_unread(stream: str) -> datetime | None:
+        times = [landed_input.oldest_unread(stream), queries.oldest_unread_file(stream)]
+        oldest = min((time for time in times if time is not None), default=None)
+        return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
+
+    unread_input = UnreadInputRecorder(
+        UnreadInputGateway(connection), list(settings.streams), find_oldest_unread
     )
 
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
@@ -191,6 +203,7 @@ def build_live_process(
         _make_retention_task(retention, archive),
         Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
         Periodic("change columns", _COLUMNS_INTERVAL, column_rewrites.update),
+        Periodic("look for unread input", _UNREAD_INTERVAL, unread_input.record),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
     return LiveProcess(
@@ -208,7 +221,7 @@ def build_live_process(
         relations=relations,
         detector=detector,
         ingest=ingest,
-        landed_input=LandedInput(landing_folders, ingest, unit_failures),
+        landed_input=landed_input,
         queries=queries,
         schedule=Schedule(periodics),
         chunk_states=chunk_states,

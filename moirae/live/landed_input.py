@@ -41,10 +41,18 @@ class LandedInput:
 
     def has_unread(self) -> bool:
         """Whether landing folders have batches that are neither archived nor set aside."""
-        for unit in make_landed_units(self._list_batches()):
+        return any(self.oldest_unread(stream) is not None for stream in self._list_batches())
+
+    def oldest_unread(self, stream: str) -> float | None:
+        """When the oldest batch of a stream landed that is neither archived nor set aside.
+
+        In seconds since 1970; None: there is none.
+        """
+        for batch in self._list_batches().get(stream, ()):
+            (unit,) = make_landed_units({stream: [batch]})
             if not self._failures.is_set_aside(unit):
-                return True
-        return False
+                return batch.modified / _MICROS_PER_SECOND
+        return None
 
     def _list_batches(self) -> dict[str, list[LandedBatch]]:
         pending: dict[str, list[LandedBatch]] = {}

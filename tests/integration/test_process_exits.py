@@ -16,6 +16,7 @@ from moirae.inspect import collect_state
 from moirae.runtime import Role, connect_database, record_failure
 from moirae.runtime.supervisor import ChildExit, ExitRecorder
 from moirae.server.routes.metrics import collect_metrics
+from sql.archive import UnreadInputGateway
 from sql.processes import ProcessExitGateway, ProcessExitRow
 from tests.faults.harness import workspace
 
@@ -160,3 +161,22 @@ def test_crash_loop_is_a_problem_everywhere(
         assert values["moirae_process_failures"] == [3]
         assert values["moirae_process_crash_loop"] == [1]
         assert values["moirae_process_starts"] == [4]
+
+
+def test_status_names_input_that_waits_while_no_live_process_runs(
+    root: Path, connection: sql.Connection
+) -> None:
+    folder = root / "m"
+    folder.mkdir(exist_ok=True)
+    (folder / "1.jsonl").write_text('{"ts": "2026-01-01T00:00:00Z"}\n')
+    _, status = _status(root)
+    (unread,) = status["unread_input"]  # type: ignore[misc]
+    assert unread["stream"] == "m"
+    assert 0 <= unread["waiting_seconds"] < 60
+    UnreadInputGateway(connection).put("m", datetime.now(UTC) - timedelta(hours=1))
+    _, status = _status(root)
+    (unread,) = status["unread_input"]  # type: ignore[misc]
+    assert 3600 <= unread["waiting_seconds"] < 3700
+    values = {metric.name: metric.samples for metric in collect_metrics(connection)}
+    assert collect_state(connection)["unread_input"][0]["stream"] == "m"
+    assert "moirae_unread_input_seconds" in values

@@ -1,6 +1,7 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
 
 from moirae.live.sources.file_state import STABLE_AFTER
+from moirae.live.sources.files import arrived_at
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
@@ -12,6 +13,7 @@ from moirae.live.sources.relation_table import TableRelationReader
 from moirae.live.sources.source_queries import SourceQueries
 
 __all__ = [
+    "arrived_at",
     "FileRelationReader",
     "IdleSources",
     "IdleTracker",

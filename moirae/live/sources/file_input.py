@@ -132,6 +132,18 @@ class FileInput:
         postponed = [file for file in self._batches.postponed if file.stream == stream]
         return not all(map(self._ingest.is_set_aside, self._make_units(postponed)))
 
+    def oldest_unread(self, stream: str) -> float | None:
+        """When the oldest file arrived that is neither archived nor set aside; None: there is none.
+
+        In seconds since 1970. The lock is held.
+        """
+        candidates = [self._batches.oldest(stream)]
+        for file in self._batches.postponed:
+            if file.stream == stream and not self._ingest.is_set_aside(*self._make_units([file])):
+                candidates.append(file)
+        times = [files.arrived_at(file) for file in candidates if file is not None]
+        return min(times, default=None)
+
     def is_active(self) -> bool:
         """Whether no batch has failed and, in a drain, files are neither archived nor set aside."""
         if self._failure is not None:

@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,18 @@ def stat_file(stream: str, path: Path) -> DiscoveredFile | None:
         return None
     modified = status.st_mtime_ns // 1_000_000 * 1000  # milliseconds: not all have more
     return DiscoveredFile(stream, path, modified, status.st_size)
+
+
+def arrived_at(file: DiscoveredFile) -> float:
+    """When a file arrived, in seconds since 1970.
+
+    The time of its inode's last change: a file that is moved or copied may keep an old modification
+    time.
+    """
+    if not isinstance(file.path, ObjectPath):
+        with suppress(OSError):
+            return file.path.stat().st_ctime
+    return file.modified / 1_000_000
 
 
 def unit_name(path: Path | ObjectPath, base: Path) -> str:

@@ -4,7 +4,7 @@ So do those of sources with rows ahead of the clock, as `ReadProgress.follow_row
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from archiver.ingest import ArchiveWriter, ReadProgress
@@ -12,7 +12,6 @@ from archiver.times import Micros, to_micros
 from moirae.config import KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.sources.idle import IdleTracker, SourceKey
-from moirae.live.sources.landing import LandingFolders
 from moirae.live.sources.source_queries import SourceQueries
 
 
@@ -25,13 +24,13 @@ class IdleSources:
         settings: Settings,
         archive: ArchiveWriter,
         tracker: IdleTracker,
-        landing_folders: LandingFolders,
+        has_landed: Callable[[str], bool],
         queries: SourceQueries,
     ) -> None:
         self._settings = settings
         self._archive = archive
         self._tracker = tracker
-        self._landing_folders = landing_folders
+        self._has_landed = has_landed
         self._queries = queries
 
     def advance(self) -> None:
@@ -87,7 +86,7 @@ class IdleSources:
         name, partition = source
         if self._archive.is_waiting(name):
             return True
-        if self._landing_folders.has_pending(name):
+        if self._has_landed(name):
             return True
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):

@@ -114,6 +114,10 @@ class SourceQueries:
             for query in self._topic_queries.values():
                 query.update()
 
+    def oldest_unread_file(self, stream: str) -> float | None:
+        """When the oldest unread file of a stream arrived; see `FileInput.oldest_unread`."""
+        return self._files.oldest_unread(stream)
+
     def has_unread_files(self, stream: str) -> bool:
         """Whether a stream has discovered files that are not archived. The lock is held."""
         return self._files.has_unread(stream)

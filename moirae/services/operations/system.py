@@ -98,11 +98,14 @@ class AuditPage:
 @operation("GET", "/status", role="viewer")
 def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
     """Show counters, processes and problems of the workspace."""
-    from moirae.inspect import collect_status, list_problems
+    from moirae.inspect import collect_status, list_problems, measure_unread_input
 
     settings = workspace.settings
     report = collect_status(
         workspace.connection, open_storage(settings), measure_disk_space(settings)
+    )
+    report["unread_input"] = measure_unread_input(
+        settings, workspace.connection, report["unread_input"], report["processes"]
     )
     assessment = {
         "problems": list_problems(report),

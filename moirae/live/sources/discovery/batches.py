@@ -67,6 +67,14 @@ class FileBatches:
         streams = {file.stream for file in self._current}
         return streams.union(stream for stream, waiting in self._waiting.items() if waiting)
 
+    def oldest(self, stream: str) -> DiscoveredFile | None:
+        """The oldest file of a stream that is in a batch, or can be in the next."""
+        candidates = [file for file in self._current if file.stream == stream]
+        waiting = self._waiting.get(stream)
+        if waiting:
+            candidates.append(waiting[0][2])
+        return min(candidates, key=lambda file: file.modified, default=None)
+
     def resume(self, files: Iterable[DiscoveredFile]) -> None:
         """Let postponed files wait for a batch again."""
         resumed = set(files)
