@@ -4,7 +4,7 @@ Validity is a range of event time, as in a slowly changing dimension of type 2.
 """
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import orjson
@@ -40,6 +40,7 @@ _LOG = structlog.get_logger()
 _TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)  # start of validity of the first version
 _TIME_END = datetime(9999, 12, 31, tzinfo=UTC)  # end of validity of the current version
 _MAX_ERROR_LENGTH = 2_000  # characters
+_SHORTEST_TIME = timedelta(microseconds=1)
 
 
 class RelationReader(Protocol):
@@ -131,11 +132,11 @@ class Relations:
             self._moves.stop()
 
     def refresh(self, name: str, now: datetime) -> None:
-        """Read the rows; those that differ from their newest version are valid from `now` on.
+        """Read the rows; those that differ from their newest version are valid right after `now`.
 
-        `now` is event time. A version with far fewer rows is held back. Raises `MoiraeError`, and
-        changes nothing, if the source cannot be read or a row is invalid. The error is stored for
-        the status.
+        `now` is event time: events at that time have been evaluated with the version before. A
+        version with far fewer rows is held back. Raises `MoiraeError`, and changes nothing, if the
+        source cannot be read or a row is invalid. The error is stored for the status.
         """
         is_accepted = name in self._accepted_relations()
         try:
@@ -216,7 +217,8 @@ class Relations:
         changes = compare_rows(rows_in_use, rows)
         if relation.valid_from is not None:
             changes.removed.clear()
-        self._store_changes(name, relation, changes, now if rows_in_use else _TIME_BEGIN)
+        valid_from = now + _SHORTEST_TIME if rows_in_use else _TIME_BEGIN
+        self._store_changes(name, relation, changes, valid_from)
         self._gateway.put_source(name, fingerprint=content.fingerprint, rows=len(rows))
         self._gateway.delete_held(name)
         self._held.pop(name, None)

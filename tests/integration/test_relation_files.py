@@ -143,6 +143,21 @@ def test_each_version_is_logged_with_its_changes(hosts: Hosts) -> None:
     assert hosts.current() == {"h0": "oslo", "h1": "rome", "h9": "rome"}
 
 
+def test_event_at_the_time_of_the_change_keeps_its_version(hosts: Hosts) -> None:
+    hosts.write(1)
+    hosts.start()
+    hosts.write(1, site="rome")
+    change = START + timedelta(hours=1)
+    hosts.reload(change)
+    assert hosts.relations is not None
+    versions = {
+        row["site"]: (row[sql_names.VALID_FROM], row[sql_names.VALID_TO])
+        for row in hosts.relations.table("hosts").to_pylist()
+    }
+    assert versions["oslo"][0] <= change < versions["oslo"][1]
+    assert versions["rome"][0] == change + timedelta(microseconds=1)
+
+
 def test_version_with_far_fewer_rows_is_held_back_until_it_is_accepted(hosts: Hosts) -> None:
     hosts.write(40)
     hosts.start()
