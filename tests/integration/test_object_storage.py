@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -16,7 +17,10 @@ from archiver.delta.vacuum import Vacuum
 from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
 from moirae.config import load_settings_from_environment
+from moirae.config.streams import Relation
+from moirae.errors import MoiraeError
 from moirae.inspect.doctor import run_checks
+from moirae.live.sources import ObjectRelationReader
 from moirae.runtime import connect_database, storage
 from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
@@ -150,3 +154,19 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(
             assert not queries.has_unread_files("cpu")
             counts = connection.execute("SELECT sum(read), sum(archived), count(*) FROM units")
             assert counts.fetchone() == (3, 3, 3)
+
+
+def test_relation_is_read_from_an_object_when_it_differs(bucket: str) -> None:
+    url = f"{bucket}/hosts.csv"
+    declared = {"columns": {"host": "string"}, "key": ["host"], "source": {"file": url}}
+    relation = Relation.model_validate(declared)
+    reader = ObjectRelationReader("hosts", relation, relation.source)  # type: ignore[arg-type]
+    with pytest.raises(MoiraeError, match="the object does not exist"):
+        reader.fetch("")
+    put_object(url, b"\xef\xbb\xbfhost\r\na\r\n")
+    first = reader.fetch("")
+    assert first is not None and first.rows == [{"host": "a"}]
+    assert reader.fetch(first.fingerprint) is None
+    put_object(url, b"host\nb")
+    second = reader.fetch(first.fingerprint)
+    assert second is not None and second.rows == [{"host": "b"}]

@@ -22,7 +22,7 @@ class ObjectRelationReader(PollingRelationReader):
         self._invalid_version = ""
         self._problems = ""
 
-    def _fetch(self, fingerprint: str) -> RelationContent | None:
+    def fetch(self, fingerprint: str) -> RelationContent | None:
         try:
             version = self._path.version()
             if version == fingerprint:

@@ -32,7 +32,7 @@ class PollingRelationReader(ABC):
         self._has_new_result = False
 
     @abstractmethod
-    def _fetch(self, fingerprint: str) -> RelationContent | None:
+    def fetch(self, fingerprint: str) -> RelationContent | None:
         """Read the source; None if its fingerprint is still the given one. Raises `MoiraeError`."""
 
     @property
@@ -73,7 +73,7 @@ class PollingRelationReader(ABC):
     def _poll(self) -> None:
         while True:
             try:
-                self._record_content(self._fetch(self.fingerprint))
+                self._record_content(self.fetch(self.fingerprint))
             except (sql.DatabaseError, MoiraeError) as error:
                 self._record_error(str(error).strip().splitlines()[0])
             except Exception:

@@ -27,7 +27,7 @@ class TableRelationReader(PollingRelationReader):
         self._relation = relation
         self._source = source
 
-    def _fetch(self, fingerprint: str) -> RelationContent | None:
+    def fetch(self, fingerprint: str) -> RelationContent | None:
         rows = self._query_rows()
         digest = hashlib.sha256(orjson.dumps(rows, option=orjson.OPT_UTC_Z)).hexdigest()
         return None if digest == fingerprint else RelationContent(rows, digest)

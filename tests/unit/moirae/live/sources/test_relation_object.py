@@ -45,13 +45,13 @@ def test_object_is_read_when_its_version_differs(monkeypatch: pytest.MonkeyPatch
     stored = FakeObject(monkeypatch)
     reader = _make_reader()
     with pytest.raises(MoiraeError, match="does not exist"):
-        reader._fetch("")
+        reader.fetch("")
     stored.content = b"host\na"  # an object needs no end of its last line
-    first = reader._fetch("")
+    first = reader.fetch("")
     assert first is not None and first.rows == [{"host": "a"}]
-    assert reader._fetch(first.fingerprint) is None
+    assert reader.fetch(first.fingerprint) is None
     stored.content = b"host\na\nb\n"
-    second = reader._fetch(first.fingerprint)
+    second = reader.fetch(first.fingerprint)
     assert second is not None and len(second.rows) == 2
 
 
@@ -61,7 +61,7 @@ def test_invalid_object_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = _make_reader()
     for _ in range(3):
         with pytest.raises(MoiraeError, match=r"s3://bucket/hosts.csv:1: missing columns"):
-            reader._fetch("")
+            reader.fetch("")
     assert stored.reads == 1
 
 
@@ -74,4 +74,4 @@ def test_storage_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(relation_object, "read_content", fail)
     with pytest.raises(MoiraeError, match="timeout"):
-        _make_reader()._fetch("")
+        _make_reader().fetch("")

@@ -17,7 +17,7 @@ class FakeReader(PollingRelationReader):
         self.result: RelationContent | Exception = OLD
         self.polls = 0
 
-    def _fetch(self, fingerprint: str) -> RelationContent | None:
+    def fetch(self, fingerprint: str) -> RelationContent | None:
         self.polls += 1
         if isinstance(self.result, Exception):
             raise self.result
