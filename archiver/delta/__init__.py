@@ -19,6 +19,7 @@ from archiver.delta.declarations import TableDeclaration
 from archiver.delta.declared_table import read_declaration, read_recorded_schema
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
+from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import (
     APPEND_COLUMN,
@@ -41,6 +42,7 @@ __all__ = [
     "ENTRY_DTYPE",
     "EarlierDeclaration",
     "IdentityIndex",
+    "NO_CHUNK",
     "RevisionTables",
     "RewriteFunction",
     "RewriteProgress",

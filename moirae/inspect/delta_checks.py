@@ -1,5 +1,6 @@
 """Checks of the tables of streams with the delta-spark package: history, detail, versions."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from archiver.delta import StreamTable
+from archiver.delta import DataFile, StreamTable
 from moirae.config import Settings, stream_schema
-from moirae.inspect.doctor import Finding
+from moirae.inspect.finding import Finding
+from moirae.inspect.readers import select_chunks, try_chunk
 from moirae.runtime.storage import open_storage
 
 # Operations that leave all rows as they are.
@@ -20,6 +23,7 @@ _HARMLESS_OPERATIONS = (
     "ADD FEATURE",
     "CREATE TABLE",
     "OPTIMIZE",
+    "REPLACE COLUMNS",
     "SET TBLPROPERTIES",
     "UPGRADE PROTOCOL",
     "VACUUM END",
@@ -52,6 +56,7 @@ def _check_table(stream: str, table: StreamTable, spark: SparkSession) -> list[F
     commits = delta_table.history().collect()
     return [
         _check_rows(stream, spark, folder, version, row_count, detail),
+        _check_columns(stream, spark, table),
         _check_earlier_version(stream, spark, folder, commits),
         _check_commits(stream, commits),
     ]
@@ -73,6 +78,21 @@ def _check_rows(
         f"{detail.minReaderVersion}/{detail.minWriterVersion}"
     )
     return Finding(f"{stream}: Spark reads as many rows as the log lists", problems, summary)
+
+
+def _check_columns(stream: str, spark: SparkSession, table: StreamTable) -> Finding:
+    """All columns of a chunk of each layout of files can be read."""
+
+    def read_chunk(table: StreamTable, chunk: int, files: Sequence[DataFile]) -> int:
+        reader = spark.read.format("delta").option("versionAsOf", table.version)
+        rows = reader.load(str(table.data_folder)).where(F.col("chunk") == chunk)
+        (counted,) = rows.select(F.count(F.hash("*"))).collect()
+        return int(counted[0])
+
+    chunks = select_chunks(table)
+    problems = [try_chunk(table, chunk, read_chunk) for chunk in chunks]
+    reported = [problem for problem in problems if problem is not None]
+    return Finding(f"{stream}: readable by Spark", reported, f"{len(chunks)} chunks read")
 
 
 def _check_earlier_version(

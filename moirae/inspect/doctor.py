@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import attrgetter
 from typing import Any
@@ -14,6 +13,8 @@ from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, Tab
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings
+from moirae.inspect.finding import Finding
+from moirae.inspect.readers import check_readers
 from moirae.inspect.set_aside import describe_subject, list_set_aside
 from moirae.runtime.storage import archived_streams, open_storage
 from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
@@ -21,15 +22,6 @@ from sql.events import EventGateway
 from sql.similarity import CorpusGateway
 
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of a check: each problem with the ID of its record, and what was checked."""
-
-    check: str
-    problems: Sequence[str]
-    summary: str = ""
 
 
 def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
@@ -53,6 +45,7 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
         findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))
+        findings += check_readers(name, table)
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
     findings.append(_check_set_aside(connection))
