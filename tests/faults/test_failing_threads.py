@@ -20,6 +20,7 @@ home: .moirae
 server: {listen: "127.0.0.1:0"}
 streams:
   m: {columns: {ts: timestamp, v: double}, time: ts, source: {files: landing/m/*.jsonl}}
+rules: [rules.yaml]
 """
 RULES = """
 groups:

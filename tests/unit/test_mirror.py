@@ -75,7 +75,7 @@ MODULES_BY_TEST = {
     "integration/test_relation_declarations.py": "moirae.runtime.relation_declarations",
     "integration/test_repeat.py": "moirae.cli.replay moirae.inspect.repeat",
     "integration/test_retention.py": """
-        archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
+        archiver.ingest.ledger.compaction moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
