@@ -177,6 +177,8 @@ CREATE TABLE units (
     late_by_ahead bigint NOT NULL DEFAULT 0,
     -- The partition of a range of Kafka records; NULL: other units.
     partition   text,
+    -- Kafka records without a value: no rows, and not counted in `read`.
+    tombstones  bigint NOT NULL DEFAULT 0,
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
@@ -196,17 +198,68 @@ CREATE TABLE dead_letters (
 CREATE INDEX dead_letters_by_time ON dead_letters (at);
 CREATE INDEX dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
 
--- How far each partition of a Kafka topic has been read. `next`: the offset of its next record;
--- the other columns as in `streams`.
+-- The Kafka topics that streams read or have read. A topic that was deleted and made again is another
+-- one, with another id.
+CREATE TABLE topics (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream   text NOT NULL,
+    -- Counts the topics of the stream. From 2 on it is part of the names of source units.
+    number   integer NOT NULL,
+    -- Of the topic; NULL: read by a version that did not store it.
+    name     text,
+    -- The id that the brokers gave the topic; of brokers without such ids, cluster and name. NULL:
+    -- read by a version that did not store it, and not seen since.
+    topic_id text,
+    -- The servers by which it was read, as declared, and the id of their cluster; NULL: not known.
+    servers  text,
+    cluster  text,
+    -- Whether the stream reads it.
+    current  boolean NOT NULL,
+    since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (stream, number)
+);
+CREATE UNIQUE INDEX topics_current ON topics (stream) WHERE current;
+
+-- How far each partition of a topic has been read. `next`: the offset of its next record; the event
+-- times as in `streams`, all NULL: no record was read yet.
 CREATE TABLE partitions (
-    stream           text NOT NULL,
     partition        text NOT NULL,
     next             bigint NOT NULL,
     newest           timestamptz,
     advanced         timestamptz,
     newest_not_ahead timestamptz,
     advanced_ahead   timestamptz,
-    PRIMARY KEY (stream, partition)
+    topic            bigint NOT NULL REFERENCES topics (id) ON DELETE CASCADE,
+    -- The offset after its last record, as last seen while records were unread; NULL: never so.
+    end_offset       bigint,
+    PRIMARY KEY (topic, partition)
+);
+
+-- Records of topics that were lost before they were read; kept for good.
+CREATE TABLE lost_records (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream          text NOT NULL,
+    -- The name of the topic.
+    topic           text NOT NULL,
+    partition       text NOT NULL,
+    first_offset    bigint NOT NULL,
+    -- NULL: it is not known how many there were.
+    last_offset     bigint,
+    -- Deleted from the topic, as by its retention; deleted with a topic that was made again; or the
+    -- partition ended before the offset to which it was read.
+    reason          text NOT NULL CHECK (reason IN ('deleted', 'recreated', 'truncated')),
+    noticed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- When an operator acknowledged the loss; NULL: not yet.
+    acknowledged_at timestamptz
+);
+CREATE INDEX lost_records_open ON lost_records (stream) WHERE acknowledged_at IS NULL;
+
+-- Streams whose topic cannot be read now: its brokers are away, it does not exist, or another reason.
+CREATE TABLE source_errors (
+    stream text PRIMARY KEY,
+    kind   text NOT NULL CHECK (kind IN ('away', 'missing', 'failed')),
+    error  text NOT NULL,
+    since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Idempotency keys of pushed batches. `digest`: SHA-256 of the content; the same key with other

@@ -19,12 +19,15 @@ from psycopg import Connection
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.engines import EngineMode, EnginePolicy
-from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.ledger import TopicIdentity
+from archiver.ingest.source_units import OffsetRange, SourceUnit
+from archiver.ingest.watermarks import PartitionProgress
 from archiver.ingest.writer import ArchiveWriter
 from archiver.storage import StorageRoot
 from archiver.times import to_micros
 from moirae.config.streams import Stream
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
+from moirae.live.sources.topics.units import make_topic_records, make_units
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=1)
@@ -184,7 +187,7 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         archive[stream] = sorted(rows, key=lambda row: (row["_unit"], row["_line"]))
     counters = connection.execute(
         "SELECT unit, stream, read, archived, late, duplicates, malformed, quarantined, conflicts,"
-        " expired, newest, fields, done FROM units ORDER BY id"
+        " expired, tombstones, newest, fields, done FROM units ORDER BY id"
     ).fetchall()
     dead_letters = connection.execute(
         "SELECT unit, line, reason, detail, raw FROM dead_letters JOIN units ON id = unit_id"
@@ -277,13 +280,36 @@ def ingest_topic(
     make_frame: Callable[[pa.Table], Any],
 ) -> None:
     """Ingest micro-batches of a topic as stream a, by the engine of the archive."""
+    begin_topic(writer, "a")
     for table in tables:
+        ranges = unread_ranges(table, writer.partitions["a"])
         if writer.engines.choose_for_rows(len(table)) == "spark":
-            records = kafka.topic_records("a", TOPIC, make_frame(table))
+            records = make_topic_records("a", TOPIC, "t", make_frame(table), ranges)
             writer.ingest_records(records, to_micros(NOW))
         else:
-            units = kafka.make_units("a", TOPIC, table, writer.partitions.get("a", {}))
+            units = make_units("a", TOPIC, "t", table, ranges)
             writer.ingest(units, to_micros(NOW))
+
+
+def begin_topic(writer: ArchiveWriter, stream: str) -> None:
+    """Let a stream read a topic from its beginning on, as its reader does."""
+    with writer.fenced_transaction():
+        writer.topics.begin(stream, TopicIdentity("t", "id", "localhost:1", "cluster"), {}, None)
+
+
+def unread_ranges(
+    records: pa.Table, progress: Mapping[str, PartitionProgress]
+) -> dict[str, OffsetRange]:
+    """The ranges of the records of a table that are not archived, by partition."""
+    ranges: dict[str, OffsetRange] = {}
+    for number in pc.unique(records["partition"]).to_pylist():
+        offsets = records.filter(pc.equal(records["partition"], number))["offset"]
+        name = str(number)
+        first = progress[name].next if name in progress else pc.min(offsets).as_py()
+        end = pc.max(offsets).as_py() + 1
+        if end > first:
+            ranges[name] = OffsetRange(first, end)
+    return ranges
 
 
 def split_by_partition(table: pa.Table) -> list[list[pa.RecordBatch]]:

@@ -15,8 +15,9 @@ from archiver.chunks import CutPolicy
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import to_micros
 from moirae.config import Settings, stream_schema
-from moirae.live.sources import SourceQueries
+from moirae.live.sources import FileInput, SourceQueries, TopicArchiving, TopicReaders
 from sql.archive import UnitGateway
+from sql.topics import SourceErrorGateway
 
 
 def make_source_queries(
@@ -45,15 +46,26 @@ def make_source_queries(
         is_set_aside=lambda _unit: False,
         record_listing=lambda _stream, _problem: False,
     )
-    return SourceQueries(
-        spark=spark,
-        settings=settings,
+    units = UnitGateway(connection)
+    lock = threading.Lock()
+    archiving = TopicArchiving(
         archive=archive,
         ingest=ingest,
-        find_archived=UnitGateway(connection).finished_names,
-        lock=threading.Lock(),
+        units=units,
+        errors=SourceErrorGateway(connection),
+        lock=lock,
+    )
+    files = FileInput(
+        spark=spark,
+        settings=settings,
+        ingest=ingest,
+        find_archived=units.finished_names,
+        is_waiting=archive.is_waiting,
+        lock=lock,
         drain=drain,
     )
+    topics = TopicReaders(spark, settings, archiving, drain=drain)
+    return SourceQueries(settings, files, topics, drain=drain)
 
 
 def archive_present_files(

@@ -50,6 +50,7 @@ from archiver.ingest.engines import (
     RegisteredUnit,
     TopicRecords,
 )
+from archiver.ingest.topic_records import range_unit_name
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 
@@ -123,14 +124,13 @@ class ExecutorIngest:
         return _commit(decoded, [write_result], context.append_numbers, started_at, batch)
 
     def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
-        """Archive the records of each partition from the first on that is not archived."""
+        """Archive the records of some ranges of offsets."""
         with self._counted_tasks(batch):
-            progress = batch.progress.partitions.get(records.stream, {})
             record_format = RecordFormat(
                 stream=records.stream,
                 line_format=records.line_format,
                 fields=records.fields,
-                next_offsets={int(name): partition.next for name, partition in progress.items()},
+                ranges=records.ranges,
             )
             schemas = {records.stream: batch.tables[records.stream].schema}
             # The ranges of records are known, and registered, after they are decoded.
@@ -154,13 +154,14 @@ class ExecutorIngest:
         self, records: TopicRecords, parts: Parts, batch: IngestBatch
     ) -> dict[str, ArchivedRows]:
         summaries = parts.map(read_summary)
-        offsets: dict[int, tuple[int, int]] = {}
+        records.verify()
+        tombstones: dict[int, int] = {}
         for summary in summaries:
-            assert offsets.keys().isdisjoint(summary.offsets), "a partition has several tasks"
-            offsets |= summary.offsets
+            assert tombstones.keys().isdisjoint(summary.tombstones), "a partition in several tasks"
+            tombstones |= summary.tombstones
         units: dict[int, tuple[SourceUnit, RegisteredUnit]] = {}
-        for partition, (first, last) in sorted(offsets.items()):
-            unit = _partition_unit(records, partition, first, last)
+        for partition in sorted(records.ranges):
+            unit = _partition_unit(records, partition, tombstones.get(partition, 0))
             registered = batch.register_unit(unit)
             assert registered is not None, "progress and state of a unit change together"
             units[partition] = unit, registered
@@ -252,16 +253,18 @@ def _decode_context(units: RegisteredUnits, batch: IngestBatch) -> DecodeContext
     )
 
 
-def _partition_unit(records: TopicRecords, partition: int, first: int, last: int) -> SourceUnit:
-    """The unit of the records of a partition, from one offset to another."""
+def _partition_unit(records: TopicRecords, partition: int, tombstones: int) -> SourceUnit:
+    """The unit of the records of a partition, which tasks have read."""
+    offsets = records.ranges[partition]
     return SourceUnit(
         stream=records.stream,
-        name=f"{records.topic}/{partition}/{first}-{last}",
+        name=range_unit_name(records.source, str(partition), offsets),
         line_format=records.line_format,
         read=lambda: iter(()),
-        line_numbers=(first, last),
         fields=records.fields,
         partition=str(partition),
+        next_offset=offsets.end,
+        tombstones=tombstones,
     )
 
 

@@ -53,15 +53,18 @@ class OpenUnit:
     fields: Sequence[str] | None = None
     partition_before: PartitionProgress | None = None
 
+    def __post_init__(self) -> None:
+        self.add_counts(tombstones=self.unit.tombstones)
+
     def flag_late(self, ts: Array) -> LateRows:
         """The late rows among the next rows of the unit."""
         return self.late_rule.flag_late(ts, self.newest_not_ahead)
 
     def partition_after(self) -> PartitionProgress:
         """How far the partition has been read when the unit is finished."""
-        assert self.partition_before is not None and self.unit.line_numbers
+        assert self.partition_before is not None and self.unit.next_offset is not None
         return PartitionProgress(
-            next=self.unit.line_numbers[-1] + 1,
+            next=self.unit.next_offset,
             progress=self.partition_before.progress.with_rows(self.newest, self.newest_not_ahead),
         )
 

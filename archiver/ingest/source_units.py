@@ -30,6 +30,13 @@ _MAX_DETAIL_LENGTH = 500  # characters of an error message
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+class OffsetRange(NamedTuple):
+    """Offsets of a partition, `end` not included. Not each of them has a record."""
+
+    first: int
+    end: int
+
+
 @dataclass(frozen=True)
 class SourceUnit:
     """A file, a pushed batch, a range of a Kafka partition, or the dead letters of a unit to retry.
@@ -39,7 +46,8 @@ class SourceUnit:
     are counted from 1, and blank ones are skipped. `fields`: the field names of CSV lines without a
     header. `partition`: set if a record is late by the records before it in the partition, instead
     of by the units before. `path`: the file that `read` reads, None for other sources. `size`: bytes
-    of the source, None if unknown.
+    of the source, None if unknown. `next_offset`: of a range of a partition, the offset after it.
+    `tombstones`: records of the range without a value, which `read` does not yield.
     """
 
     stream: str
@@ -51,6 +59,8 @@ class SourceUnit:
     partition: str | None = None
     path: Path | ObjectPath | None = None
     size: int | None = None
+    next_offset: int | None = None
+    tombstones: int = 0
 
 
 @dataclass(frozen=True)

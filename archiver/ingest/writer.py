@@ -47,7 +47,7 @@ from archiver.ingest.engines import (
 )
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import merge_keys_ahead
-from archiver.ingest.ledger import Catalog, LedgerCompaction
+from archiver.ingest.ledger import Catalog, LedgerCompaction, TopicLedger
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.unit_registry import UnitRegistry
@@ -94,6 +94,7 @@ class ArchiveWriter:
         self.fence = fence
         self._batch = 0
         self.catalog = Catalog(connection)
+        self.topics = TopicLedger(connection)
         self._chunk_gateway = ChunkGateway(connection)
         self._stream_gateway = StreamGateway(connection)
         self._unit_gateway = UnitGateway(connection)
@@ -111,11 +112,16 @@ class ArchiveWriter:
                 self._stream_gateway.insert(stream)
             chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
-            self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
+            self.topics.load()
             self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
             self._keys_ahead = self.catalog.keys_ahead()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
+
+    @property
+    def partitions(self) -> Mapping[str, Mapping[str, PartitionProgress]]:
+        """How far the partitions of the topics that streams read have been read, by stream."""
+        return self.topics.partitions
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -228,7 +234,7 @@ class ArchiveWriter:
 
     def _finish_units(self, batch: IngestBatch) -> None:
         """Record in the ledger that the units are archived, in one transaction."""
-        with self._fenced_transaction():
+        with self.fenced_transaction():
             for open_unit in batch.open_units:
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
                 unit = open_unit.unit
@@ -240,16 +246,10 @@ class ArchiveWriter:
                 )
                 self._raise_newest(open_unit)
                 if unit.partition is not None:
-                    partition = open_unit.partition_after()
-                    self.catalog.put_partition(unit.stream, unit.partition, partition)
+                    self.topics.put(unit.stream, unit.partition, open_unit.partition_after())
             self._record_late_rows(batch)
             self._record_keys_ahead(batch.open_units)
         self.progress = batch.progress.streams
-        for open_unit in batch.open_units:
-            unit = open_unit.unit
-            if unit.partition is not None:
-                partitions = self.partitions.setdefault(unit.stream, {})
-                partitions[unit.partition] = open_unit.partition_after()
 
     def _record_late_rows(self, batch: IngestBatch) -> None:
         if batch.chunks_with_late_rows:
@@ -268,7 +268,7 @@ class ArchiveWriter:
                 self._keys_ahead[stream] = keys
 
     @contextmanager
-    def _fenced_transaction(self) -> Iterator[None]:
+    def fenced_transaction(self) -> Iterator[None]:
         self.fence()
         with self._connection.transaction():
             yield
@@ -297,7 +297,7 @@ class ArchiveWriter:
                 on_time.setdefault(stream, []).append(on_time_rows)
             batch.finish_reading(open_unit)
         self.engines.local.count_archived_lines([unit for unit, _ in retried], batch)
-        with self._fenced_transaction():
+        with self.fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(
                     open_unit.id,
@@ -324,7 +324,7 @@ class ArchiveWriter:
         For idle streams, and for all streams at the end of input. `ahead`: their watermarks follow
         rows ahead of the clock.
         """
-        with self._fenced_transaction():
+        with self.fenced_transaction():
             for stream, event_time in event_times.items():
                 self._stream_gateway.advance(stream, from_micros(event_time), ahead=ahead)
         for stream, event_time in event_times.items():
@@ -342,11 +342,9 @@ class ArchiveWriter:
             partition = self.partitions[stream][name]
             progress = partition.progress.with_advanced(event_time, ahead=ahead)
             advanced[stream, name] = replace(partition, progress=progress)
-        with self._fenced_transaction():
+        with self.fenced_transaction():
             for (stream, name), partition in advanced.items():
-                self.catalog.put_partition(stream, name, partition)
-        for (stream, name), partition in advanced.items():
-            self.partitions[stream][name] = partition
+                self.topics.put(stream, name, partition)
 
     def update_chunk_states(
         self,
@@ -374,7 +372,7 @@ class ArchiveWriter:
         )
         changes = [step for step in plan if isinstance(step, StateChange)]
         if changes:
-            with self._fenced_transaction():
+            with self.fenced_transaction():
                 for change in changes:
                     self._chunk_gateway.set_state(change.chunk, change.state)
             self._cutter.reload()
@@ -390,7 +388,7 @@ class ArchiveWriter:
         """Record finished maintenance tasks, and load the files that they have committed."""
         finished = list(results)
         for result in finished:
-            with self._fenced_transaction():
+            with self.fenced_transaction():
                 task = result.task
                 if self._chunk_gateway.put_completed_task(task.chunk, task.name, task.version):
                     self._unit_gateway.add_deleted_rows(result.rows_by_unit)

@@ -23,17 +23,29 @@ if TYPE_CHECKING:
         list_problems,
     )
     from moirae.inspect.repeat import repeat_last_answers
-    from moirae.inspect.report import ProcessStatus, SetAsideStatus, StateReport, StatusReport
+    from moirae.inspect.report import (
+        LostRecordsStatus,
+        ProcessStatus,
+        SetAsideStatus,
+        StateReport,
+        StatusReport,
+    )
     from moirae.inspect.restarts import find_crash_loops
     from moirae.inspect.rows_ahead import summarize_rows_ahead
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.timeline import Timeline, load_timeline
+    from moirae.inspect.topics import (
+        describe_lost_records,
+        list_brokers_away,
+        list_source_errors,
+    )
     from moirae.inspect.unread_input import measure_unread_input
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
+    "LostRecordsStatus",
     "ProcessStatus",
     "SetAsideStatus",
     "StateReport",
@@ -44,13 +56,16 @@ __all__ = [
     "collect_state",
     "collect_status",
     "describe_liveness",
+    "describe_lost_records",
     "describe_rewrites",
     "describe_subject",
     "explain_rule",
     "find_crash_loops",
     "is_live_available",
+    "list_brokers_away",
     "list_problems",
     "list_set_aside",
+    "list_source_errors",
     "load_timeline",
     "measure_unread_input",
     "print_summary",
@@ -75,11 +90,18 @@ _MODULES = {
         "list_problems",
     ),
     "repeat": ("repeat_last_answers",),
-    "report": ("ProcessStatus", "SetAsideStatus", "StateReport", "StatusReport"),
+    "report": (
+        "LostRecordsStatus",
+        "ProcessStatus",
+        "SetAsideStatus",
+        "StateReport",
+        "StatusReport",
+    ),
     "restarts": ("find_crash_loops",),
     "rows_ahead": ("summarize_rows_ahead",),
     "set_aside": ("describe_subject", "list_set_aside"),
     "timeline": ("Timeline", "load_timeline"),
+    "topics": ("describe_lost_records", "list_brokers_away", "list_source_errors"),
     "state": ("collect_state",),
     "unread_input": ("measure_unread_input",),
     "status": ("collect_status", "print_summary"),

@@ -11,6 +11,7 @@ from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import StreamTable
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
+from archiver.ingest.ledger import describe_range
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings
 from moirae.inspect.finding import Finding
@@ -20,6 +21,7 @@ from moirae.runtime.storage import archived_streams, open_storage
 from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
 from sql.events import EventGateway
 from sql.similarity import CorpusGateway
+from sql.topics import LostRecordsGateway
 
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
@@ -49,9 +51,25 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
     findings.append(_check_set_aside(connection))
+    findings += _check_losses(connection)
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
         findings.append(_check_archived(settings, connection, table_spec, list_settled))
     return findings
+
+
+def _check_losses(connection: sql.Connection) -> Iterator[Finding]:
+    """Whether losses of unread records are acknowledged; of the streams that have lost any."""
+    gateway = LostRecordsGateway(connection)
+    problems: dict[str, list[str]] = {}
+    for loss in gateway.list_open():
+        text = f"topic {loss.topic} {describe_range(loss)}: {loss.reason}, see `moirae status`"
+        problems.setdefault(loss.stream, []).append(text)
+    records: Counter[str] = Counter()
+    for count in gateway.count_by_reason():
+        records[count.stream] += count.records
+    for stream, lost in records.items():
+        check = f"{stream}: losses of unread records are acknowledged"
+        yield Finding(check, problems.get(stream, ()), f"{lost:,} records known to be lost")
 
 
 def _unit_name(unit: LedgerRow) -> str:

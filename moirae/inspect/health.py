@@ -13,6 +13,7 @@ from moirae.inspect.column_rewrites import find_rewrite_problems
 from moirae.inspect.report import LiveCondition
 from moirae.inspect.restarts import find_crash_loops
 from moirae.inspect.set_aside import find_set_aside_problem
+from moirae.inspect.topics import find_topic_problems
 from moirae.runtime import list_processes
 from moirae.runtime.storage import DiskSpace
 
@@ -99,6 +100,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     set_aside_problem = find_set_aside_problem(status["set_aside"])
     if set_aside_problem is not None:
         yield set_aside_problem
+    yield from find_topic_problems(status)
     quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
     if quarantined:
         yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"

@@ -52,6 +52,7 @@ class StreamStatus(TypedDict):
     expired: int
     late: int
     deleted: int
+    skipped: Mapping[str, int]
     units: int
     open_units: int
     set_aside: int
@@ -175,6 +176,32 @@ class RuleFileStatus(TypedDict):
     problems: Sequence[str]
 
 
+class SourceErrorStatus(TypedDict):
+    """Why the topic of a stream cannot be read now. `kind`: brokers away, topic missing, or other."""
+
+    stream: str
+    kind: Literal["away", "missing", "failed"]
+    error: str
+    since: datetime
+
+
+class LostRecordsStatus(TypedDict):
+    """Records of a partition that were lost before they were read.
+
+    `last_offset` None: it is not known how many there were.
+    """
+
+    id: int
+    stream: str
+    topic: str
+    partition: str
+    first_offset: int
+    last_offset: int | None
+    reason: Literal["deleted", "recreated", "truncated"]
+    noticed_at: datetime
+    acknowledged_at: datetime | None
+
+
 @with_config(ConfigDict(extra="allow"))
 class StatusReport(TypedDict):
     """The status of a workspace."""
@@ -194,6 +221,8 @@ class StatusReport(TypedDict):
     relation_errors: Sequence[Mapping[str, Any]]
     held_relations: Sequence[Mapping[str, Any]]
     column_rewrites: Sequence[ColumnRewriteStatus]
+    source_errors: Sequence[SourceErrorStatus]
+    lost_records: Sequence[LostRecordsStatus]
     set_aside: Sequence[SetAsideStatus]
     retrying: Sequence[SetAsideStatus]
     rule_files: RuleFileStatus

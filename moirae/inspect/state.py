@@ -8,6 +8,11 @@ from moirae.inspect.health import list_process_problems
 from moirae.inspect.report import StateReport
 from moirae.inspect.restarts import list_restarts
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
+from moirae.inspect.topics import (
+    find_topic_problems,
+    list_source_errors,
+    list_unacknowledged_losses,
+)
 from moirae.inspect.unread_input import list_unread_input
 from moirae.runtime import list_processes
 
@@ -23,6 +28,11 @@ def collect_state(connection: sql.Connection) -> StateReport:
     set_aside_problem = find_set_aside_problem(set_aside)
     if set_aside_problem is not None:
         problems.append(set_aside_problem)
+    topics = {
+        "source_errors": list_source_errors(connection),
+        "lost_records": list_unacknowledged_losses(connection),
+    }
+    problems += find_topic_problems(topics)
     return StateReport(
         state="problem" if problems else "ok",
         problems=problems,

@@ -22,6 +22,11 @@ from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
 from moirae.inspect.rows_ahead import describe_rows_ahead
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
+from moirae.inspect.topics import (
+    find_topic_problems,
+    list_source_errors,
+    list_unacknowledged_losses,
+)
 from moirae.inspect.unread_input import list_unread_input
 from moirae.runtime import connect_database, list_processes
 from moirae.runtime.storage import DiskSpace, open_storage
@@ -83,6 +88,8 @@ def collect_status(
         "relation_errors": list(map(asdict, relations.list_errors())),
         "held_relations": list(map(asdict, relations.list_held())),
         "column_rewrites": list(map(asdict, ColumnRewriteGateway(connection).list_all())),
+        "source_errors": list_source_errors(connection),
+        "lost_records": list_unacknowledged_losses(connection),
         "set_aside": set_aside,
         "retrying": [subject for subject in failed if not subject["is_set_aside"]],
         "rule_files": {
@@ -116,6 +123,7 @@ def _collect_streams(
             **{counter: getattr(counts, counter) for counter in DEAD_LETTER_COUNTERS},
             "late": counts.late,
             "deleted": counts.deleted,
+            "skipped": {"tombstones": counts.tombstones},
             "units": counts.units,
             "open_units": counts.open_units,
             "set_aside": set_aside_files[counts.stream],
@@ -162,6 +170,7 @@ def find_drain_problems(status: Mapping[str, Any]) -> list[str]:
     if set_aside_problem is not None:
         problems.append(set_aside_problem)
     problems += find_held_relations(status)
+    problems += find_topic_problems(status)
     if not is_balanced(status["accounting"]):
         problems.append("accounting mismatch: run `moirae doctor`")
     return problems

@@ -32,6 +32,7 @@ from moirae.live.ingest import Ingest
 from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
+from moirae.live.lost_input import LostInputMonitor
 from moirae.live.metrics import BatchFigures, LiveMetrics
 from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
@@ -39,10 +40,13 @@ from moirae.live.relations import Relations
 from moirae.live.retention import Retention
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import (
+    FileInput,
     IdleSources,
     IdleTracker,
     LandingFolders,
     SourceQueries,
+    TopicArchiving,
+    TopicReaders,
 )
 from moirae.live.spark_start import start_spark
 from moirae.live.stream_renames import rename_streams
@@ -55,6 +59,7 @@ from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway, UnreadInputGateway
 from sql.recalls import TaskGateway
+from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -64,9 +69,11 @@ _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
+_LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
+_TOPICS_INTERVAL = 1.0  # seconds between reports of topics that cannot be read
 _UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
@@ -166,15 +173,25 @@ def build_live_process(
         record_batch=record_batch,
     )
     lock = threading.Lock()
-    queries = SourceQueries(
-        spark=spark,
-        settings=settings,
+    units = UnitGateway(connection)
+    archiving = TopicArchiving(
         archive=archive,
         ingest=ingest,
-        find_archived=UnitGateway(connection).finished_names,
+        units=units,
+        errors=SourceErrorGateway(connection),
+        lock=lock,
+    )
+    topics = TopicReaders(spark, settings, archiving, drain=drain)
+    files = FileInput(
+        spark=spark,
+        settings=settings,
+        ingest=ingest,
+        find_archived=units.finished_names,
+        is_waiting=archive.is_waiting,
         lock=lock,
         drain=drain,
     )
+    queries = SourceQueries(settings, files, topics, drain=drain)
     landed_input = LandedInput(landing_folders, ingest, unit_failures)
     idle_sources = IdleSources(
         settings=settings,
@@ -185,7 +202,11 @@ def build_live_process(
     )
 
     def find_oldest_unread(stream: str) -> datetime | None:
-        times = [landed_input.oldest_unread(stream), queries.oldest_unread_file(stream)]
+        times = [
+            landed_input.oldest_unread(stream),
+            queries.oldest_unread_file(stream),
+            topics.unread_since(stream),
+        ]
         oldest = min((time for time in times if time is not None), default=None)
         return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
 
@@ -195,6 +216,8 @@ def build_live_process(
 
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = _make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
+    lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
+    periodics.append(Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once))
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
     periodics += [
@@ -203,6 +226,7 @@ def build_live_process(
         _make_retention_task(retention, archive),
         Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
         Periodic("change columns", _COLUMNS_INTERVAL, column_rewrites.update),
+        Periodic("report topics", _TOPICS_INTERVAL, topics.report),
         Periodic("look for unread input", _UNREAD_INTERVAL, unread_input.record),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]

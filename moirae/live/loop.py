@@ -89,6 +89,7 @@ class LiveProcess:
             self.queries.raise_failure()
             self.queries.stop()
             with self.lock:
+                self.queries.topics.report()
                 self.end_of_input.settle_all()
         self._stop()
 

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid5
 
 import structlog
 
-from sql.alerts import AlertDescriptionRow, AlertGateway, AlertLifetimeRow, OpenAlertRow
+from moirae.live.built_in_alerts import describe_alert, make_alert_id, make_lifetime
+from sql.alerts import AlertGateway, OpenAlertRow
 
 _LOG = structlog.get_logger()
 
 NO_INPUT_RULE = "moirae/NoInput"
-_VERSION = "built-in"
-_NAMESPACE = UUID("6f1d1c0e-5c1e-5d3b-9d0a-6d6f69726165")
 _LABELS = {"alertname": "NoInput", "severity": "page"}
 
 
@@ -56,44 +54,26 @@ class NoInputMonitor:
         if not open_alerts:
             self._raise_alert(now)
         for alert in open_alerts:
-            lifetime = _lifetime(alert.starts_at, alert.fired_at or now, now)
+            lifetime = make_lifetime(alert.starts_at, alert.fired_at or now, now)
             self._alerts.update({alert.id: lifetime})
 
     def _raise_alert(self, now: datetime) -> None:
         started_at = self._last_row_at
-        alert_id = uuid5(_NAMESPACE, started_at.isoformat())
-        description = AlertDescriptionRow(
-            id=alert_id,
-            eid=alert_id,
-            rule=NO_INPUT_RULE,
-            version=_VERSION,
-            fingerprint="[]",
-            key={},
+        description = describe_alert(
+            make_alert_id(started_at.isoformat()),
+            NO_INPUT_RULE,
             labels=_LABELS,
             annotations={
                 "summary": f"No stream has brought a row since {started_at:%Y-%m-%d %H:%M:%S}Z",
                 "description": "Check the sources of the streams, and `moirae streams list`.",
             },
+            key={},
         )
-        self._alerts.put([(description, _lifetime(started_at, now, now))])
+        self._alerts.put([(description, make_lifetime(started_at, now, now))])
         _LOG.warning("no input", action="no_input", since=started_at.isoformat())
 
     def _resolve(self, alert: OpenAlertRow) -> None:
         end = self._last_row_at
-        lifetime = _lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
+        lifetime = make_lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
         self._alerts.update({alert.id: lifetime})
         _LOG.info("input has returned", action="input_returned", since=alert.starts_at.isoformat())
-
-
-def _lifetime(
-    starts_at: datetime, fired_at: datetime, last_at: datetime, has_ended: bool = False
-) -> AlertLifetimeRow:
-    return AlertLifetimeRow(
-        state="resolved" if has_ended else "firing",
-        starts_at=starts_at,
-        fired_at=fired_at,
-        last_at=last_at,
-        ends_at=last_at if has_ended else None,
-        events=0,
-        settled=None,
-    )

@@ -1,10 +1,16 @@
-"""Readiness: whether posted rows are archived now."""
+"""Readiness: whether rows that are posted, or sent to Kafka brokers, are archived now."""
 
 from datetime import UTC, datetime
 
 import sql
 from moirae.errors import MoiraeError, RequestRejected
-from moirae.inspect import assess_live_condition, collect_state, find_crash_loops
+from moirae.inspect import (
+    assess_live_condition,
+    collect_state,
+    find_crash_loops,
+    list_brokers_away,
+    list_source_errors,
+)
 from moirae.runtime import list_processes
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
@@ -25,12 +31,13 @@ def live_process_is_running(connection: sql.Connection) -> bool:
 
 
 def list_readiness_problems(pool: ConnectionPool, ingest_handler: IngestHandler) -> list[str]:
-    """Why posted rows are not archived now, or not reliably; none if they are."""
+    """Why rows are not archived now, or not reliably; none if they are."""
     problems: list[str] = []
     try:
         with pool.connection() as connection:
             condition = assess_live_condition(list_processes(connection))
             restarts = collect_state(connection)["restarts"]
+            problems += list_brokers_away(list_source_errors(connection))
         problems += find_crash_loops(restarts, datetime.now(UTC))
         if condition != "running":
             problems.append(_LIVE_PROBLEMS[condition])

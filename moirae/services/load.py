@@ -12,6 +12,7 @@ _MODULES = (
     "archive",
     "dashboards",
     "events",
+    "lost_records",
     "overview",
     "queries",
     "recalls",

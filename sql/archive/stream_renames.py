@@ -7,7 +7,9 @@ from sql.gateway import Gateway
 # What belongs to a stream by its name, and its row last.
 _RENAMED = (
     "units",
-    "partitions",
+    "topics",
+    "lost_records",
+    "source_errors",
     "pushes",
     "set_aside",
     "set_aside_streams",
@@ -49,5 +51,6 @@ class StreamRenameGateway(Gateway):
         A stream of that name, which has no source units, is deleted.
         """
         self._execute("delete_stream", name=rename.new)
+        self._execute("delete_topics", name=rename.new)
         for what in _RENAMED:
             self._execute(f"rename_{what}", old=rename.old, new=rename.new)

@@ -1,4 +1,4 @@
-"""Input streams and the partitions of their topics: how far each has been read."""
+"""Input streams: how far each has been read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,15 +39,6 @@ class StreamRow(ProgressRow):
     keys_ahead: Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow(ProgressRow):
-    """How far a partition has been read. `next`: the offset of its next record."""
-
-    stream: str
-    partition: str
-    next: int
-
-
 class StreamGateway(Gateway):
     queries = "streams"
 
@@ -83,27 +74,3 @@ class StreamGateway(Gateway):
             self._execute("advance_ahead", name=name, advanced=event_time)
         else:
             self._execute("advance", name=name, advanced=event_time)
-
-    def list_partitions(self) -> list[PartitionRow]:
-        """All partitions that were read, in no particular order."""
-        return self._records(PartitionRow, "list_partitions")
-
-    def put_partition(
-        self,
-        stream: str,
-        partition: str,
-        *,
-        next_offset: int,
-        progress: ProgressRow,
-    ) -> None:
-        """Store how far a partition has been read. Values below the stored ones are ignored."""
-        self._execute(
-            "put_partition",
-            stream=stream,
-            partition=partition,
-            next=next_offset,
-            newest=progress.newest,
-            advanced=progress.advanced,
-            newest_not_ahead=progress.newest_not_ahead,
-            advanced_ahead=progress.advanced_ahead,
-        )

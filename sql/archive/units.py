@@ -44,10 +44,12 @@ class StreamCounts(RecordCounts):
     """The sums of a stream. `deleted`: archived rows that were deleted with expired chunks.
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
+    `tombstones`: records without a value, which are not in `read`.
     """
 
     stream: str
     deleted: int
+    tombstones: int
     units: int
     open_units: int
 
@@ -151,6 +153,15 @@ class UnitGateway(Gateway):
         """The names of a stream's finished units; only those in `names`, unless None."""
         units = None if names is None else list(names)
         return set(self._column("list_finished", stream=stream, units=units))
+
+    def list_open(self, stream: str) -> list[str]:
+        """The names of the units of a stream that were begun and are not finished."""
+        return self._column("list_open", stream=stream)
+
+    def abandon_ranges(self, stream: str, partitions: Collection[str] | None = None) -> None:
+        """Begun ranges of partitions, all of them if None, will not be read again."""
+        names = None if partitions is None else list(partitions)
+        self._execute("abandon_ranges", stream=stream, partitions=names)
 
     def is_finished(self, stream: str, unit: str) -> bool:
         """Whether a unit is finished; False for an unknown or compacted one."""

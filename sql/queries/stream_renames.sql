@@ -21,8 +21,18 @@ DELETE FROM streams WHERE name = %(name)s
 -- rename_units --
 UPDATE units SET stream = %(new)s WHERE stream = %(old)s
 
--- rename_partitions --
-UPDATE partitions SET stream = %(new)s WHERE stream = %(old)s
+-- delete_topics --
+-- Delete the topics of a stream that has no source units.
+DELETE FROM topics WHERE stream = %(name)s
+
+-- rename_topics --
+UPDATE topics SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_lost_records --
+UPDATE lost_records SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_source_errors --
+DELETE FROM source_errors WHERE stream = %(old)s
 
 -- rename_pushes --
 UPDATE pushes SET stream = %(new)s WHERE stream = %(old)s

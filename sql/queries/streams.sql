@@ -26,18 +26,3 @@ UPDATE streams SET advanced = greatest(advanced, %(advanced)s) WHERE name = %(na
 -- advance_ahead --
 -- Let the watermark of a stream follow rows ahead; rows before that event time are late from now on.
 UPDATE streams SET advanced_ahead = greatest(advanced_ahead, %(advanced)s) WHERE name = %(name)s
-
--- list_partitions --
--- How far each partition has been read.
-SELECT stream, partition, next, newest, advanced, newest_not_ahead, advanced_ahead FROM partitions
-
--- put_partition --
--- Store how far a partition has been read; values never decrease.
-INSERT INTO partitions (stream, partition, next, newest, advanced, newest_not_ahead, advanced_ahead)
-VALUES (%(stream)s, %(partition)s, %(next)s, %(newest)s, %(advanced)s, %(newest_not_ahead)s,
-    %(advanced_ahead)s)
-ON CONFLICT (stream, partition) DO UPDATE SET next = greatest(partitions.next, excluded.next),
-    newest = greatest(partitions.newest, excluded.newest),
-    advanced = greatest(partitions.advanced, excluded.advanced),
-    newest_not_ahead = greatest(partitions.newest_not_ahead, excluded.newest_not_ahead),
-    advanced_ahead = greatest(partitions.advanced_ahead, excluded.advanced_ahead)

@@ -19,12 +19,19 @@ SELECT partition, max(clock) FROM units
 WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL AND clock IS NOT NULL
 GROUP BY partition
 
+-- abandon_ranges --
+-- Ranges of partitions that were begun will not be read again: their clocks do not count.
+UPDATE units SET partition = NULL
+WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL
+  AND (%(partitions)s::text[] IS NULL OR partition = ANY(%(partitions)s::text[]))
+
 -- finish --
 -- Mark a source unit as archived; its counters replace those of an interrupted read.
 UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
     malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
-    expired = %(expired)s, late_by_ahead = %(late_by_ahead)s, fields = %(fields)s
+    expired = %(expired)s, late_by_ahead = %(late_by_ahead)s,
+    tombstones = %(tombstones)s, fields = %(fields)s
 WHERE id = %(id)s
 
 -- add_counters --
@@ -54,6 +61,10 @@ WHERE u.stream = s.stream AND u.unit = ''
 SELECT unit FROM units WHERE stream = %(stream)s AND done
   AND (%(units)s::text[] IS NULL OR unit = ANY(%(units)s::text[]))
 
+-- list_open --
+-- The names of the units of a stream that were begun and are not finished.
+SELECT unit FROM units WHERE stream = %(stream)s AND NOT done ORDER BY id
+
 -- is_finished --
 -- Whether a unit is finished.
 SELECT done FROM units WHERE stream = %(stream)s AND unit = %(unit)s
@@ -76,6 +87,7 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
        coalesce(sum(u.expired), 0)::bigint AS expired,
        coalesce(sum(u.forgotten), 0)::bigint AS deleted,
+       coalesce(sum(u.tombstones), 0)::bigint AS tombstones,
        coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
            AS units,
        count(u.id) FILTER (WHERE NOT u.done) AS open_units
@@ -105,10 +117,10 @@ WITH merged AS (
       AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
     RETURNING *)
 INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, late_by_ahead,
-    duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, folded)
+    duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, tombstones, folded)
 SELECT %(stream)s, '', true, max(done_at), max(newest), sum(read), sum(archived), sum(late),
     sum(late_by_ahead), sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
-    sum(forgotten), sum(dropped), count(*)
+    sum(forgotten), sum(dropped), sum(tombstones), count(*)
 FROM merged HAVING count(*) > 0
 ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.done_at),
     newest = greatest(u.newest, excluded.newest), read = u.read + excluded.read,
@@ -119,4 +131,5 @@ ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.
     quarantined = u.quarantined + excluded.quarantined,
     conflicts = u.conflicts + excluded.conflicts, expired = u.expired + excluded.expired,
     forgotten = u.forgotten + excluded.forgotten, dropped = u.dropped + excluded.dropped,
+    tombstones = u.tombstones + excluded.tombstones,
     folded = u.folded + excluded.folded

@@ -143,7 +143,7 @@ def test_outcome_of_a_retry_names_the_late_rows(root: Path, connection: sql.Conn
     connection.execute("INSERT INTO streams VALUES ('m') ON CONFLICT DO NOTHING")
     unit = units.open("m", "m/a.jsonl")
     counters = dict.fromkeys(
-        ("duplicates", "malformed", "quarantined", "conflicts", "expired"), 0
+        ("duplicates", "malformed", "quarantined", "conflicts", "expired", "tombstones"), 0
     ) | {"read": 5, "archived": 5, "late": 2}
     units.finish(unit.id, counters, newest=START, fields=None)
     workspace = LocalWorkspace(settings=settings, connection=connection, author="a", via="cli")

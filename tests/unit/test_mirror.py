@@ -29,7 +29,13 @@ MODULES_BY_TEST = {
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
-        moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
+        moirae.live.sources.source_queries""",
+    "integration/test_lost_records.py": "moirae.services.operations.lost_records",
+    "integration/test_topics.py": """
+        archiver.ingest.ledger.topics moirae.live.sources.topics.archiving moirae.live.sources.topics.position
+        moirae.live.sources.topics.reader moirae.live.sources.topics.readers
+        moirae.live.sources.topics.record_reader""",
+    "unit/moirae/live/test_lost_input.py": "moirae.live.built_in_alerts",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
     "integration/test_database.py": """
@@ -50,7 +56,6 @@ MODULES_BY_TEST = {
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
     "integration/test_process_exits.py": "moirae.inspect.state moirae.inspect.unread_input",
     "integration/test_past_events.py": "moirae.history.attempts",
-    "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_failing_units.py": "moirae.live.landed_input",
@@ -115,7 +120,8 @@ MODULES_BY_TEST = {
         sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
         sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.set_aside
         sql.archive.column_rewrites
-        sql.archive.streams sql.archive.units sql.archive.unread_input sql.events.contexts sql.events.events sql.events.outbox sql.gateway
+        sql.archive.streams sql.archive.units sql.archive.unread_input sql.topics.lost_records
+        sql.topics.source_errors sql.topics.topics sql.events.contexts sql.events.events sql.events.outbox sql.gateway
         sql.processes.process_exits sql.processes.processes sql.recalls.commands sql.recalls.replay sql.recalls.revisions
         sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
         sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files

@@ -10,12 +10,13 @@ from archiver.delta import StreamSchema, fingerprint
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.tasks.reading import read_piece, with_lines
-from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, SourceUnit
+from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
 from archiver.ingest.classify import Array
 from archiver.ingest.decoding import LineFormat, RefusedLine
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
+from archiver.ingest.topic_records import select_records
 from archiver.times import Micros, micros_column
 
 # Of Kafka records.
@@ -76,11 +77,12 @@ class DecodedSegment:
 class DecodeSummary:
     """What the driver learns of a task: the segments in the order of arrival.
 
-    `offsets`: of Kafka records, the first and the last offset of each unit.
+    `tombstones`: number of Kafka records without a value, by partition; each partition that the
+    task has read is in it.
     """
 
     segments: Sequence[DecodedSegment]
-    offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    tombstones: Mapping[int, int] = field(default_factory=dict)
 
 
 DecodedPart = Blob | DecodeTask | DecodeSummary
@@ -110,13 +112,13 @@ def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedP
 class RecordFormat:
     """Kafka records of a stream. `fields`: the field names of CSV records.
 
-    `next_offsets`: by partition, the offset before which records are archived.
+    `ranges`: by partition, the offsets that are archived.
     """
 
     stream: str
     line_format: LineFormat
     fields: Sequence[str] | None
-    next_offsets: Mapping[int, int]
+    ranges: Mapping[int, OffsetRange]
 
     def empty_unit(self) -> SourceUnit:
         """A unit of the stream without records."""
@@ -133,28 +135,20 @@ def decode_records(
     The unit of a record is its partition. Yields blobs of rows and the summary.
     """
     rows = _RowCollector(context, keeps_raw=True)
-    offsets: dict[int, tuple[int, int]] = {}
+    tombstones: dict[int, int] = {}
     batches = list(tables)
     records = pa.Table.from_batches(batches) if batches else _RECORD_SCHEMA.empty_table()
-    records = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
     schema = context.schemas[record_format.stream]
-    for partition in pc.unique(records["partition"]).to_pylist():
-        part = records.filter(pc.equal(records["partition"], partition))
-        first_offset = record_format.next_offsets.get(partition, 0)
-        part = part.filter(pc.greater_equal(part["offset"], first_offset))
-        if not len(part):
-            continue
-        numbers: Sequence[int] = part["offset"].to_pylist()
-        # A record without a value counts as an empty line.
-        values = [value or b"" for value in part["value"].to_pylist()]
-        offsets[partition] = (numbers[0], numbers[-1])
-        unit = with_lines(record_format.empty_unit(), numbers, values)
+    for partition in sorted(pc.unique(records["partition"]).to_pylist()):
+        part = select_records(records, partition, record_format.ranges[partition])
+        tombstones[partition] = part.tombstones
+        unit = with_lines(record_format.empty_unit(), part.offsets, part.values)
         # Another task may have records of a partition in between.
         yield from rows.finish()
         for number, batch in enumerate(read_batches(unit, schema)):
             yield from rows.add(record_format.stream, partition, number, batch)
     yield from rows.finish()
-    yield DecodeSummary(rows.segments, offsets)
+    yield DecodeSummary(rows.segments, tombstones)
 
 
 class _RowCollector:

@@ -117,6 +117,8 @@ def _parse_records(
     refused: list[RefusedLine] = []
     for number, line in enumerate(lines, first):
         try:
+            if not line.strip():
+                raise InvalidValue("empty record")
             if len(line) > MAX_LINE_BYTES:
                 raise InvalidValue(
                     f"the line is {len(line)} bytes long, the limit is {MAX_LINE_BYTES}"

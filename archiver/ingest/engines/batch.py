@@ -12,7 +12,7 @@ from archiver.ingest.classify import latest
 from archiver.ingest.decoding import LineFormat
 from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.source_units import OffsetRange, SourceUnit
 from archiver.times import Micros
 
 
@@ -93,15 +93,19 @@ class IngestBatch:
 class TopicRecords:
     """A micro-batch of a Kafka topic, which only executors have read.
 
-    `fields`: the field names of CSV records. `frame`: a Spark data frame with the columns
-    `partition`, `offset` and `value`; a partition is not divided among its parts.
+    `source`: of the topic in the names of units. `fields`: the field names of CSV records. `frame`:
+    a Spark data frame with the columns `partition`, `offset` and `value`; a partition is not
+    divided among its parts. `ranges`: by partition, the offsets that are archived. `verify` is
+    called once the records are read; it raises if they are not those of the topic.
     """
 
     stream: str
-    topic: str
+    source: str
     line_format: LineFormat
     fields: Sequence[str] | None
     frame: Any
+    ranges: Mapping[int, OffsetRange]
+    verify: Callable[[], None] = lambda: None
 
 
 class IngestEngine(Protocol):
@@ -129,4 +133,4 @@ class ExecutorEngine(IngestEngine, Protocol):
         """Start worker processes in the background, unless they were started."""
 
     def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
-        """Archive the records of each partition from the first on that is not archived."""
+        """Archive the records of some ranges of offsets."""

@@ -1,6 +1,19 @@
-"""The ingest ledger: what was read of each source unit, stream and partition, and its compaction."""
+"""The ingest ledger: what was read of each source unit, stream and topic, and its compaction."""
 
 from archiver.ingest.ledger.catalog import Catalog, Counters
 from archiver.ingest.ledger.compaction import MIN_UNIT_AGE, LedgerCompaction
+from archiver.ingest.ledger.lost_records import LostRecords, describe_losses, describe_range
+from archiver.ingest.ledger.topics import LedgerTopic, TopicIdentity, TopicLedger
 
-__all__ = ["MIN_UNIT_AGE", "Catalog", "Counters", "LedgerCompaction"]
+__all__ = [
+    "MIN_UNIT_AGE",
+    "Catalog",
+    "Counters",
+    "LedgerCompaction",
+    "LedgerTopic",
+    "LostRecords",
+    "TopicIdentity",
+    "TopicLedger",
+    "describe_losses",
+    "describe_range",
+]

@@ -11,15 +11,16 @@ from typing import cast
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
 from archiver.ingest.keys_ahead import KeyAhead
-from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
-from archiver.times import Micros, from_micros, optional_datetime, optional_micros, to_micros
+from archiver.ingest.ledger.topics import load_current_partitions, to_progress
+from archiver.ingest.watermarks import ReadProgress, watermark
+from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from sql.archive import (
     ChunkGateway,
     DeadLetterGateway,
-    ProgressRow,
     StreamGateway,
     UnitGateway,
 )
+from sql.topics import TopicGateway
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Counters:
 
     Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`,
     `late_by_ahead` of `late`: rows that are late because the watermark followed rows ahead of the
-    clock.
+    clock. `tombstones`: records without a value, which are no rows and not in `read`.
     """
 
     read: int = 0
@@ -40,6 +41,7 @@ class Counters:
     quarantined: int = 0
     conflicts: int = 0
     expired: int = 0
+    tombstones: int = 0
 
     def __add__(self, other: "Counters") -> "Counters":
         return Counters(*map(operator.add, self.values(), other.values()))
@@ -60,6 +62,7 @@ class Catalog:
         self._streams = StreamGateway(connection)
         self._units = UnitGateway(connection)
         self._dead_letters = DeadLetterGateway(connection)
+        self._topics = TopicGateway(connection)
 
     def chunks(self) -> list[Chunk]:
         """All chunks, oldest first. The first call on an empty database creates the first chunk."""
@@ -99,7 +102,7 @@ class Catalog:
         """How far each stream has been read, by stream name."""
         progress_by_stream: dict[str, ReadProgress] = {}
         for row in self._streams.list_all():
-            progress_by_stream[row.name] = _read_progress(row)
+            progress_by_stream[row.name] = to_progress(row)
         return progress_by_stream
 
     def stream_clocks(self) -> dict[str, Micros]:
@@ -125,34 +128,15 @@ class Catalog:
         """Replace the keys whose rows are furthest ahead of the clock."""
         self._streams.put_keys_ahead(stream, list(map(vars, keys)))
 
-    def partitions(self) -> dict[str, dict[str, PartitionProgress]]:
-        """How far each partition has been read, by stream and partition name."""
-        partitions: dict[str, dict[str, PartitionProgress]] = {}
-        for row in self._streams.list_partitions():
-            progress = PartitionProgress(row.next, _read_progress(row))
-            partitions.setdefault(row.stream, {})[row.partition] = progress
-        return partitions
-
     def watermarks(self, lateness: Mapping[str, Micros]) -> dict[str, Micros | None]:
         """The watermark of each stream in `lateness`; see `watermarks.watermark`."""
         progress_by_stream = self.stream_progress()
-        partitions = self.partitions()
+        partitions = load_current_partitions(self._topics)
         watermarks: dict[str, Micros | None] = {}
         for stream, stream_lateness in lateness.items():
             progress = progress_by_stream.get(stream, ReadProgress())
             watermarks[stream] = watermark(progress, partitions.get(stream, {}), stream_lateness)
         return watermarks
-
-    def put_partition(self, stream: str, name: str, partition: PartitionProgress) -> None:
-        """Store how far a partition has been read. Values below the stored ones are ignored."""
-        progress = partition.progress
-        row = ProgressRow(
-            newest=optional_datetime(progress.newest),
-            advanced=optional_datetime(progress.advanced),
-            newest_not_ahead=optional_datetime(progress.newest_not_ahead),
-            advanced_ahead=optional_datetime(progress.advanced_ahead),
-        )
-        self._streams.put_partition(stream, name, next_offset=partition.next, progress=row)
 
     def finish_unit(
         self,
@@ -182,12 +166,3 @@ class Catalog:
             self._streams.raise_newest(
                 stream, from_micros(newest), optional_datetime(newest_not_ahead)
             )
-
-
-def _read_progress(row: ProgressRow) -> ReadProgress:
-    return ReadProgress(
-        newest=optional_micros(row.newest),
-        advanced=optional_micros(row.advanced),
-        newest_not_ahead=optional_micros(row.newest_not_ahead),
-        advanced_ahead=optional_micros(row.advanced_ahead),
-    )

@@ -1,5 +1,6 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
 
+from moirae.live.sources.file_input import FileInput
 from moirae.live.sources.file_state import STABLE_AFTER
 from moirae.live.sources.files import arrived_at
 from moirae.live.sources.idle import IdleTracker, SourceKey
@@ -11,8 +12,10 @@ from moirae.live.sources.relation_object import ObjectRelationReader
 from moirae.live.sources.relation_rows import RelationContent, identity_columns
 from moirae.live.sources.relation_table import TableRelationReader
 from moirae.live.sources.source_queries import SourceQueries
+from moirae.live.sources.topics import TopicArchiving, TopicReaders
 
 __all__ = [
+    "FileInput",
     "arrived_at",
     "FileRelationReader",
     "IdleSources",
@@ -25,6 +28,8 @@ __all__ = [
     "SourceKey",
     "SourceQueries",
     "TableRelationReader",
+    "TopicArchiving",
+    "TopicReaders",
     "identity_columns",
     "make_landed_units",
     "select_batches",

@@ -39,8 +39,10 @@ class IdleSources:
         for name, watermark in get_watermarks(self._archive).items():
             partitions = self._archive.partition_watermarks(name)
             for partition, partition_watermark in partitions.items():
-                watermarks[SourceKey(name, partition)] = partition_watermark
-            if not partitions:
+                # A partition of which nothing was read does not hold back its stream.
+                if self._archive.partitions[name][partition].progress != ReadProgress():
+                    watermarks[SourceKey(name, partition)] = partition_watermark
+            if not any(source.stream == name for source in watermarks):
                 watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
         self._advance(advances)
@@ -90,6 +92,5 @@ class IdleSources:
             return True
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):
-            topic = declared_source.kafka.topic
-            return self._queries.has_unread_records(name, topic, partition)
+            return self._queries.topics.has_unread(name, partition)
         return self._queries.has_unread_files(name)

@@ -27,6 +27,7 @@ from sql.archive import ChunkGateway, StreamGateway, SubjectKind, UnitGateway
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
 from sql.rules import DeploymentGateway
+from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 METRICS_PATH = "/metrics"
 
@@ -69,6 +70,7 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     yield from _collect_processes(connection)
     yield from _collect_restarts(connection, state)
     yield from _collect_streams(connection, state)
+    yield from _collect_topics(connection)
     yield from _collect_counts(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
@@ -134,6 +136,11 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     late = CounterMetricFamily(
         "moirae_late_rows", "Archived rows that were late.", labels=["stream"]
     )
+    skipped = CounterMetricFamily(
+        "moirae_skipped_records",
+        "Records that are no rows, and are not counted as read, by reason.",
+        labels=["stream", "reason"],
+    )
     for counts in UnitGateway(connection).sum_by_stream():
         records.add_metric([counts.stream, "read"], counts.read)
         records.add_metric([counts.stream, "archived"], counts.archived)
@@ -141,8 +148,10 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
         for reason in DEAD_LETTER_COUNTERS:
             records.add_metric([counts.stream, reason], getattr(counts, reason))
         late.add_metric([counts.stream], counts.late)
+        skipped.add_metric([counts.stream, "tombstone"], counts.tombstones)
     yield records
     yield late
+    yield skipped
     newest = GaugeMetricFamily(
         "moirae_stream_newest_timestamp_seconds",
         "Newest event time of a stream.",
@@ -169,6 +178,32 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     for row in StreamGateway(connection).list_all():
         unread.add_metric([row.name], waits.get(row.name, 0.0))
     yield unread
+
+
+def _collect_topics(connection: sql.Connection) -> Iterator[Metric]:
+    unreadable = GaugeMetricFamily(
+        "moirae_topic_unreadable",
+        "1 for a stream whose topic cannot be read, by reason.",
+        labels=["stream", "reason"],
+    )
+    for error in SourceErrorGateway(connection).list_all():
+        unreadable.add_metric([error.stream, error.kind], 1)
+    yield unreadable
+    lost = CounterMetricFamily(
+        "moirae_lost_records",
+        "Records of topics that were lost before they were read, as far as their number is known.",
+        labels=["stream", "reason"],
+    )
+    unacknowledged = GaugeMetricFamily(
+        "moirae_unacknowledged_losses",
+        "Ranges of lost records that nobody has acknowledged.",
+        labels=["stream", "reason"],
+    )
+    for count in LostRecordsGateway(connection).count_by_reason():
+        lost.add_metric([count.stream, count.reason], count.records)
+        unacknowledged.add_metric([count.stream, count.reason], count.open)
+    yield lost
+    yield unacknowledged
 
 
 def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:

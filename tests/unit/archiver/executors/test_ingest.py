@@ -28,7 +28,8 @@ from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgre
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress, watermark
 from archiver.times import duration_to_micros, to_micros
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
+from moirae.live.sources.topics.units import make_topic_records, make_units
 from tests.ingest_scenario import (
     COLUMNS,
     NOW,
@@ -39,6 +40,7 @@ from tests.ingest_scenario import (
     assert_equal,
     make_records,
     split_by_partition,
+    unread_ranges,
     write_batches,
 )
 from tests.inline_jobs import InlineJobs
@@ -225,11 +227,12 @@ def test_records_of_a_topic_are_archived_as_in_this_process(tmp_path: Path, seed
     on_executors = ExecutorIngest(InlineJobs(), RecordSizes())
     for table in tables:
         batch = local.start_batch()
-        units = kafka.make_units("a", TOPIC, table, local.partitions.get("a", {}))
+        ranges = unread_ranges(table, local.partitions.get("a", {}))
+        units = make_units("a", TOPIC, "t", table, ranges)
         in_process.archive(units, batch)
         local.finish_batch(batch)
         batch = executors.start_batch()
-        records = kafka.topic_records("a", TOPIC, split_by_partition(table))
+        records = make_topic_records("a", TOPIC, "t", split_by_partition(table), ranges)
         on_executors.archive_records(records, batch)
         executors.finish_batch(batch)
     expected = local.outcome()

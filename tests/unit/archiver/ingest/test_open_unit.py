@@ -26,7 +26,8 @@ SCHEMA = StreamSchema(
 def unit_of(*hours: float) -> SourceUnit:
     """A unit with a row for each offset from noon."""
     lines = [orjson.dumps({"ts": (NOON + timedelta(hours=offset)).isoformat()}) for offset in hours]
-    return SourceUnit("s", "u", "jsonl", lambda: iter(lines), list(range(1, len(lines) + 1)))
+    numbers = list(range(1, len(lines) + 1))
+    return SourceUnit("s", "u", "jsonl", lambda: iter(lines), numbers, next_offset=len(lines) + 1)
 
 
 def decode(open_unit: OpenUnit, expired_before: int | None = None) -> list[DecodedSlice]:

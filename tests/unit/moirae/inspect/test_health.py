@@ -29,6 +29,8 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "set_aside": [],
         "held_relations": [],
         "restarts": [],
+        "source_errors": [],
+        "lost_records": [],
         "processes": [
             {
                 "role": role,

@@ -1,0 +1,54 @@
+"""Alerts that Moirae raises itself. They have no events: neither contexts nor recalls.
+
+Their times are wall-clock times.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
+
+_VERSION = "built-in"
+_NAMESPACE = UUID("6f1d1c0e-5c1e-5d3b-9d0a-6d6f69726165")
+
+
+def make_alert_id(name: str) -> UUID:
+    """The same name gives the same ID."""
+    return uuid5(_NAMESPACE, name)
+
+
+def describe_alert(
+    alert_id: UUID,
+    rule: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    key: Mapping[str, str],
+) -> AlertDescriptionRow:
+    """An alert of a built-in rule."""
+    return AlertDescriptionRow(
+        id=alert_id,
+        eid=alert_id,
+        rule=rule,
+        version=_VERSION,
+        fingerprint=json.dumps(list(key.values())),
+        key=key,
+        labels=labels,
+        annotations=annotations,
+    )
+
+
+def make_lifetime(
+    starts_at: datetime, fired_at: datetime, last_at: datetime, has_ended: bool = False
+) -> AlertLifetimeRow:
+    """The lifetime of an alert until `last_at`."""
+    return AlertLifetimeRow(
+        state="resolved" if has_ended else "firing",
+        starts_at=starts_at,
+        fired_at=fired_at,
+        last_at=last_at,
+        ends_at=last_at if has_ended else None,
+        events=0,
+        settled=None,
+    )

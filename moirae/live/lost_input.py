@@ -1,0 +1,63 @@
+"""The built-in alert `LostInput`: records of a stream were lost before they were read."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from archiver.ingest.ledger import describe_losses
+from moirae.live.built_in_alerts import describe_alert, make_alert_id, make_lifetime
+from sql.alerts import AlertGateway
+from sql.topics import LostRecordsGateway, LostRecordsRow
+
+LOST_INPUT_RULE = "moirae/LostInput"
+
+
+class LostInputMonitor:
+    """Raises an alert for each stream with losses, which fires until they are acknowledged."""
+
+    def __init__(
+        self,
+        alerts: AlertGateway,
+        lost_records: LostRecordsGateway,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._alerts = alerts
+        self._lost_records = lost_records
+        self._clock = clock
+        # The losses that alerts tell, by the ID of the alert.
+        self._told_losses: dict[UUID, int] = {}
+
+    def run_once(self) -> None:
+        """Raise, change, prolong or resolve alerts."""
+        now = self._clock()
+        losses_by_stream: dict[str, list[LostRecordsRow]] = {}
+        for loss in self._lost_records.list_open():
+            losses_by_stream.setdefault(loss.stream, []).append(loss)
+        losses_by_alert: dict[UUID, list[LostRecordsRow]] = {}
+        for stream, losses in losses_by_stream.items():
+            losses_by_alert[make_alert_id(f"lost/{stream}/{losses[0].id}")] = losses
+        open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOST_INPUT_RULE)}
+        for alert_id, losses in losses_by_alert.items():
+            if self._told_losses.get(alert_id) != len(losses):
+                self._put(alert_id, losses, now)
+                self._told_losses[alert_id] = len(losses)
+        for alert_id, alert in open_alerts.items():
+            has_ended = alert_id not in losses_by_alert
+            lifetime = make_lifetime(alert.starts_at, alert.fired_at or now, now, has_ended)
+            self._alerts.update({alert_id: lifetime})
+
+    def _put(self, alert_id: UUID, losses: Sequence[LostRecordsRow], now: datetime) -> None:
+        stream = losses[0].stream
+        description = describe_alert(
+            alert_id,
+            LOST_INPUT_RULE,
+            labels={"alertname": "LostInput", "severity": "page", "stream": stream},
+            annotations={
+                "summary": f"Stream {stream}: records were lost before they were read",
+                "description": "; ".join(describe_losses(losses))
+                + f". Acknowledge it by `moirae streams acknowledge {stream}`.",
+            },
+            key={"stream": stream},
+        )
+        started_at = losses[0].noticed_at
+        self._alerts.put([(description, make_lifetime(started_at, now, now))])

@@ -1,0 +1,93 @@
+"""The topics of a workspace: each is read in its own thread."""
+
+import time
+
+from pyspark.sql import SparkSession
+
+from moirae.config import KafkaSource, Settings
+from moirae.live.sources.topics.archiving import TopicArchiving
+from moirae.live.sources.topics.client import TopicClient
+from moirae.live.sources.topics.outage import SourceProblem
+from moirae.live.sources.topics.reader import TopicReader
+from moirae.live.sources.topics.record_reader import RecordReader
+
+_STOP_TIMEOUT = 10.0  # seconds to wait for all threads: each may wait for a broker
+
+
+class TopicReaders:
+    """The readers of one run."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, archiving: TopicArchiving, *, drain: bool
+    ) -> None:
+        self._archiving = archiving
+        self.by_stream: dict[str, TopicReader] = {}
+        self._reported: dict[str, SourceProblem | None] = {}
+        for stream, declared in settings.streams.items():
+            source = declared.source
+            if isinstance(source, KafkaSource):
+                self.by_stream[stream] = TopicReader(
+                    stream=stream,
+                    declared=declared,
+                    client=TopicClient(spark, source),
+                    records=RecordReader(spark, stream, source),
+                    archiving=archiving,
+                    drain=drain,
+                )
+
+    def start(self) -> None:
+        """Start to read."""
+        self.leave_topics()
+        for reader in self.by_stream.values():
+            reader.start()
+
+    def leave_topics(self) -> None:
+        """Streams that have another source now leave their topics in the ledger."""
+        with self._archiving.lock:
+            with self._archiving.archive.fenced_transaction():
+                for stream in self._archiving.archive.topics.streams():
+                    if stream not in self.by_stream:
+                        self._archiving.archive.topics.leave(stream)
+            self._archiving.errors.delete_others(list(self.by_stream))
+
+    def stop(self) -> None:
+        """Stop to read."""
+        for reader in self.by_stream.values():
+            reader.request_stop()
+        deadline = time.monotonic() + _STOP_TIMEOUT
+        for reader in self.by_stream.values():
+            reader.join(max(0.0, deadline - time.monotonic()))
+
+    def report(self) -> None:
+        """Store which topics cannot be read, for `moirae status`. The lock is held."""
+        for stream, reader in self.by_stream.items():
+            problem = reader.outage.problem
+            if stream in self._reported and self._reported[stream] == problem:
+                continue
+            if problem is not None:
+                self._archiving.errors.put(stream, problem.kind, problem.error)
+            elif reader.position.was_seen:
+                self._archiving.errors.delete(stream)
+            else:
+                continue  # the error of an earlier run may last
+            self._reported[stream] = problem
+
+    def is_running(self) -> bool:
+        """Whether any topic is still read."""
+        return any(reader.is_running() for reader in self.by_stream.values())
+
+    def failure(self) -> BaseException | None:
+        """An error of the archive, which ends the process."""
+        for reader in self.by_stream.values():
+            if reader.failure is not None:
+                return reader.failure
+        return None
+
+    def unread_since(self, stream: str) -> float | None:
+        """When unread records of a topic were first seen, in seconds; None: there are none."""
+        reader = self.by_stream.get(stream)
+        return None if reader is None else reader.position.unread_since
+
+    def has_unread(self, stream: str, partition: str | None = None) -> bool:
+        """Whether a topic, or a partition of it, may have unread records. The lock is held."""
+        return self.by_stream[stream].position.has_unread(partition)

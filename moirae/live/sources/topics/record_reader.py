@@ -1,0 +1,77 @@
+"""Reads ranges of a topic's records by Spark."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from archiver.ingest import OffsetRange
+from moirae.config import KafkaSource
+from moirae.live.sources.topics.errors import (
+    TopicChanged,
+    TopicError,
+    is_topic_error,
+    translate,
+)
+
+_COLUMNS = ("partition", "offset", "value")
+# Milliseconds without an answer of a broker after which reading fails, to be tried again: an outage
+# is to be noticed.
+_TIMEOUT_MILLIS = "5000"
+
+
+class RecordReader:
+    """Reads the topic of one stream."""
+
+    def __init__(self, spark: SparkSession, stream: str, source: KafkaSource) -> None:
+        self._spark = spark
+        self._stream = stream
+        self._servers = source.kafka.servers
+        self._topic = source.kafka.topic
+
+    def open(self, ranges: Mapping[str, OffsetRange], number: int) -> DataFrame:
+        """A frame of the records of ranges: columns `partition`, `offset` and `value`.
+
+        Each partition is one part of it. `number`: of the topic among those of its stream.
+        Executors keep consumers for a topic; another one gets others.
+        """
+        reader = self._spark.read.format("kafka").options(
+            **{
+                "kafka.bootstrap.servers": self._servers,
+                "kafka.group.id": f"moirae-{self._stream}-{number}",
+                "kafka.default.api.timeout.ms": _TIMEOUT_MILLIS,
+                "kafka.request.timeout.ms": _TIMEOUT_MILLIS,
+                "kafkaConsumer.pollTimeoutMs": _TIMEOUT_MILLIS,
+                "fetchOffset.numRetries": "1",
+                # A record that was deleted meanwhile is an error here: the loss is recorded by
+                # what the brokers say then.
+                "failOnDataLoss": "true",
+                "assign": self._dump(sorted(map(int, ranges))),
+                "startingOffsets": self._dump({name: ranges[name].first for name in ranges}),
+                "endingOffsets": self._dump({name: ranges[name].end for name in ranges}),
+            }
+        )
+        return reader.load().select(*_COLUMNS)
+
+    def read(self, frame: DataFrame) -> pa.Table:
+        """The records of a frame. Raises `TopicError` or `TopicChanged`."""
+        try:
+            return frame.toArrow()
+        except (Py4JError, PySparkException) as error:
+            raise translate(error, self._servers, self._topic) from None
+
+    def find_topic_error(self, error: Exception) -> TopicError | TopicChanged | None:
+        """What an error of a job over a frame says about the topic; None: nothing."""
+        if isinstance(error, TopicError | TopicChanged):
+            return error
+        if not is_topic_error(error):
+            return None
+        return translate(error, self._servers, self._topic)
+
+    def _dump(self, of_topic: Any) -> str:
+        """JSON of the partitions of the topic, or of their offsets."""
+        return orjson.dumps({self._topic: of_topic}).decode()
