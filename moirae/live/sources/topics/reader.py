@@ -158,6 +158,7 @@ class TopicReader:
         batch = self.position.plan(limits)
         if batch.ranges:
             self._read(batch, state.topic_id)
+            self.position.unread_since = None  # what came meanwhile is seen next
         return bool(batch.ranges)
 
     def _read(self, batch: PlannedBatch, topic_id: str) -> None:
