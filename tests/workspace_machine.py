@@ -35,12 +35,14 @@ TYPES = {"v": ("int", "bigint", "double"), "f": ("float", "double"), "note": ("s
 
 @dataclass
 class Stream:
-    """A stream, and what was delivered to it. `widths`: positions in `TYPES`, of all that were
-    declared; `declared`: the optional columns now.
+    """A stream, and what was delivered to it. `folder`: of its files. `widths`: positions in `TYPES`,
+    of all that were declared; `declared`: the optional columns now.
     """
 
     name: str
+    folder: str
     has_id: bool
+    was: str | None = None
     widths: dict[str, int] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     source: str = "first"
@@ -54,12 +56,14 @@ class Stream:
         columns = {"ts": "timestamp", "host": "string", "n": "bigint"}
         for name in sorted(self.declared):
             columns[name] = TYPES[name][self.widths[name]]
-        source: dict[str, Any] = {"files": f"landing/{self.name}/{self.source}/*.jsonl"}
+        source: dict[str, Any] = {"files": f"landing/{self.folder}/{self.source}/*.jsonl"}
         if self.source == "http":
             source = {"http": True}
         document: dict[str, Any] = {"columns": columns, "time": "ts", "source": source}
         if self.has_id:
             document["id"] = ["host", "n"]
+        if self.was is not None:
+            document["was"] = self.was
         return document
 
     def deliver(self, root: Path, rng: random.Random, new: int, again: int) -> None:
@@ -75,7 +79,7 @@ class Stream:
         rng.shuffle(records)
         self.records += len(records)
         self.files += 1
-        folder = root / "landing" / self.name / self.source
+        folder = root / "landing" / self.folder / self.source
         folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(f"{json.dumps(record)}\n" for record in records)
         if self.source == "http":
@@ -173,6 +177,16 @@ class WorkspaceMachine(RuleBasedStateMachine):
         self._drain()
 
     @rule()
+    def rename_streams(self) -> None:
+        """Their files stay where they are."""
+        for stream in self._declared():
+            old_name = stream.name
+            stream.name = f"{stream.folder}_now" if old_name == stream.folder else stream.folder
+            stream.was = old_name
+        self._deliver()
+        self._drain()
+
+    @rule()
     def change_rules(self) -> None:
         self.threshold += 10
         self.has_relation = not self.has_relation
@@ -216,7 +230,7 @@ class WorkspaceMachine(RuleBasedStateMachine):
         self._drain()
 
     def _add(self, name: str) -> None:
-        self.streams[name] = Stream(name, has_id=self.rng.random() < 0.5)
+        self.streams[name] = Stream(name, name, has_id=self.rng.random() < 0.5)
         self._write()
         self._deliver()
 
@@ -286,7 +300,10 @@ class WorkspaceMachine(RuleBasedStateMachine):
         return self.root / ".moirae" / "archive" / "streams" / name
 
     def _table_versions(self) -> dict[str, int]:
-        return {name: DeltaTable(self._folder(name)).version() for name in self.streams}
+        return {
+            stream.name: DeltaTable(self._folder(stream.name)).version()
+            for stream in self.streams.values()
+        }
 
     def _compare_readers(self, stream: Stream) -> None:
         """DuckDB, delta-rs and Spark read the same rows: each record once, with its values."""

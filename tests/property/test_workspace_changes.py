@@ -22,6 +22,7 @@ from moirae.live.sources import LandingFolders
 from moirae.live.sources.discovery import FolderDiscovery
 from moirae.live.sources.files import make_units
 from moirae.live.sources.landing import make_landed_units
+from moirae.live.stream_renames import rename_streams
 from moirae.runtime import database
 from moirae.runtime.storage import check_declarations, check_storage, open_storage
 from sql.archive import UnitGateway
@@ -44,11 +45,12 @@ class ArchiveStarter:
         try:
             settings = load_settings_from_environment(root / "moirae.yaml")
             check_storage(settings)
-            check_declarations(settings)
+            with database.connect_database(settings, "live") as connection:
+                rename_streams(settings, connection, open_storage(settings))
+                check_declarations(settings)
+                self._ingest(settings, connection)
         except MoiraeError as error:
             return Start(2, str(error))
-        with database.connect_database(settings, "live") as connection:
-            self._ingest(settings, connection)
         return Start(0, "")
 
     def start_and_kill(self, root: Path, moment: float) -> None:
