@@ -152,10 +152,12 @@ class ArchiveWriter:
     def current_event_time(self, stream: str) -> Micros | None:
         """The newest event time of a stream that is not ahead of the clock; None: nothing was read.
 
-        It is never before a watermark of the stream.
+        It is not before a watermark that followed rows.
         """
         progress = self.progress[stream]
-        times = [progress.newest_not_ahead, self.watermark(stream)]
+        partitions = self.partitions.get(stream, {}).values()
+        times = [progress.newest_not_ahead, progress.advanced_ahead]
+        times += [partition.progress.advanced_ahead for partition in partitions]
         clock = self._registry.newest_clock(stream)
         if progress.newest is not None and clock is not None:
             times.append(min(progress.newest, clock))

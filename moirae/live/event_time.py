@@ -18,8 +18,13 @@ def newest_event_time(archive: ArchiveWriter) -> Micros | None:
     return max((time for time in newest if time is not None), default=None)
 
 
+def newest_time_not_ahead(archive: ArchiveWriter) -> Micros | None:
+    """The newest event time that is not ahead of the clock; None: the archive is empty."""
+    times = map(archive.current_event_time, archive.tables)
+    return max((time for time in times if time is not None), default=None)
+
+
 def current_event_time(archive: ArchiveWriter) -> datetime:
     """The newest event time not ahead of the clock; the present time while the archive is empty."""
-    times = [archive.current_event_time(stream) for stream in archive.tables]
-    newest = max((time for time in times if time is not None), default=None)
+    newest = newest_time_not_ahead(archive)
     return datetime.now(UTC) if newest is None else from_micros(newest)

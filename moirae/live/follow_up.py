@@ -11,7 +11,7 @@ from archiver.times import Micros
 from moirae.evaluation.plan import ActiveRule
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
-from moirae.live.event_time import get_watermarks, newest_event_time
+from moirae.live.event_time import get_watermarks, newest_time_not_ahead
 from moirae.live.recall_requests import RecallRequests
 from sql.alerts import AlertGateway
 from sql.processes import ProcessGateway
@@ -94,7 +94,7 @@ class AlertFollowUp:
             return False
         round_start = self._alerts.time_before(_OVERLAP)
         since = self._changed_since
-        newest = newest_event_time(self._archive)
+        newest = newest_time_not_ahead(self._archive)
         has_more = [
             self._recall_requests.add_missing(recalling, since, newest, with_context=False),
             self._contexts.compute_missing(recalling, watermarks, since),
