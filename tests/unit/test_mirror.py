@@ -25,7 +25,7 @@ MODULES_BY_TEST = {
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
-    "e2e/test_accounting.py": "moirae.inspect.doctor",
+    "e2e/test_accounting.py": "moirae.inspect.doctor moirae.inspect.finding",
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources

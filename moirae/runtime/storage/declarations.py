@@ -1,6 +1,7 @@
 """Whether the archive can follow the streams as they are declared, before anything starts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moirae.config import Settings, locate, stream_schema
@@ -69,7 +70,10 @@ def _read_declarations(settings: Settings) -> Iterator[tuple[str, "TableDeclarat
     root = open_storage(settings)
     for name, declared in settings.streams.items():
         try:
-            declaration = read_declaration(root, stream_schema(name, declared))
+            schema = stream_schema(name, declared)
+            declaration = read_declaration(root, schema)
+            if declaration is None and declared.was is not None:  # not renamed yet
+                declaration = read_declaration(root, replace(schema, name=declared.was))
         except (ArchiverError, DeltaError, OSError):
             continue
         if declaration is not None:
