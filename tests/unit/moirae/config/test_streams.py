@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moirae.config.streams import HttpSource, KafkaSource, infer_format
+from moirae.config.streams import HttpSource, KafkaSource, RelationFile, infer_format
 from tests.unit.moirae.config.workspace_files import STREAM, load, load_problems
 
 
@@ -154,3 +154,18 @@ def test_invalid_relation_is_rejected_at_its_position(tmp_path: Path) -> None:
     assert load_problems(tmp_path, text) == [
         "7:3: relations.cpu: the name 'cpu' is in use; streams and relations share one namespace"
     ]
+
+
+def test_relation_may_be_an_object_and_may_shrink(tmp_path: Path) -> None:
+    relation = "  b: {columns: {a: int}, key: [a], shrink: SHRINK, source: {file: FILE}}\n"
+    text = STREAM + "relations:\n" + relation.replace("FILE", "s3://bucket/b.csv.gz")
+    declared = load(tmp_path, text.replace("SHRINK", "allow")).relations["b"]
+    assert declared.shrink == "allow"
+    assert isinstance(declared.source, RelationFile) and declared.source.is_in_object_storage
+    assert declared.source.format == "csv"
+    assert load_problems(tmp_path, text.replace("SHRINK", "yes"))[0].startswith(
+        "7:44: relations.b.shrink: "
+    )
+    text = STREAM + "relations:\n" + relation.replace("FILE", "https://host/b.csv")
+    (problem,) = load_problems(tmp_path, text.replace("SHRINK", "hold"))
+    assert problem.endswith("must be a path or s3://BUCKET/KEY")
