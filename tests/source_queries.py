@@ -45,6 +45,8 @@ def make_source_queries(
         ingest_units=ingest_units,
         is_set_aside=lambda _unit: False,
         record_listing=lambda _stream, _problem: False,
+        forget_missing=lambda _stream, _names: None,
+        forget=lambda _units: None,
     )
     units = UnitGateway(connection)
     lock = threading.Lock()

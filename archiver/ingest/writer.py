@@ -316,6 +316,10 @@ class ArchiveWriter:
         self._update_memory(archived)
         return IngestResult(archived)
 
+    def cancel_retries(self) -> None:
+        """Withdraw the requests to retry dead letters that `retry` has yet to process."""
+        self._dead_letter_gateway.unmark(self._writable_streams)
+
     def count_pending_retries(self) -> int:
         """Number of dead letters of streams that can be written that `retry` has yet to process."""
         return self._dead_letter_gateway.count_marked(self._writable_streams)

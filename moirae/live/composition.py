@@ -16,7 +16,7 @@ from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.read import WIDE_SCAN_ROWS
 from archiver.times import duration_to_micros
-from moirae.config import Settings, stream_schema
+from moirae.config import FileSource, Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
@@ -162,7 +162,10 @@ def build_live_process(
         if no_input is not None:
             no_input.record_rows(batch.rows)
 
-    unit_failures = UnitFailures(set_aside, UnitGateway(connection))
+    unit_failures = UnitFailures(set_aside, UnitGateway(connection), landing_folders.batch_names)
+    for name, declared in settings.streams.items():
+        if not isinstance(declared.source, FileSource):
+            unit_failures.forget_missing(name, frozenset())
     ingest = Ingest(
         archive=archive,
         detector=detector,

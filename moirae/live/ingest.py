@@ -4,9 +4,11 @@ A unit that breaks its reader is found by dividing the batch; everything else is
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from itertools import chain
+
+import structlog
 
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.ingest.engines import TopicRecords
@@ -19,7 +21,14 @@ from moirae.live.sources import (
     IdleTracker,
     SourceKey,
 )
-from moirae.live.unit_failures import UnitFailures, is_unit_failure, split_units
+from moirae.live.unit_failures import (
+    UnitFailures,
+    describe_failure,
+    is_unit_failure,
+    split_units,
+)
+
+_LOG = structlog.get_logger()
 
 RecordBatch = Callable[[BatchFigures], None]
 
@@ -117,6 +126,14 @@ class Ingest:
         """Whether a unit is set aside and has not changed since."""
         return self._failures.is_set_aside(unit)
 
+    def forget_missing(self, stream: str, names: Set[str]) -> None:
+        """Forget failed files that are gone; see `UnitFailures.forget_missing`."""
+        self._failures.forget_missing(stream, names)
+
+    def forget(self, units: Sequence[SourceUnit]) -> None:
+        """Forget failed units whose file is gone."""
+        self._failures.forget(units)
+
     def record_listing(self, stream: str, problem: str | None) -> bool:
         """Record why files of a stream cannot be listed; see `UnitFailures.record_listing`."""
         return self._failures.record_listing(stream, problem)
@@ -126,10 +143,25 @@ class Ingest:
         return self._archive.is_waiting(stream)
 
     def retry_dead_letters(self) -> None:
-        """Retry the dead letters for which it was requested, until their number stops falling."""
+        """Retry the dead letters for which it was requested, until their number stops falling.
+
+        If they break their reader, the requests are withdrawn: the records stay dead letters.
+        """
         pending_count = self._archive.count_pending_retries()
         while pending_count:
-            self._detect_and_settle(self._archive.retry(to_micros(datetime.now(UTC))))
+            try:
+                ingested = self._archive.retry(to_micros(datetime.now(UTC)))
+            except Exception as error:
+                if not is_unit_failure(error):
+                    raise
+                self._archive.cancel_retries()
+                _LOG.error(
+                    "retry of dead letters failed, they stay dead letters",
+                    action="retry_failed",
+                    error=describe_failure(error),
+                )
+                return
+            self._detect_and_settle(ingested)
             previous_count = pending_count
             pending_count = self._archive.count_pending_retries()
             if pending_count >= previous_count:

@@ -4,7 +4,7 @@ While a failed unit is tried again, later units of its stream wait: their rows d
 rows are late. Other streams do not wait. A unit that is set aside holds nothing back.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -37,17 +37,20 @@ class UnitPlan(NamedTuple):
 class UnitFailures:
     """The failed source units of the live process.
 
-    `now`: returns the wall-clock time.
+    `landed_names`: of a stream, the names of the batches in its landing folder. `now`: returns the
+    wall-clock time.
     """
 
     def __init__(
         self,
         set_aside: SetAside,
         units: UnitGateway,
+        landed_names: Callable[[str], Set[str]] = lambda _: frozenset(),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._set_aside = set_aside
         self._units = units
+        self._landed_names = landed_names
         self._now = now
 
     @property
@@ -119,6 +122,37 @@ class UnitFailures:
         if self._set_aside.may_try(subject, problem, self._now()):
             self._set_aside.record_failure(subject, problem, problem, self._now())
         return self._set_aside.is_set_aside(subject, problem)
+
+    def forget_missing(self, stream: str, names: Set[str]) -> None:
+        """Forget the failed units of a stream that are not there any more.
+
+        `names`: of its unread files. Batches in its landing folder are kept, too.
+        """
+        failed_names = {
+            row.name
+            for row in self._set_aside.list_failed()
+            if row.kind == "file" and row.stream == stream
+        }
+        missing = failed_names - names
+        if missing:
+            missing -= self._landed_names(stream)
+        for name in sorted(missing):
+            self._forget(Subject("file", name, stream))
+
+    def forget(self, units: Iterable[SourceUnit]) -> None:
+        """Forget units whose file is gone."""
+        for unit in units:
+            if self._set_aside.has_failed(subject_of(unit)):
+                self._forget(subject_of(unit))
+
+    def _forget(self, subject: Subject) -> None:
+        self._set_aside.record_success(subject)
+        _LOG.info(
+            "failed file is gone",
+            action="failed_file_gone",
+            stream=subject.stream,
+            name=subject.name,
+        )
 
     def record_read(self, units: Iterable[SourceUnit]) -> None:
         """Record that units were archived; log those that had failed, with their late rows."""

@@ -112,6 +112,10 @@ class DeadLetterGateway(Gateway):
         values = {"streams": list(streams), "limit": limit}
         return self._records(MarkedDeadLetterRow, "list_marked", **values)
 
+    def unmark(self, streams: Sequence[str]) -> None:
+        """Withdraw the requests to retry dead letters of some streams."""
+        self._execute("unmark", streams=list(streams))
+
     def count_marked(self, streams: Sequence[str] | None = None) -> int:
         """Number of dead letters marked for retry. `streams` None: of all streams."""
         names = None if streams is None else list(streams)

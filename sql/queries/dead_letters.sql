@@ -40,6 +40,11 @@ FROM dead_letters d JOIN units u ON u.id = d.unit_id
 WHERE d.retry AND u.stream = ANY(%(streams)s::text[])
 ORDER BY u.stream, d.unit_id, d.line LIMIT %(limit)s
 
+-- unmark --
+-- Withdraw the requests to retry dead letters of some streams.
+UPDATE dead_letters d SET retry = false FROM units u
+WHERE u.id = d.unit_id AND u.stream = ANY(%(streams)s) AND d.retry
+
 -- count_marked --
 -- The number of dead letters of some streams, or of all, that are marked for retry.
 SELECT count(*) FROM dead_letters d JOIN units u ON u.id = d.unit_id

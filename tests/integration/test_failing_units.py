@@ -21,7 +21,7 @@ from moirae.live.sources import IdleTracker, LandingFolders
 from moirae.live.unit_failures import UnitFailures
 from moirae.runtime import connect_database
 from moirae.runtime.storage import LandingFolder, open_storage
-from sql.archive import SetAsideGateway, UnitGateway
+from sql.archive import DeadLetterGateway, SetAsideGateway, UnitGateway
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -53,7 +53,7 @@ class FailingIngest:
             detect_early=lambda _: None,
             run=lambda: None,
         )
-        failures = UnitFailures(self.set_aside, units, lambda: self.now)
+        failures = UnitFailures(self.set_aside, units, now=lambda: self.now)
         self.ingest = Ingest(
             archive=self.archive,
             detector=ignored,
@@ -191,6 +191,25 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
     failing.set_aside._load()
     failing.landed_input.ingest()
     assert folders["a"].pending_batches() == []
+
+
+def test_dead_letters_that_break_their_reader_stay_dead_letters(
+    failing: FailingIngest, monkeypatch: Any
+) -> None:
+    lines = [b"{", _row(30)]
+    failing.try_units(SourceUnit("a", "1", "jsonl", lambda: iter(lines)))
+    letters = DeadLetterGateway(failing.connection)
+    (marked,) = letters.mark_for_retry([], stream="a", reason=None, limit=10)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the decoder breaks")
+
+    monkeypatch.setattr(failing.archive, "retry", fail)
+    with structlog.testing.capture_logs() as logs:
+        failing.ingest.retry_dead_letters()
+    assert [event["action"] for event in logs] == ["retry_failed"]
+    assert letters.count_marked() == 0
+    assert letters.count_unmarked([marked]) == 1
 
 
 def test_error_of_the_process_is_raised(failing: FailingIngest, monkeypatch: Any) -> None:

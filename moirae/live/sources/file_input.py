@@ -47,6 +47,12 @@ class UnitIngest(Protocol):
     def is_set_aside(self, unit: SourceUnit) -> bool:
         """Whether a unit is set aside and has not changed since."""
 
+    def forget_missing(self, stream: str, names: Set[str]) -> None:
+        """Forget the failed files of a stream but those of some names."""
+
+    def forget(self, units: Sequence[SourceUnit]) -> None:
+        """Forget failed units whose file is gone."""
+
     def record_listing(self, stream: str, problem: str | None) -> bool:
         """Record why files of a stream cannot be listed; None: they can.
 
@@ -182,6 +188,9 @@ class FileInput:
             with self._lock:
                 self._batches.add(new_files)
                 is_set_aside = self._ingest.record_listing(stream, problem)
+                if problem is None and stream in self._unlisted_streams:  # the first whole listing
+                    names = {unit.name for unit in self._make_units(new_files)}
+                    self._ingest.forget_missing(stream, names)
             if problem is None:
                 self._unlisted_streams.pop(stream, None)
             else:
@@ -225,11 +234,18 @@ class FileInput:
     def _ingest_files(self, discovered: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
         """Ingest the files that still exist; returns those that are not archived."""
         present: list[DiscoveredFile] = []
+        missing: list[DiscoveredFile] = []
         for file in discovered:
-            if isinstance(file.path, ObjectPath):
-                present.append(file)
-            elif (current := files.stat_file(file.stream, file.path)) is not None:
-                present.append(current)
+            current = file
+            if not isinstance(file.path, ObjectPath):
+                stat = files.stat_file(file.stream, file.path)
+                if stat is None:
+                    missing.append(file)
+                    continue
+                current = stat
+            present.append(current)
+        if missing:
+            self._ingest.forget(self._make_units(missing))
         if not present:
             return []
         postponed = self._ingest.ingest_units(self._make_units(present))

@@ -43,7 +43,7 @@ def clock() -> Clock:
 def failures(clock: Clock) -> UnitFailures:
     set_aside = SetAside(StoredRows())  # type: ignore[arg-type]
     ledger: Any = None
-    return UnitFailures(set_aside, ledger, clock)
+    return UnitFailures(set_aside, ledger, lambda _: {"landed"}, clock)
 
 
 def _unit(stream: str, name: str, path: Path | None = None) -> SourceUnit:
@@ -114,6 +114,16 @@ def test_fingerprint_differs_once_a_file_is_replaced_or_gone(tmp_path: Path) -> 
     after = fingerprint(unit)
     path.unlink()
     assert len({before, after, fingerprint(unit)}) == 3
+
+
+def test_failed_files_that_are_gone_are_forgotten(failures: UnitFailures) -> None:
+    units = [_unit("a", "1"), _unit("a", "2"), _unit("a", "landed"), _unit("b", "1")]
+    for unit in units:
+        failures.record_failure(unit, ValueError("broken"))
+    failures.forget_missing("a", {"2"})
+    assert _groups(failures, _unit("a", "1")) == []  # its stream waits for the others
+    failures.forget([_unit("a", "2"), _unit("a", "landed")])
+    assert _groups(failures, *units) == [["a1", "a2", "alanded"]]
 
 
 def test_group_is_divided_by_stream_and_then_into_halves() -> None:
