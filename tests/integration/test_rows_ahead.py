@@ -1,7 +1,7 @@
 """Rows ahead of the clock in a real archive: what the ledger records, crashes, engines, status."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from psycopg import Connection
 from archiver.chunks.chunk import CutPolicy
 from archiver.executors import ExecutorIngest
 from archiver.ingest import Catalog
-from archiver.ingest.engines import EngineMode, EnginePolicy, TopicRecords
+from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
@@ -20,13 +20,14 @@ from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.streams import Stream
 from moirae.config.table_schemas import stream_schema
 from moirae.live.event_time import current_event_time
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
+from moirae.live.sources.topics.units import make_topic_records, make_units
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
 from tests.faults.harness import workspace
-from tests.ingest_scenario import split_by_partition
+from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
 
 WORKSPACE = """
@@ -55,13 +56,6 @@ TOPIC = Stream.model_validate(
         "source": {"kafka": {"servers": "localhost:1", "topic": "t"}},
     }
 )
-
-
-class NoLandingFolders:
-    """Landing folders without batches."""
-
-    def has_pending(self, _: str) -> bool:
-        return False
 
 
 class NoQueries:
@@ -101,7 +95,7 @@ class Archive:
             settings=self.settings,
             archive=self.writer,
             tracker=self.tracker,
-            landing_folders=NoLandingFolders(),  # type: ignore[arg-type]
+            has_landed=lambda _: self.unread,
             queries=NoQueries(),  # type: ignore[arg-type]
         )
 
@@ -288,15 +282,13 @@ def test_rows_while_the_clock_of_the_server_is_two_hours_slow_are_on_time(
     assert archive.watermark() == NOON + timedelta(minutes=2)
 
 
-def test_watermark_does_not_follow_rows_ahead_while_input_is_unread(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watermark_does_not_follow_rows_ahead_while_input_is_unread(archive: Archive) -> None:
     archive.ingest("0", [("fast", NOON + FAST)], NOON)
     archive.seconds = 400.0
-    with monkeypatch.context() as patched:
-        patched.setattr(NoLandingFolders, "has_pending", lambda *_: True)
-        archive.idle_sources.follow_rows_ahead(NOON + 400 * SECOND)
-        assert archive.watermark() is None
+    archive.unread = True
+    archive.idle_sources.follow_rows_ahead(NOON + 400 * SECOND)
+    assert archive.watermark() is None
+    archive.unread = False
     archive.idle_sources.follow_rows_ahead(NOON + 400 * SECOND)
     assert archive.watermark() == NOON + FAST - 60 * SECOND
 
@@ -336,18 +328,20 @@ def _records(*rows: tuple[int, int, datetime]) -> Any:
         pa.array([row[1] for row in rows], pa.int64()),
         pa.array(values, pa.binary()),
     ]
-    return pa.table(columns, names=list(kafka.RECORD_COLUMNS))
+    return pa.table(columns, names=["partition", "offset", "value"])
 
 
 def _consume(archive: Archive, now: datetime, *rows: tuple[int, int, datetime]) -> None:
+    writer = archive.writer
+    if "cpu" not in writer.partitions:
+        begin_topic(writer, "cpu")
     table = _records(*rows)
+    ranges = unread_ranges(table, writer.partitions["cpu"])
     if archive.engine == "spark":
-        frame = split_by_partition(table)
-        records: TopicRecords = kafka.topic_records("cpu", TOPIC, frame)
-        archive.writer.ingest_records(records, to_micros(now))
+        records = make_topic_records("cpu", TOPIC, "t", split_by_partition(table), ranges)
+        writer.ingest_records(records, to_micros(now))
         return
-    progress: Mapping[str, Any] = archive.writer.partitions.get("cpu", {})
-    archive.writer.ingest(kafka.make_units("cpu", TOPIC, table, progress), to_micros(now))
+    writer.ingest(make_units("cpu", TOPIC, "t", table, ranges), to_micros(now))
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])

@@ -63,10 +63,12 @@ class IdleSources:
 
     def _list_progress(self) -> Iterator[tuple[SourceKey, ReadProgress]]:
         for name in self._archive.tables:
-            partitions = self._archive.partitions.get(name, {})
-            for partition_name, partition in partitions.items():
-                yield SourceKey(name, partition_name), partition.progress
-            if not partitions:
+            has_partitions = False
+            for partition_name, partition in self._archive.partitions.get(name, {}).items():
+                if partition.progress != ReadProgress():
+                    has_partitions = True
+                    yield SourceKey(name, partition_name), partition.progress
+            if not has_partitions:
                 yield SourceKey(name), self._archive.progress[name]
 
     def _advance(self, advances: Mapping[SourceKey, Micros], *, ahead: bool = False) -> None:
