@@ -27,6 +27,13 @@ FILES = """
     source: {files: landing/f/*.jsonl}
 """
 
+RULES = """
+groups:
+- name: g
+  rules:
+  - {alert: Row, expr: "SELECT k, ts FROM x WHERE k = 'x1'", key: [k]}
+"""
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
@@ -41,7 +48,7 @@ def system(broker: Broker) -> Iterator[Stage]:
     streams = [STREAM.format(name=name, servers=broker.address, topic=name) for name in "xa"]
     listen = 'server: {listen: "127.0.0.1:0"}'
     declared = f"home: .moirae\n{listen}\nstreams:{''.join(streams)}{FILES}rules: [rules.yaml]\n"
-    with workspace(declared, "groups: []\n") as root:
+    with workspace(declared, RULES) as root:
         system = Stage(root, seed=1)
         yield system
         system.end()

@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from moirae.errors import Unreachable
 from sql.topics import SourceErrorKind
 
 _MAX_CAUSES = 12  # of one exception
@@ -36,6 +37,7 @@ _CHANGED = {
     "OffsetOutOfRangeException",
     "InconsistentTopicIdException",
 }
+_STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNRESOLVABLE = "No resolvable bootstrap urls"
 
 
@@ -59,8 +61,12 @@ def is_topic_error(error: BaseException) -> bool:
     return any(package in text for text in texts for package in _PACKAGES)
 
 
-def translate(error: BaseException, servers: str, topic: str) -> TopicError | TopicChanged:
-    """What an error of the client or of the reader means."""
+def translate(error: BaseException, servers: str, topic: str) -> Exception:
+    """What an error of the client or of the reader means: `TopicError`, `TopicChanged`, or that
+    Spark has ended (`Unreachable`).
+    """
+    if isinstance(error, Py4JNetworkError) or any(text in str(error) for text in _STOPPED):
+        return Unreachable("Spark has ended: topics cannot be read without it")
     return translate_causes(list_causes(error), servers, topic)
 
 

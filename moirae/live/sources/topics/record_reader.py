@@ -37,7 +37,7 @@ class RecordReader:
         """A frame of the records of ranges: columns `partition`, `offset` and `value`.
 
         Each partition is one part of it. `number`: of the topic among those of its stream.
-        Executors keep consumers for a topic; another one gets others.
+        Executors keep consumers for a topic; another one gets others. Raises as `read`.
         """
         reader = self._spark.read.format("kafka").options(
             **{
@@ -55,7 +55,10 @@ class RecordReader:
                 "endingOffsets": self._dump({name: ranges[name].end for name in ranges}),
             }
         )
-        return reader.load().select(*_COLUMNS)
+        try:
+            return reader.load().select(*_COLUMNS)
+        except (Py4JError, PySparkException) as error:
+            raise translate(error, self._servers, self._topic) from None
 
     def read(self, frame: DataFrame) -> pa.Table:
         """The records of a frame. Raises `TopicError` or `TopicChanged`."""
@@ -64,7 +67,7 @@ class RecordReader:
         except (Py4JError, PySparkException) as error:
             raise translate(error, self._servers, self._topic) from None
 
-    def find_topic_error(self, error: Exception) -> TopicError | TopicChanged | None:
+    def find_topic_error(self, error: Exception) -> Exception | None:
         """What an error of a job over a frame says about the topic; None: nothing."""
         if isinstance(error, TopicError | TopicChanged):
             return error

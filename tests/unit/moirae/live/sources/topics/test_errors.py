@@ -1,12 +1,15 @@
 """What exceptions of the JVM mean for a topic."""
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
+from moirae.errors import Unreachable
 from moirae.live.sources.topics.errors import (
     JavaError,
     TopicChanged,
     TopicError,
     is_topic_error,
+    translate,
     translate_causes,
 )
 
@@ -64,3 +67,13 @@ def test_lost_records_are_looked_for_again() -> None:
 
 def test_other_errors_say_nothing_about_a_topic() -> None:
     assert not is_topic_error(ValueError("org.apache.kafka."))
+
+
+def test_end_of_spark_is_no_error_of_a_topic() -> None:
+    for error in (Py4JNetworkError("Answer from Java side is empty"), _StoppedSpark()):
+        assert isinstance(translate(error, "b:9092", "t"), Unreachable)
+
+
+class _StoppedSpark(Exception):
+    def __str__(self) -> str:
+        return "Cannot call methods on a stopped SparkContext."
