@@ -1,7 +1,7 @@
 """What a recall asks of history and about which event, as stored in the ledger. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid5
@@ -235,8 +235,8 @@ def _lowest_bound(lows: Sequence[Micros | None]) -> Micros | None:
 class Coverage:
     """What an answer was computed from. The fields are keys of stored and exported JSON.
 
-    Times are event time in microseconds. `asked_from`: where the requested range begins; None: with
-    the first row. `read_from`, `read_to`: the range that was read.
+    Times are event time in microseconds. `asked_from`: where the requested range begins, also if
+    the chunks there have expired; None: with the first row. `read_from`, `read_to`: the range that was read.
     Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
     of the pieces left may still change the answer; None: not known.
@@ -295,3 +295,18 @@ def compute_coverage(
         partial=failed > 0 or not is_final,
         by_summary=skipped,
     )
+
+
+def relate_to_request(
+    coverage: Coverage, question: RecallQuestion, event_ts: Micros, pieces: Sequence[Piece]
+) -> Coverage:
+    """The coverage with the range that was asked for, of which expired chunks may be missing.
+
+    `pieces`: all that the recall reads.
+    """
+    if question.range is None:
+        return coverage
+    asked_from = event_ts - question.range
+    oldest = _lowest_bound([piece.low for piece in pieces])
+    is_cut = oldest is not None and oldest > asked_from
+    return replace(coverage, asked_from=asked_from, partial=coverage.partial or is_cut)

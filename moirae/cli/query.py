@@ -97,8 +97,8 @@ def query(
 ) -> None:
     """Query the archive, newest chunks first; the answer is refined while chunks are read.
 
-    Exit code 3 if the answer is incomplete: the time limit was reached, or chunks were not
-    readable.
+    Exit code 3 if the answer is incomplete: the time limit was reached, chunks were not readable,
+    or --since begins before the oldest rows that are kept.
     """
     from moirae.services.operations.queries import QueryBody, start
 

@@ -262,6 +262,12 @@ def count_chunks(coverage: Mapping[str, Any]) -> tuple[int, int]:
     return known_count, known_count + coverage["left"] + coverage["failed"]
 
 
+def is_cut_by_retention(coverage: Mapping[str, Any]) -> bool:
+    """Whether all that exists was read, but a part of the requested range has expired."""
+    is_all_read = not coverage["left"] and not coverage["failed"]
+    return bool(is_all_read and coverage["partial"] and coverage.get("asked_from") is not None)
+
+
 def describe_coverage(coverage: Mapping[str, Any]) -> str:
     """A coverage in a line: chunks read of all, and what they leave open."""
     from archiver.times import from_micros
@@ -283,6 +289,10 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
         parts.append(f"{hopeful} of the unread chunks can change the answer")
     if coverage.get("context") == "provisional":
         parts.append("compared by a provisional context")
+    if is_cut_by_retention(coverage):
+        parts.append(
+            f"asked from {from_micros(coverage['asked_from']):%Y-%m-%d %H:%M}Z, older rows expired"
+        )
     if coverage["final"]:
         parts.append("final but partial" if coverage["partial"] else "final")
     return ", ".join(parts)

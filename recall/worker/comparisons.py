@@ -7,7 +7,7 @@ from uuid import UUID
 
 from recall.corpora import Corpora
 from recall.ledger import Revision, Task, TurnResult
-from recall.requests import SimilarQuestion, compute_coverage
+from recall.requests import SimilarQuestion, compute_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, rank_pieces, share_query
 from recall.similarity import (
     EventKey,
@@ -213,7 +213,12 @@ def _build_result(
         unknown = len(unread) - len(spans_left)
         hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
         revision = Revision(
-            replace(coverage, hopeful=hopeful),
+            relate_to_request(
+                replace(coverage, hopeful=hopeful),
+                turn.spec.question,
+                turn.spec.event.ts,
+                pieces,
+            ),
             state.build_answer(index),
             forecast=state.forecast(),
         )

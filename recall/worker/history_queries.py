@@ -23,7 +23,7 @@ from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds
-from recall.requests import compute_coverage
+from recall.requests import compute_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, share_query
 from recall.worker.active_tasks import TurnTask
 from recall.worker.query_slots import QuerySlot, summarise_error
@@ -290,7 +290,8 @@ def _build_result(
                 sum(piece_seconds(pieces)),
                 not coverage.partial,
             )
-            revision = Revision(coverage, answer, estimates)
+            requested = relate_to_request(coverage, template.question, turn.spec.event.ts, pieces)
+            revision = Revision(requested, answer, estimates)
     return TurnResult(
         next=next_piece,
         failed=failed,

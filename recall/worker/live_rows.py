@@ -24,7 +24,7 @@ from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Revision, TurnResult
 from recall.operators import MAX_ROWS
 from recall.query import parse
-from recall.requests import LiveCoverage, Piece, compute_coverage
+from recall.requests import LiveCoverage, Piece, compute_coverage, relate_to_request
 from recall.scheduling import TurnStatistics
 from recall.worker.active_tasks import ActiveTask, ActiveTasks, TurnTask
 from recall.worker.history_queries import deserialise_partial, serialise_partial
@@ -245,7 +245,13 @@ def unchanged_result(active_task: ActiveTask, statistics: TurnStatistics) -> Tur
 
 def _live_coverage(active_task: ActiveTask, rows: int, appends_rows: bool) -> LiveCoverage:
     progress = active_task.progress
-    history = compute_coverage(active_task.pieces, progress.next, progress.failed, progress.skipped)
+    pieces, spec = active_task.pieces, active_task.spec
+    history = relate_to_request(
+        compute_coverage(pieces, progress.next, progress.failed, progress.skipped),
+        spec.question,
+        spec.event.ts,
+        pieces,
+    )
     return LiveCoverage(
         **{**vars(history), "final": False, "live_rows": rows, "appends": appends_rows}
     )

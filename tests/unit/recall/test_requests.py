@@ -12,6 +12,7 @@ from recall.requests import (
     Order,
     Piece,
     RecallEvent,
+    RecallQuestion,
     SimilarQuestion,
     SqlQuestion,
     compute_coverage,
@@ -19,6 +20,7 @@ from recall.requests import (
     join_pieces,
     parse_question,
     plan_pieces,
+    relate_to_request,
     task_id,
 )
 
@@ -116,3 +118,23 @@ def test_stored_piece_is_read_back() -> None:
 
 def test_joined_pieces_span_all_of_them() -> None:
     assert join_pieces([Piece(3, 20, 25), Piece(2, 10, 20)]) == Piece(3, 10, 25)
+
+
+@pytest.mark.parametrize(
+    ("asked", "oldest", "asked_from", "partial"),
+    [
+        (50, 60, 50, True),  # the chunks before 60 have expired
+        (70, 60, 70, False),
+        (50, None, 50, False),  # the archive begins later than the range
+        (None, 60, 60, False),  # all that there is
+    ],
+)
+def test_range_that_was_cut_by_retention_is_stated(
+    asked: int | None, oldest: int | None, asked_from: int, partial: bool
+) -> None:
+    question = RecallQuestion(None if asked is None else 100 - asked, 1.0, "newest")
+    low = oldest if asked is None or oldest is None else max(asked, oldest)
+    pieces = [Piece(2, 80, 100), Piece(1, asked if low is None else low, 80)]
+    coverage = relate_to_request(compute_coverage(pieces, 2, 0), question, 100, pieces)
+    assert (coverage.asked_from, coverage.partial) == (asked_from, partial)
+    assert coverage.final

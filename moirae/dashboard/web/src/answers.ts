@@ -125,6 +125,11 @@ export function isPartOfHistory(coverage: Coverage): boolean {
   return !coverage.final || coverage.partial || coverage.left > 0;
 }
 
+/** Whether all that exists was read, but a part of the requested range has expired. */
+export function isCutByRetention(coverage: Coverage): boolean {
+  return coverage.partial && !coverage.left && !coverage.failed && typeof coverage.asked_from === "number";
+}
+
 /** `12 of 16 chunks read, back to 2026-11-15` */
 export function describeCoverage(coverage: Coverage): string {
   const skipped = coverage.by_summary ?? 0;
@@ -132,6 +137,9 @@ export function describeCoverage(coverage: Coverage): string {
   const parts = [`${coverage.read + skipped} of ${all} chunks read`];
   if (coverage.read) {
     parts.push(coverage.read_from === null ? "back to the beginning" : `back to ${formatDay(fromMicros(coverage.read_from))}`);
+  }
+  if (isCutByRetention(coverage)) {
+    parts.push(`asked from ${formatDay(fromMicros(coverage.asked_from as number))}: older rows have expired`);
   }
   if (skipped) {
     parts.push(`${skipped} of them by their summary`);

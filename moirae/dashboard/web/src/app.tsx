@@ -19,12 +19,13 @@ import {
   Switch,
   Title,
 } from "./components/library";
-import { createContext, useContext, useEffect, useState } from "react";
+import { useEffect, useState } from "react";
 import { Link, Route, Routes, useLocation, useNavigate } from "react-router";
 import { type Session, loadSession, logOut } from "./api";
 import { areKeysEnabled, enableKeys, useKeys } from "./keys";
 import { Missing, useTitle } from "./components/common";
 import { useConnected } from "./live";
+import { SessionContext } from "./session";
 import { AlertPage } from "./pages/alert";
 import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
@@ -55,14 +56,6 @@ const KEY_TEXTS = [
   ["c", "Alert: compare with the most similar past alert"],
   ["?", "Show these keys"],
 ] as const;
-
-const SessionContext = createContext<Session | null>(null);
-
-/** Whether the user may act on alerts and recalls. */
-export function useIsOperator(): boolean {
-  const session = useContext(SessionContext);
-  return session !== null && session.role !== "viewer";
-}
 
 export function App() {
   const [session, setSession] = useState<Session | null>(null);

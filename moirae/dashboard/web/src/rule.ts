@@ -34,6 +34,26 @@ export function findComparison(alert: Alert, definition: Definition | null): Com
   return alert.ends_at && !alert.fired_at ? "not fired" : "expected";
 }
 
+/** Why an alert has no recall. `definition`: of its rule, null if that is not loaded or gone. */
+export function explainNoRecall(alert: Alert, definition: Definition | null): string {
+  if (isBuiltIn(alert.rule)) {
+    return "An alert about Moirae itself has no recall.";
+  }
+  if (definition !== null && !Object.keys(definition.recall ?? {}).length) {
+    return "The rule of this alert has no recall.";
+  }
+  if (alert.past) {
+    return "No recall: it was found in history, and recalls are for alerts that fire live.";
+  }
+  if (alert.ends_at && !alert.fired_at) {
+    return "No recall: the alert has ended before it fired.";
+  }
+  if (definition === null) {
+    return "No recall.";
+  }
+  return "No recall yet: it starts once the alert fires and its context is settled.";
+}
+
 /** Whether a rule is one of Moirae itself, such as `moirae/NoInput`: it has no definition, events or recalls. */
 export function isBuiltIn(rule: string): boolean {
   return rule.startsWith("moirae/");

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Healthy
-         * @description Whether the server runs.
+         * @description Whether the server runs; with the state of the workspace.
          */
         get: operations["healthy___healthy_get"];
         put?: never;
@@ -514,6 +514,28 @@ export interface paths {
          *     Role: `viewer`.
          */
         get: operations["recalls_list_recalls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/relations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List declared relations: rows in use, a version that is held back, errors.
+         * @description List declared relations: rows in use, a version that is held back, errors.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["relations_list_relations"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1264,6 +1286,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/relations/{relation}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have the version of a relation used that is held back. The live process does it.
+         * @description Have the version of a relation used that is held back. The live process does it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["relations_accept_relation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/row-revisions/{stream}": {
         parameters: {
             query?: never;
@@ -1838,6 +1882,41 @@ export interface components {
             version: number;
         };
         /**
+         * ColumnRewriteStatus
+         * @description A stream whose files are rewritten for changed columns; its new input waits.
+         *
+         *     `state`: checking, rewriting, failing or refused. `steps`: of the state. `bytes_needed`: of the
+         *     files that are not written yet.
+         */
+        ColumnRewriteStatus: {
+            /** Stream */
+            stream: string;
+            /** Columns */
+            columns: string[];
+            /** State */
+            state: string;
+            /** Steps Done */
+            steps_done: number;
+            /** Steps */
+            steps: number;
+            /** Bytes Needed */
+            bytes_needed: number;
+            /** Reason */
+            reason: string | null;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Command
          * @description A command, and its effect; None until a recall process has executed it.
          */
@@ -2120,6 +2199,23 @@ export interface components {
             total: number | null;
         };
         /**
+         * HeldVersion
+         * @description A version that is held back, as it has far fewer rows than the one in use.
+         *
+         *     `accepted`: the live process will use it all the same.
+         */
+        HeldVersion: {
+            /** Rows */
+            rows: number;
+            /**
+             * Held At
+             * Format: date-time
+             */
+            held_at: string;
+            /** Accepted */
+            accepted: boolean;
+        };
+        /**
          * HistoryChangeRow
          * @description A change of the `history` of an alert.
          */
@@ -2151,6 +2247,27 @@ export interface components {
              * @description Whether the past event is relevant to the event.
              */
             helps: boolean;
+        };
+        /**
+         * KeyAheadStatus
+         * @description A key whose rows were ahead of the clock within the last hour, `at` last.
+         *
+         *     `key`: texts by column. `ahead_seconds`: how far its newest row was ahead then.
+         */
+        KeyAheadStatus: {
+            /** Key */
+            key: {
+                [key: string]: string | null;
+            };
+            /** Ahead Seconds */
+            ahead_seconds: number;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Login
@@ -2488,6 +2605,30 @@ export interface components {
             at: string;
         };
         /**
+         * RelationState
+         * @description A declared relation. `rows`, `read_at`: of the version in use; null: none was read yet.
+         *
+         *     `error`: why its source cannot be read.
+         */
+        RelationState: {
+            /** Relation */
+            relation: string;
+            /** Source */
+            source: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "unread" | "in use" | "held back" | "error";
+            /** Rows */
+            rows: number | null;
+            /** Read At */
+            read_at: string | null;
+            held_version: components["schemas"]["HeldVersion"] | null;
+            /** Error */
+            error: string | null;
+        };
+        /**
          * RepeatedAnswer
          * @description The outcome for the last revision of a recall; the fields of `recall.replay`.
          *
@@ -2555,6 +2696,36 @@ export interface components {
              * @description Tag that groups resolutions of the same cause, for example restart.
              */
             tag?: string | null;
+        };
+        /**
+         * RestartStatus
+         * @description A role of which a process ended by an error within a day.
+         *
+         *     `last_hour`, `last_day`: number of such ends. `exit_code`, `signal`: of the last one, None if
+         *     unknown. `is_crash_loop`: three within an hour, or its successor has not run for 10 minutes.
+         */
+        RestartStatus: {
+            /** Process */
+            process: string;
+            /** Last Hour */
+            last_hour: number;
+            /** Last Day */
+            last_day: number;
+            /**
+             * Last Ended At
+             * Format: date-time
+             */
+            last_ended_at: string;
+            /** Exit Code */
+            exit_code: number | null;
+            /** Signal */
+            signal: number | null;
+            /** Reason */
+            reason: string;
+            /** Is Crash Loop */
+            is_crash_loop: boolean;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * ResumedRule
@@ -2697,6 +2868,20 @@ export interface components {
              * Format: date-time
              */
             at: string;
+        };
+        /**
+         * RowsAheadStatus
+         * @description Rows ahead of the clock: up to ten keys, the furthest first.
+         *
+         *     `late`: number of other rows that are late because the watermark followed rows ahead.
+         */
+        RowsAheadStatus: {
+            /** Late */
+            late: number;
+            /** Keys */
+            keys: components["schemas"]["KeyAheadStatus"][];
+        } & {
+            [key: string]: unknown;
         };
         /**
          * RuleChanges
@@ -3158,6 +3343,7 @@ export interface components {
             newest: string | null;
             /** Advanced To */
             advanced_to: string | null;
+            ahead: components["schemas"]["RowsAheadStatus"];
         } & {
             [key: string]: unknown;
         };
@@ -3346,6 +3532,31 @@ export interface components {
             revoked_at: string | null;
         };
         /**
+         * UnreadInputStatus
+         * @description A stream with input that is not archived.
+         *
+         *     `oldest_at`: when the oldest of it arrived, `waiting_seconds` ago. `checked_at`: when the live
+         *     process last looked.
+         */
+        UnreadInputStatus: {
+            /** Stream */
+            stream: string;
+            /**
+             * Oldest At
+             * Format: date-time
+             */
+            oldest_at: string;
+            /** Waiting Seconds */
+            waiting_seconds: number;
+            /**
+             * Checked At
+             * Format: date-time
+             */
+            checked_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * UnresolvedAlertSummary
          * @description An unresolved past alert; the fields of `moirae.feedback.UnresolvedAlert`.
          */
@@ -3432,6 +3643,12 @@ export interface components {
             relation_errors: {
                 [key: string]: unknown;
             }[];
+            /** Held Relations */
+            held_relations: {
+                [key: string]: unknown;
+            }[];
+            /** Column Rewrites */
+            column_rewrites: components["schemas"]["ColumnRewriteStatus"][];
             /** Set Aside */
             set_aside: components["schemas"]["SetAsideStatus"][];
             /** Retrying */
@@ -3448,6 +3665,10 @@ export interface components {
             live: "running" | "starting" | "late" | "stopped";
             /** Processes */
             processes: components["schemas"]["ProcessStatus"][];
+            /** Restarts */
+            restarts: components["schemas"]["RestartStatus"][];
+            /** Unread Input */
+            unread_input: components["schemas"]["UnreadInputStatus"][];
             /** Disks */
             disks: {
                 [key: string]: unknown;
@@ -4353,6 +4574,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecallPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    relations_list_relations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RelationState"][];
                 };
             };
             /** @description A problem */
@@ -5560,6 +5810,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecallRevision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    relations_accept_relation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                relation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeldVersion"];
                 };
             };
             /** @description A problem */

@@ -17,7 +17,6 @@ import { type FormEvent, useRef, useState } from "react";
 import { type Alert, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
 import { findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
-import { isBuiltIn } from "../rule";
 import { formatAbout, formatDuration } from "../time";
 import { formatCount } from "./common";
 
@@ -52,12 +51,10 @@ const VERBS: Record<Verb, { title: string; hint: string }> = {
 };
 
 /** Why buttons of recalls do nothing now: by its verb, and in words for all of them. */
-function findReasons(alert: Alert, answers: readonly Answer[]): { disabled: ReadonlySet<Verb>; text: string } {
+function findReasons(answers: readonly Answer[], noRecall: string): { disabled: ReadonlySet<Verb>; text: string } {
   const all = Object.keys(VERBS) as Verb[];
   if (!answers.length) {
-    const isExpected = ["firing", "provisional", "pending"].includes(alert.state) && !isBuiltIn(alert.rule);
-    const text = isExpected ? "No recall yet: it starts once the alert's context is settled." : "This alert has no recall.";
-    return { disabled: new Set(all), text };
+    return { disabled: new Set(all), text: noRecall };
   }
   if (!answers.some(isOpen)) {
     return { disabled: new Set(all), text: "No recall is running: nothing to accelerate, refine, finalize or cancel." };
@@ -68,12 +65,20 @@ function findReasons(alert: Alert, answers: readonly Answer[]): { disabled: Read
   return { disabled: new Set(), text: "" };
 }
 
-export function AlertActions({ alert, answers, reload }: { alert: Alert; answers: Answer[]; reload: () => void }) {
+interface Props {
+  alert: Alert;
+  answers: Answer[];
+  /** Why there are no answers. */
+  noRecall: string;
+  reload: () => void;
+}
+
+export function AlertActions({ alert, answers, noRecall, reload }: Props) {
   const [dialog, setDialog] = useState<Dialog | null>(null);
   const [effect, setEffect] = useState<Effect | null>(null);
   const [isCancelling, setCancelling] = useState(false);
   const newest = useRef(0); // number of the last action; the effects of earlier ones are not shown any more
-  const { disabled, text: reasons } = findReasons(alert, answers);
+  const { disabled, text: reasons } = findReasons(answers, noRecall);
 
   async function submit(verb: Verb): Promise<void> {
     const { title } = VERBS[verb];

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import type { Series } from "../api";
 import { Button, ToggleGroup, ToggleGroupItem } from "./library";
 import { formatCount, formatValue } from "./common";
+import { usePrinting } from "../printing";
 import { formatClock, formatTime } from "../time";
 
 const HEIGHT = 130; // pixels
@@ -59,13 +60,14 @@ export function SpanChoice({ span, choose }: { span: Span; choose: (span: Span) 
 
 /**
  * Charts with one time axis: they are zoomed together, and the pointer shows the values of all of
- * them at its time. `first`: how many are shown at first.
+ * them at its time. `first`: how many are shown at first. `span`: the range of the axis.
  */
-export function ChartGroup({ charts, first }: { charts: Chart[]; first: number }) {
-  const [areAllShown, setAllShown] = useState(false);
+export function ChartGroup({ charts, first, span }: { charts: Chart[]; first: number; span: Span }) {
+  const [areAllAskedFor, setAllShown] = useState(false);
+  const areAllShown = usePrinting() || areAllAskedFor;
   const [zoom, setZoom] = useState<Range | null>(null);
   const group = useId();
-  const all = rangeOf(charts.flatMap(({ lines }) => lines));
+  const all: Range = [-span.before / 60, span.after / 60];
   useEffect(() => setZoom(null), [all[0], all[1]]);
   return (
     <>
@@ -197,17 +199,9 @@ function SeriesChart({ title, lines, range, zoom, group }: Props) {
           ))}
         <span ref={values} className="note chart-values" aria-hidden />
       </figcaption>
-      <div ref={frame} role="img" aria-label={describeLines(title, lines)} />
+      <div ref={frame} role="img" aria-label={describeLines(title, lines, range)} />
     </figure>
   );
-}
-
-/** Minutes from the first to the last value, and the event. */
-function rangeOf(lines: readonly Line[]): Range {
-  const minutes = lines.flatMap((line) => [0, ...toColumns(line)[0]]);
-  const lowest = Math.min(...minutes);
-  const highest = Math.max(...minutes);
-  return highest > lowest ? [lowest, highest] : [-1, 1];
 }
 
 function toColumns({ series, ts }: Line): uPlot.AlignedData {
@@ -271,7 +265,9 @@ function drawEvent(plot: uPlot, color: string): void {
   plot.ctx.restore();
 }
 
-function describeLines(title: string, lines: Line[]): string {
+function describeLines(title: string, lines: Line[], [first, last]: Range): string {
+  const start = new Date(lines[0].ts).getTime();
+  const shown = `Shown from ${formatTime(start + first * MINUTE)} to ${formatTime(start + last * MINUTE)}`;
   const parts = lines.map(({ label, series, ts }) => {
     if (!series.mean.length) {
       return `${label}: no values`;
@@ -280,5 +276,5 @@ function describeLines(title: string, lines: Line[]): string {
     const highest = formatValue(Math.max(...series.highest));
     return `${label}: from ${lowest} to ${highest} around ${formatTime(ts)}`;
   });
-  return `${title}. ${parts.join(". ")}`;
+  return `${title}. ${[...parts, shown].join(". ")}`;
 }

@@ -4,6 +4,7 @@ import { Alert as Message, EmptyState, EmptyStateBody, Label, Skeleton } from ".
 import { type ReactNode, useEffect, useSyncExternalStore } from "react";
 import { Link } from "react-router";
 import type { Alert } from "../api";
+import { cutText } from "./text";
 import { formatAge, formatTime } from "../time";
 
 const RESOLUTION_LENGTH = 80; // characters that are shown in a list or below a title
@@ -100,7 +101,7 @@ export function AlertLink({ id, children }: { id: string; children: ReactNode })
   );
 }
 
-/** The summary of an alert, else its key. */
+/** The summary of an alert, else its key; it may be long. */
 export function alertTitle(alert: Pick<Alert, "annotations" | "key" | "rule">): string {
   return alert.annotations.summary || `${shortName(alert.rule)} ${describeKey(alert.key)}`;
 }
@@ -118,7 +119,7 @@ export function shortName(rule: string): string {
 
 /** The beginning of a resolution. */
 export function shorten(text: string): string {
-  return text.length > RESOLUTION_LENGTH ? `${text.slice(0, RESOLUTION_LENGTH).trimEnd()} …` : text;
+  return cutText(text, RESOLUTION_LENGTH);
 }
 
 /** A value of a row: numbers with four significant digits. */
@@ -172,7 +173,7 @@ export function Missing({ title, children }: { title: string; children: ReactNod
 /** Set the title of the window. */
 export function useTitle(title: string): void {
   useEffect(() => {
-    document.title = title ? `${title} – Moirae` : "Moirae";
+    document.title = title ? `${cutText(title)} – Moirae` : "Moirae";
   }, [title]);
 }
 

@@ -1,13 +1,14 @@
 import type { ReactNode } from "react";
 import type { Row } from "../api";
 import { formatValue } from "./common";
+import { LongText } from "./text";
 
 const MAX_ROWS = 100;
 
 /** Rows with the columns of all of them. `names`: a heading for each row. */
 export function RowsTable({ rows, label, names }: { rows: Row[]; label: string; names?: string[] }) {
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const cells = rows.slice(0, MAX_ROWS).map((row) => columns.map((column) => formatValue(row[column])));
+  const cells = rows.slice(0, MAX_ROWS).map((row) => columns.map((column) => <LongText key={column} text={formatValue(row[column])} />));
   return (
     <>
       <DataTable label={label} columns={columns} rows={cells} names={names} />

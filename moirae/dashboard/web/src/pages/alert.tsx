@@ -1,4 +1,4 @@
-import { Button, Alert as Message, Card, CardBody, CardTitle, Content, ExpandableSection, Label, PageSection, Title } from "../components/library";
+import { Button, Alert as Message, Card, CardBody, CardTitle, Content, Label, PageSection, Title } from "../components/library";
 import { useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import {
@@ -40,17 +40,19 @@ import {
   usualRange,
   withRevision,
 } from "../answers";
-import { useIsOperator } from "../app";
-import { findComparison, isBuiltIn, useRule } from "../rule";
+import { usePrinting } from "../printing";
+import { explainNoRecall, findComparison, isBuiltIn, useRule } from "../rule";
 import { AlertActions } from "../components/actions";
-import { ChartGroup, DEFAULT_SPAN, SpanChoice } from "../components/chart";
+import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
+import { FoldedSection, LongText } from "../components/text";
 import { useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
+import { useIsOperator } from "../session";
 
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
 const FIRST_HITS = 5; // similar alerts that are shown at first
@@ -91,7 +93,9 @@ function Report({ report, error, reload, update }: ReportProps) {
   const isOperator = useIsOperator();
   const navigate = useNavigate();
   const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
-  const [areAllShown, setAllShown] = useState(false);
+  const [areAllAskedFor, setAllShown] = useState(false);
+  const areAllShown = usePrinting() || areAllAskedFor;
+  const definition = useRule(alert.rule, alert.version);
   const similar = findSimilar(recalls);
   const hits = similar?.hits ?? [];
   useTitle(alertTitle(alert));
@@ -122,7 +126,7 @@ function Report({ report, error, reload, update }: ReportProps) {
       <PageSection className="alert-head">
         <AlertHeader alert={alert} />
         {isOperator ? (
-          <AlertActions alert={alert} answers={recalls} reload={reload} />
+          <AlertActions alert={alert} answers={recalls} noRecall={explainNoRecall(alert, definition)} reload={reload} />
         ) : (
           <p className="note viewer-note">You can read only: to act on alerts, log in with a token of the role operator.</p>
         )}
@@ -159,11 +163,7 @@ function Report({ report, error, reload, update }: ReportProps) {
               {recalls.length ? (
                 recalls.map((answer) => <CoverageBar key={answer.recall} answer={answer} />)
               ) : (
-                <p className="note">
-                  {isBuiltIn(alert.rule)
-                    ? "An alert about Moirae itself has no recall."
-                    : "No recall yet: it starts once the alert fires and its context is settled."}
-                </p>
+                <p className="note">{explainNoRecall(alert, definition)}</p>
               )}
               {recalls.map((answer) => (
                 <Revisions key={answer.recall} answer={answer} />
@@ -195,12 +195,14 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
         {isBuiltIn(alert.rule) ? shortName(alert.rule) : <Link to={`/rules/${alert.rule}`}>{shortName(alert.rule)}</Link>}
         {labels.map(([name, value]) => (
           <Label key={name} isCompact variant="outline">
-            {name}={value}
+            <LongText text={`${name}=${value}`} length={100} />
           </Label>
         ))}
       </div>
-      <Title headingLevel="h1">{alertTitle(alert)}</Title>
-      {alert.annotations.description && <Content component="p">{alert.annotations.description}</Content>}
+      <Title headingLevel="h1">
+        <LongText text={alertTitle(alert)} />
+      </Title>
+      {alert.annotations.description && <Content component="p"><LongText text={alert.annotations.description} length={1_000} /></Content>}
       <p className="note">
         Since <Time value={alert.starts_at} />
         {alert.ends_at && (
@@ -301,9 +303,9 @@ function StageCard({ stage }: { stage: Answer }) {
         {!rows.length && !stage.error && <p className="note">{isOpen(stage) ? "No rows so far." : "No rows."}</p>}
         {rows.length > 0 && <RowsTable rows={rows.slice(0, STAGE_ROWS)} label={`Rows of ${stage.recall}`} />}
         {rows.length > STAGE_ROWS && (
-          <ExpandableSection toggleText={`${rows.length - STAGE_ROWS} more rows`}>
-            <RowsTable rows={rows.slice(STAGE_ROWS)} label={`More rows of ${stage.recall}`} />
-          </ExpandableSection>
+          <FoldedSection title={`${rows.length - STAGE_ROWS} more rows`}>
+            {() => <RowsTable rows={rows.slice(STAGE_ROWS)} label={`More rows of ${stage.recall}`} />}
+          </FoldedSection>
         )}
       </CardBody>
     </Card>
@@ -349,9 +351,9 @@ function NormCard({ answers, event, alert }: NormProps) {
           </>
         )}
         {answer.rows && answer.rows.length > 0 && (
-          <ExpandableSection toggleText={`Answer of ${answer.recall}`}>
-            <RowsTable rows={answer.rows as Row[]} label={`Answer of ${answer.recall}`} />
-          </ExpandableSection>
+          <FoldedSection title={`Answer of ${answer.recall}`}>
+            {() => <RowsTable rows={answer.rows as Row[]} label={`Answer of ${answer.recall}`} />}
+          </FoldedSection>
         )}
       </CardBody>
     </Card>
@@ -392,18 +394,13 @@ function NormBar({ norm }: { norm: Norm }) {
 }
 
 function Revisions({ answer }: { answer: Answer }) {
-  const [isExpanded, setExpanded] = useState(false);
   if (!answer.number) {
     return null;
   }
   return (
-    <ExpandableSection
-      toggleText={`${answer.number} ${answer.number === 1 ? "revision" : "revisions"} of ${answer.recall}`}
-      isExpanded={isExpanded}
-      onToggle={(_, expanded) => setExpanded(expanded)}
-    >
-      {isExpanded && <RevisionList answer={answer} />}
-    </ExpandableSection>
+    <FoldedSection title={`${answer.number} ${answer.number === 1 ? "revision" : "revisions"} of ${answer.recall}`}>
+      {() => <RevisionList answer={answer} />}
+    </FoldedSection>
   );
 }
 
@@ -446,14 +443,14 @@ function TimelineCard({ alert, attributes }: { alert: AlertDetails; attributes: 
       <CardBody>
         <SpanChoice span={span} choose={setSpan} />
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
-        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} />}
+        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} span={span} />}
       </CardBody>
     </Card>
   );
 }
 
 /** The columns that the event is about come first. */
-function TimelineCharts({ timeline, attributes }: { timeline: Timeline; attributes: Row }) {
+function TimelineCharts({ timeline, attributes, span }: { timeline: Timeline; attributes: Row; span: Span }) {
   if (!timeline.series.length && !timeline.missing.length) {
     return <p className="note">No stream has the key of this alert.</p>;
   }
@@ -464,7 +461,7 @@ function TimelineCharts({ timeline, attributes }: { timeline: Timeline; attribut
   }));
   return (
     <>
-      <ChartGroup charts={charts} first={Math.max(1, ownCount)} />
+      <ChartGroup charts={charts} first={Math.max(1, ownCount)} span={span} />
       {timeline.missing.map(({ stream, reason }) => (
         <p key={stream} className="note">
           {stream}: {reason}
@@ -492,7 +489,7 @@ function ContextCard({ event, hits }: { event: EventDetails | null; hits: readon
             <ul className="terms">
               {terms.map((term) => (
                 <li key={term} className={best.has(term) ? "term shared" : "term"}>
-                  {term}
+                  <LongText text={term} length={100} />
                 </li>
               ))}
               {!terms.length && <li className="note">empty</li>}
@@ -501,9 +498,9 @@ function ContextCard({ event, hits }: { event: EventDetails | null; hits: readon
           </div>
         ))}
         {Object.entries(event.surroundings ?? {}).map(([name, rows]) => (
-          <ExpandableSection key={name} toggleText={`Surroundings: ${name} (${rows.length})`}>
-            <RowsTable rows={rows as Row[]} label={name} />
-          </ExpandableSection>
+          <FoldedSection key={name} title={`Surroundings: ${name} (${rows.length})`}>
+            {() => <RowsTable rows={rows as Row[]} label={name} />}
+          </FoldedSection>
         ))}
       </CardBody>
     </Card>
@@ -532,7 +529,11 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
                   {note.tag}
                 </Label>
               )}
-              {!isDefaultText(note) && <p>{note.text}</p>}
+              {!isDefaultText(note) && (
+                <p>
+                  <LongText text={note.text} length={1_000} />
+                </p>
+              )}
               <p className="note">
                 <Time value={note.at} />
               </p>

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link, useParams } from "react-router";
 import { type Alert, type Answer, type EventDetails, type Hit, type Row, type Timeline, get } from "../api";
 import { describeLength, describeReturn, findRemedy, findSimilar, listTerms, sortSeries } from "../answers";
-import { ChartGroup, DEFAULT_SPAN, SpanChoice } from "../components/chart";
+import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { Missing, Pending, Time, alertTitle, describeKey, shortName, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
@@ -122,13 +122,19 @@ function AlignedCharts({ event, past, attributes }: { event: string; past: strin
       {now.data === null || then.data === null ? (
         <Pending error={now.error ?? then.error} lines={4} />
       ) : (
-        <Streams timelines={{ now: now.data, then: then.data }} attributes={attributes} />
+        <Streams timelines={{ now: now.data, then: then.data }} attributes={attributes} span={span} />
       )}
     </>
   );
 }
 
-function Streams({ timelines, attributes }: { timelines: { now: Timeline; then: Timeline }; attributes: Row }) {
+interface StreamsProps {
+  timelines: { now: Timeline; then: Timeline };
+  attributes: Row;
+  span: Span;
+}
+
+function Streams({ timelines, attributes, span }: StreamsProps) {
   const entries = Object.entries(timelines);
   const all = entries.flatMap(([, { series }]) => series);
   const names = new Set(sortSeries(all, attributes).map(seriesName));
@@ -141,7 +147,7 @@ function Streams({ timelines, attributes }: { timelines: { now: Timeline; then: 
   }));
   return (
     <>
-      <ChartGroup charts={charts} first={COMPARED_CHARTS} />
+      <ChartGroup charts={charts} first={COMPARED_CHARTS} span={span} />
       {entries.flatMap(([label, timeline]) =>
         timeline.missing.map(({ stream, reason }) => (
           <p key={label + stream} className="note">

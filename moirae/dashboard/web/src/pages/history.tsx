@@ -3,6 +3,7 @@ import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { useSearchParams } from "react-router";
 import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, shorten, useTitle } from "../components/common";
+import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { formatDay, formatDuration, formatMinute } from "../time";
@@ -202,7 +203,7 @@ function Result({ alert }: { alert: Alert }) {
     <AlertLink id={alert.id}>
       <span className="row-what">
         <span>
-          <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>
+          <SeverityLabel alert={alert} /> <strong>{cutText(alertTitle(alert))}</strong>
         </span>
         <span className="note">{shortName(alert.rule)}</span>
         {alert.resolution && (

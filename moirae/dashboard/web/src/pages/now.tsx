@@ -1,7 +1,7 @@
 import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
 import { type FocusEvent, type PointerEvent, useEffect, useRef, useState } from "react";
 import { Link } from "react-router";
-import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, get } from "../api";
+import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, type Status, get } from "../api";
 import {
   conclude,
   coverageOf,
@@ -17,13 +17,17 @@ import {
   withRevision,
 } from "../answers";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
+import { Problems } from "../components/problems";
 import { type LiveCondition, LiveProblem } from "../components/process";
+import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
 import { findComparison, useRule } from "../rule";
 
 const PAGE_SIZE = 50;
+const MAX_PROBLEMS = 3; // of the workspace that are shown
+const STATUS_INTERVAL = 30_000; // milliseconds
 const NEW_ANSWER_DELAY = 250; // milliseconds in which events without answers are collected
 
 type Answers = ReadonlyMap<string, EventAnswers>;
@@ -38,6 +42,7 @@ export function NowPage() {
   const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
   const [count, setCount] = useState<number | null>(null);
   const [live, setLive] = useState<LiveCondition>("running");
+  const status = useLoaded((signal) => get<Status>("/status", {}, signal), [], STATUS_INTERVAL);
   const hold = useHold(page.data?.alerts ?? []);
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
@@ -84,6 +89,7 @@ export function NowPage() {
       <LiveProblem condition={live}>
         <Link to="/system">System</Link> shows the processes.
       </LiveProblem>
+      {status.data && <Problems status={status.data} limit={MAX_PROBLEMS} />}
       {!hold.shown.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>
@@ -110,7 +116,7 @@ function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefi
     <AlertLink id={alert.id}>
       <span className="row-what">
         <span>
-          <SeverityLabel alert={alert} /> <strong>{alertTitle(alert)}</strong>{" "}
+          <SeverityLabel alert={alert} /> <strong>{cutText(alertTitle(alert))}</strong>{" "}
           {alert.state !== "firing" && <StateLabel state={alert.state} />} <HistoryLabel history={alert.history} />
         </span>
         <span className="note">

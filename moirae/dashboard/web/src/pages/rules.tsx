@@ -2,12 +2,12 @@ import { Alert as Message, Button, Card, CardBody, CardTitle, EmptyState, EmptyS
 import { useState } from "react";
 import { Link, useParams } from "react-router";
 import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, describeProblem, get, post } from "../api";
-import { useIsOperator } from "../app";
 import { Missing, Pending, StateLabel, Time, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
 import { useLoaded } from "../load";
 import { findDefinition } from "../rule";
 import { formatDuration } from "../time";
+import { useIsOperator } from "../session";
 
 const INTERVAL = 10_000; // milliseconds
 

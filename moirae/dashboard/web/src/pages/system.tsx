@@ -2,12 +2,15 @@ import { Alert as Message, Button, Card, CardBody, CardTitle, PageSection, Progr
 import { useState } from "react";
 import { Link } from "react-router";
 import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, describeProblem, get, post } from "../api";
-import { useIsOperator } from "../app";
-import { Pending, StateLabel, Time, formatCount, formatValue, shortName, useTitle } from "../components/common";
+import { Pending, StateLabel, Time, formatCount, shortName, useTitle } from "../components/common";
+import { ClockCard, InputCard, RestartCard } from "../components/conditions";
+import { Problems } from "../components/problems";
 import { LiveProblem } from "../components/process";
 import { DataTable } from "../components/rows";
+import { LongText } from "../components/text";
 import { useLoaded } from "../load";
-import { formatDay, formatDuration } from "../time";
+import { formatBytes, formatDay, formatDuration } from "../time";
+import { useIsOperator } from "../session";
 
 const INTERVAL = 5_000; // milliseconds
 const MAX_RECALLS = 15; // shown
@@ -34,15 +37,24 @@ function StatusCards() {
   if (status.data === null) {
     return <Pending error={status.error} />;
   }
-  const { live, problems, warnings, processes, disks, recall_queue: queue } = status.data;
   const ingest = status.data.ingest as unknown as Ingest | null;
+  return (
+    <>
+      <ProcessCard status={status.data} ingest={ingest} />
+      <RestartCard status={status.data} />
+      <InputCard status={status.data} />
+      <ClockCard status={status.data} />
+    </>
+  );
+}
+
+function ProcessCard({ status, ingest }: { status: Status; ingest: Ingest | null }) {
+  const { live, problems, warnings, processes, disks, recall_queue: queue } = status;
   return (
     <Card isCompact>
       <CardTitle component="h2">Processes</CardTitle>
       <CardBody>
-        {problems.map((text) => (
-          <Message key={text} variant="danger" isInline isPlain title={text} />
-        ))}
+        <Problems status={status} />
         {warnings.map((text) => (
           <Message key={text} variant="warning" isInline isPlain title={text} />
         ))}
@@ -56,7 +68,7 @@ function StatusCards() {
             <StateLabel key="state" state={process.alive ? "running" : "ended"} />,
             <Time key="beat" value={process.beat_at} brief />,
             process.state,
-            process.error ?? "",
+            <LongText key="error" text={process.error ?? ""} />,
           ])}
         />
         {ingest && <p>{describeIngest(ingest)}</p>}
@@ -120,7 +132,7 @@ function RecallCard() {
               <Link key="recall" to={`/alerts/${recall.eid}`}>
                 {shortName(recall.rule)} {recall.recall}
               </Link>,
-              <StateLabel key="state" state={recall.state} />,
+              <RecallState key="state" recall={recall} />,
               recall.tickets,
               recall.level === 0 ? `${Math.round((recall.tickets / Math.max(1, tickets)) * 100)} %` : "when idle",
               `${recall.read} of ${recall.pieces ?? "?"}`,
@@ -131,6 +143,26 @@ function RecallCard() {
         )}
       </CardBody>
     </Card>
+  );
+}
+
+/** The state of a recall, and why its last query failed. */
+function RecallState({ recall }: { recall: RecallPage["recalls"][number] }) {
+  return (
+    <>
+      <StateLabel state={recall.state} />
+      {recall.retry_at && (
+        <span className="note">
+          {" "}
+          until <Time value={recall.retry_at} brief />
+        </span>
+      )}
+      {recall.error && (
+        <p className="note error">
+          <LongText text={recall.error} />
+        </p>
+      )}
+    </>
   );
 }
 
@@ -253,9 +285,9 @@ function DeadLetterCard() {
               rows={letters.map((letter) => [
                 `${letter.stream} ${letter.id}`,
                 letter.reason,
-                letter.detail,
+                <LongText key="detail" text={letter.detail} />,
                 <code key="raw" className="raw">
-                  {letter.raw.slice(0, 200)}
+                  <LongText text={letter.raw} length={200} />
                 </code>,
                 <Time key="at" value={letter.at} brief />,
                 letter.retry ? (
@@ -274,10 +306,4 @@ function DeadLetterCard() {
       </CardBody>
     </Card>
   );
-}
-
-function formatBytes(bytes: number): string {
-  const units = ["B", "KB", "MB", "GB", "TB"];
-  const exponent = bytes ? Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3)) : 0;
-  return `${formatValue(bytes / 1_000 ** exponent)} ${units[exponent]}`;
 }
