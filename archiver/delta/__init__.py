@@ -16,7 +16,11 @@ from archiver.delta.column_changes import (
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.data_files import TableFiles
 from archiver.delta.declarations import TableDeclaration
-from archiver.delta.declared_table import read_declaration, read_recorded_schema
+from archiver.delta.declared_table import (
+    read_altered_types,
+    read_declaration,
+    read_recorded_schema,
+)
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.protocol import NO_CHUNK
@@ -58,6 +62,7 @@ __all__ = [
     "fingerprint",
     "keeps_text",
     "plan_column_changes",
+    "read_altered_types",
     "read_declaration",
     "read_recorded_schema",
 ]

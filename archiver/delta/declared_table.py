@@ -1,10 +1,12 @@
 """Whether a stream's table can take its declaration, without opening the table for anything else."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from archiver.delta.column_changes import find_altered_types
 from archiver.delta.declarations import (
     DECLARATIONS_PROPERTY,
     StoredTable,
@@ -35,6 +37,19 @@ def read_recorded_schema(root: StorageRoot, stream: str) -> StreamSchema | None:
     # The event time is the first column of a table.
     schema = StreamSchema(stream, columns, next(iter(columns)), None, (), zero, zero)
     return schema if declarations is None else decode_declarations(schema, declarations)
+
+
+def read_altered_types(
+    root: StorageRoot, schemas: Iterable[StreamSchema]
+) -> dict[str, dict[str, str]]:
+    """By stream and column, the present types of columns whose values had another text before."""
+    altered: dict[str, dict[str, str]] = {}
+    for schema in schemas:
+        declaration = read_declaration(root, schema)
+        types = {} if declaration is None else find_altered_types(declaration.schema)
+        if types:
+            altered[schema.name] = types
+    return altered
 
 
 def read_declaration(root: StorageRoot, schema: StreamSchema) -> TableDeclaration | None:

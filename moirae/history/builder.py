@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import StreamSchema
+from archiver.delta import StreamSchema, read_altered_types
 from archiver.ingest import Catalog
 from archiver.periodic import Periodic, Schedule, Timer
 from archiver.read import Reader
@@ -100,7 +100,9 @@ class HistoryBuilder:
         )
         self._index_builder = IndexBuilder(planning_connection, execution_connection, root)
         times = {schema.name: schema.time for schema in declared_streams}
-        self._deployed = DeployedVersions(planning_connection, times, relations.names)
+        self._deployed = DeployedVersions(
+            planning_connection, times, relations.names, read_altered_types(root, declared_streams)
+        )
         self._idle_timer = Timer(_POLL_INTERVAL)
         self._cleanup = Schedule(
             [

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import structlog
@@ -79,9 +80,15 @@ class DerivedStreamTask:
 
 
 def select_archived_streams(
-    definitions: Collection[Definition], streams: Mapping[str, str], relations: frozenset[str]
+    definitions: Collection[Definition],
+    streams: Mapping[str, str],
+    relations: frozenset[str],
+    altered: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> list[DerivedStreamVersion]:
-    """The derived streams with `archive: true`, or named by a recall of these rules."""
+    """The derived streams with `archive: true`, or named by a recall of these rules.
+
+    `altered`: see `compute_derived_version`.
+    """
     archived: dict[tuple[str, str], DerivedStreamVersion] = {}
     for definition in definitions:
         rule = definition.rule
@@ -91,7 +98,7 @@ def select_archived_streams(
             if isinstance(recall, SqlRecall):
                 names |= tables_used(recall.sql, tables.derived.keys())
         for name in names:
-            version = compute_derived_version(name, tables.derived)
+            version = compute_derived_version(name, tables.derived, altered)
             query = f"SELECT * FROM `{name}`"
             try:
                 shape = infer_shape(query, tables)

@@ -50,9 +50,17 @@ class DeployedVersions:
     """What is deployed, as of the last `refresh`. `versions`: those with a past."""
 
     def __init__(
-        self, connection: sql.Connection, times: Mapping[str, str], relations: frozenset[str]
+        self,
+        connection: sql.Connection,
+        times: Mapping[str, str],
+        relations: frozenset[str],
+        altered: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """`times`: the time column of each declared stream. `relations`: their names."""
+        """`times`: the time column of each declared stream. `relations`: their names.
+
+        `altered`: see `compute_derived_version`.
+        """
+        self._altered = altered
         self.versions: dict[RuleVersion, VersionWithPast] = {}
         self.derived_streams: list[DerivedStreamVersion] = []
         self.corpus_keys: list[CorpusKey] = []
@@ -100,7 +108,9 @@ class DeployedVersions:
         self._complete_chunks.clear()
         desired = self._registry.desired_rules()
         definitions = [definition for definition in desired if definition.spec.enabled]
-        self.derived_streams = select_archived_streams(definitions, self._times, self._relations)
+        self.derived_streams = select_archived_streams(
+            definitions, self._times, self._relations, self._altered
+        )
         self.corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
             version = RuleVersion(definition.name, definition.version)

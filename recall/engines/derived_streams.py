@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
 
 import orjson
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import derived_tables
+from archiver.delta import derived_tables, read_altered_types
 from archiver.ingest import Catalog
 from archiver.periodic import Periodic
 from archiver.read import Reader, SnapshotReader
@@ -23,15 +25,26 @@ from sql.archive import DerivedChunkGateway
 _REFRESH_INTERVAL = 1.0  # seconds
 
 
-def compute_derived_version(stream: str, derived: Mapping[str, str]) -> str:
-    """A hash of the SQL of a derived stream and of all derived streams that it reads."""
+def compute_derived_version(
+    stream: str,
+    derived: Mapping[str, str],
+    altered: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> str:
+    """A hash of the SQL of a derived stream and of all derived streams that it reads.
+
+    `altered`: by stream, the types of columns that were changed such that values have another text.
+    They are part of the version: rows archived before are computed again.
+    """
     reached = {stream}
     to_visit = [stream]
     while to_visit:
         inputs = tables_used(derived[to_visit.pop()], derived.keys())
         to_visit += inputs - reached
         reached |= inputs
-    definitions = {name: derived[name] for name in reached}
+    definitions: dict[str, object] = {name: derived[name] for name in reached}
+    for name in reached:
+        for read_stream in tables_used(derived[name], altered.keys()):
+            definitions[f"{read_stream} columns"] = dict(altered[read_stream])
     text = orjson.dumps(definitions, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(text).hexdigest()[:16]
 
@@ -46,6 +59,7 @@ class DerivedStreamReader:
     def __init__(self, connection: sql.Connection, root: StorageRoot, streams: Reader) -> None:
         self._connection = connection
         self._root = root
+        self._streams = streams
         self.reader = SnapshotReader(streams)
         self._refresh_task = Periodic("refresh", _REFRESH_INTERVAL, self._refresh)
         self._chunks: list[Chunk] = []
@@ -53,6 +67,12 @@ class DerivedStreamReader:
         self._archived_chunks: dict[tuple[str, str], set[int]] = {}
         self._readers: dict[tuple[str, str], Reader] = {}
         self._rewritten: LruCache[str, tuple[Template, Mapping[str, str]]] = LruCache()
+
+    @cached_property
+    def _altered(self) -> Mapping[str, Mapping[str, str]]:
+        """Types of altered columns by stream. Columns do not change while a process runs."""
+        schemas = [self._streams.schema(name) for name in self._streams.streams]
+        return read_altered_types(self._root, schemas)
 
     def read_archived(self, template: Template, time_range: TimeRange) -> Template:
         """The query with its derived streams read as streams.
@@ -63,7 +83,7 @@ class DerivedStreamReader:
         if not template.question.derived:
             return template
         rewritten, versions = self._rewritten.get_or_create(
-            repr(template.question), lambda: _rewrite_as_streams(template)
+            repr(template.question), lambda: _rewrite_as_streams(template, self._altered)
         )
         if not versions:
             return template
@@ -101,7 +121,9 @@ class DerivedStreamReader:
             del self._readers[key]
 
 
-def _rewrite_as_streams(template: Template) -> tuple[Template, Mapping[str, str]]:
+def _rewrite_as_streams(
+    template: Template, altered: Mapping[str, Mapping[str, str]]
+) -> tuple[Template, Mapping[str, str]]:
     """The query with derived streams as streams, and the version of each derived stream."""
     question = template.question
     derived = tables_used(question.sql, question.derived.keys())
@@ -110,5 +132,7 @@ def _rewrite_as_streams(template: Template) -> tuple[Template, Mapping[str, str]
     rewritten = replace(
         question, derived={}, streams={name: streams[name] for name in read_streams}
     )
-    versions = {name: compute_derived_version(name, question.derived) for name in derived}
+    versions: dict[str, str] = {}
+    for name in derived:
+        versions[name] = compute_derived_version(name, question.derived, altered)
     return Template(rewritten), versions
