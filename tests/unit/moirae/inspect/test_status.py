@@ -17,6 +17,8 @@ def _status(**parts: Any) -> dict[str, Any]:
         "set_aside": [],
         "retrying": [],
         "held_relations": [],
+        "source_errors": [],
+        "lost_records": [],
         "relation_errors": [],
         **parts,
     }
