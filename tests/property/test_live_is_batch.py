@@ -71,15 +71,23 @@ def make(
     return make
 
 
-def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: bool) -> None:
-    for batch in plan.batches:
+def _drive(
+    world: World, plan: Plan, rng: random.Random, idle: bool, restarts: bool, ahead: bool = False
+) -> None:
+    """`ahead`: some rows are ahead of the clock."""
+    for batch, clock in zip(plan.batches, plan.clocks, strict=True):
+        if ahead:
+            world.now = clock
         if restarts and rng.random() < 0.3:
             _crash(world, batch)
+            world.now += 100_000_000 if ahead else 0  # the clock of the first read counts
         world.ingest(batch, at_once=rng.random() < 0.5)
         if restarts and rng.random() < 0.2:
             world.reopen()
         if idle and rng.random() < 0.3:
             world.advance_idle()
+        if ahead and rng.random() < 0.4:
+            world.follow_rows_ahead()
     world.end_input()
 
 
@@ -114,6 +122,21 @@ def test_live_equals_batch(
     # Windows that slide are merged of panes; with so many rows at most they are aggregated whole.
     with patch.object(panes, "_MIN_ROWS", few):
         _drive(world, plan, random.Random(seed), idle, restarts)
+    live, batch = world.events(), world.batch_events()
+    for name in batch:
+        assert live[name] == batch[name], name
+    _identity(world, plan)
+    _alerts(world)
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])
+@settings(max_examples=1)
+@given(seed=st.integers(0, 10**9), idle=st.booleans(), restarts=st.booleans())
+def test_live_equals_batch_with_rows_ahead_of_the_clock(
+    make: Make, engine: EngineMode, seed: int, idle: bool, restarts: bool
+) -> None:
+    plan, world = Plan.draw(seed), make(engine)
+    _drive(world, plan, random.Random(seed), idle, restarts, ahead=True)
     live, batch = world.events(), world.batch_events()
     for name in batch:
         assert live[name] == batch[name], name

@@ -180,16 +180,18 @@ BATCH = {
 
 @dataclass
 class Plan:
-    """Random input: batches of units, each the lines of one stream's file. `lines`: in all."""
+    """Random input: batches of units, each the lines of one stream's file. `lines`: in all.
+    `clocks`: of each batch, a clock that some of its rows are ahead of."""
 
     seed: int
     batches: list[list[SourceUnit]] = field(default_factory=list)
+    clocks: list[int] = field(default_factory=list)
     lines: int = 0
 
     @classmethod
     def draw(cls, seed: int) -> "Plan":
         """Rows in rising disorder, some twice, some in conflict, some broken, some far behind."""
-        rng, plan = random.Random(seed), cls(seed)
+        rng, lag_rng, plan = random.Random(seed), random.Random(seed + 1), cls(seed)
         clock = {"a": 0.0, "b": 0.0}
         sent: dict[str, list[str]] = {"a": [], "b": []}
         for number in range(rng.randint(3, 7)):
@@ -202,6 +204,8 @@ class Plan:
                     plan.lines += len(lines)
                     batch.append(_unit(stream, f"{number}-{part}", lines))
             plan.batches.append(sorted(batch, key=lambda unit: unit.stream))
+            seconds = max(clock.values()) - lag_rng.uniform(-20, 200)
+            plan.clocks.append(to_micros(START + timedelta(seconds=seconds)))
         return plan
 
 
@@ -252,7 +256,7 @@ class World:
         engine: EngineMode = "local",
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
-        self._engine = engine
+        self._engine, self.now = engine, NOW
         tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
         further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
@@ -291,7 +295,7 @@ class World:
         """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
         if self._engine == "spark":
             units = list(map(self._write_unit, units))
-        ingested = self.archive.ingest(units, NOW)
+        ingested = self.archive.ingest(units, self.now)
         self.detector.detect_and_settle(ingested, include_filters=at_once)
         self.detector.detect_early(ingested.streams_on_time)
 
@@ -312,6 +316,15 @@ class World:
             }
             self.archive.advance(behind)
             self.detector.settle(include_filters=True)
+
+    def follow_rows_ahead(self) -> None:
+        """Let the watermarks follow rows ahead of the clock, as if no others had come for long."""
+        for name, progress in self.archive.progress.items():
+            clock, lateness = self.archive.clock(name, self.now), self.archive.lateness(name)
+            event_time = progress.follow_rows_ahead(lateness, clock, is_silent=True)
+            if event_time is not None:
+                self.archive.advance({name: event_time}, ahead=True)
+        self.detector.settle(include_filters=True)
 
     def end_input(self) -> None:
         """End the input, as `moirae.live.end_of_input` does."""
