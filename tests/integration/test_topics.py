@@ -11,6 +11,8 @@ from tests.topics import Topics, needs_broker, reader_world, row
 
 pytestmark = [needs_broker, pytest.mark.services]
 
+_BOTH_ENGINES = ["local", pytest.param("spark", marks=pytest.mark.slow)]
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
@@ -82,7 +84,7 @@ def test_topic_made_again_while_live_loses_what_it_held_unread(
         assert world.losses() == [("x", "live", "0", 30, 34, "recreated")]
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", _BOTH_ENGINES)
 def test_records_deleted_unread_are_lost_by_range_and_reading_goes_on(
     topics: Topics, spark: SparkSession, engine: str
 ) -> None:
@@ -136,7 +138,7 @@ def test_other_topic_and_back_reads_nothing_twice(topics: Topics, spark: SparkSe
         assert world.losses() == []
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", _BOTH_ENGINES)
 def test_tombstones_are_counted_and_empty_values_are_dead_letters(
     topics: Topics, spark: SparkSession, engine: str
 ) -> None:
