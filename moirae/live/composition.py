@@ -37,6 +37,7 @@ from moirae.live.metrics import BatchFigures, LiveMetrics
 from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
+from moirae.live.repeated_ends import has_ended_repeatedly
 from moirae.live.retention import Retention
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import (
@@ -58,6 +59,7 @@ from moirae.runtime.storage import archived_streams, check_declarations, check_s
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway, UnreadInputGateway
+from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
@@ -163,6 +165,8 @@ def build_live_process(
             no_input.record_rows(batch.rows)
 
     unit_failures = UnitFailures(set_aside, UnitGateway(connection), landing_folders.batch_names)
+    if has_ended_repeatedly(ProcessExitGateway(connection), datetime.now(UTC)):
+        unit_failures.suspect_open_units()
     for name, declared in settings.streams.items():
         if not isinstance(declared.source, FileSource):
             unit_failures.forget_missing(name, frozenset())

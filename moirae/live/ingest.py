@@ -67,8 +67,16 @@ class Ingest:
         """
         plan = self._failures.plan(units)
         postponed = plan.postponed
+        waiting_streams: set[str] = set()
         for group in plan.groups:
-            postponed += self._ingest_group(group, arrived_at if len(group) == len(units) else ())
+            failed = group
+            if group[0].stream not in waiting_streams:
+                arrivals = arrived_at if len(group) == len(units) else ()
+                failed = self._ingest_group(group, arrivals)
+            postponed += failed
+            for unit in failed:
+                if not self._failures.is_set_aside(unit):
+                    waiting_streams.add(unit.stream)
         return postponed
 
     def _ingest_group(
@@ -79,6 +87,7 @@ class Ingest:
         Returns the units that are not archived.
         """
         started_at = time.monotonic()
+        self._failures.begin(units)
         try:
             ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
         except Exception as error:

@@ -24,6 +24,7 @@ _LOG = structlog.get_logger()
 
 # A stream waits no longer than this after a failure, in case the failed unit never comes again.
 _MAX_WAIT = timedelta(minutes=1)
+_ENDED = "the live process ended while it was read"
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -52,6 +53,7 @@ class UnitFailures:
         self._units = units
         self._landed_names = landed_names
         self._now = now
+        self._suspects: set[Subject] = set()
 
     @property
     def has_failures(self) -> bool:
@@ -65,27 +67,65 @@ class UnitFailures:
         """
         ready: list[SourceUnit] = []
         postponed: list[SourceUnit] = []
-        suspects: dict[str, list[SourceUnit]] = {}
+        streams_of_suspects: set[str] = set()
         for unit in units:
             subject = subject_of(unit)
-            if not self._set_aside.has_failed(subject):
+            if not self._is_suspect(subject):
                 ready.append(unit)
-            elif self._set_aside.may_try(subject, fingerprint(unit), self._now()):
-                suspects.setdefault(unit.stream, []).append(unit)
+            elif self._may_try(unit):
+                streams_of_suspects.add(unit.stream)
                 ready.append(unit)
             else:
                 postponed.append(unit)
         together: list[SourceUnit] = []
         alone: dict[str, list[SourceUnit]] = {}
         for unit in ready:
-            if unit.stream in suspects:
+            if unit.stream in streams_of_suspects:
                 alone.setdefault(unit.stream, []).append(unit)
             elif self.is_waiting(unit.stream):
                 postponed.append(unit)
             else:
                 together.append(unit)
         groups = [together] if together else []
-        return UnitPlan([*groups, *alone.values()], postponed)
+        for stream_units in alone.values():
+            groups += self._separate_suspects(stream_units)
+        return UnitPlan(groups, postponed)
+
+    def _may_try(self, unit: SourceUnit) -> bool:
+        return self._set_aside.may_try(subject_of(unit), fingerprint(unit), self._now())
+
+    def _is_suspect(self, subject: Subject) -> bool:
+        return subject in self._suspects or self._set_aside.has_failed(subject)
+
+    def _separate_suspects(self, units: Sequence[SourceUnit]) -> list[list[SourceUnit]]:
+        """Units of a stream in order, in which each suspect is a group of its own."""
+        groups: list[list[SourceUnit]] = []
+        is_open = False
+        for unit in units:
+            is_suspect = self._is_suspect(subject_of(unit))
+            if is_open and not is_suspect:
+                groups[-1].append(unit)
+            else:
+                groups.append([unit])
+            is_open = not is_suspect
+        return groups
+
+    def suspect_open_units(self) -> None:
+        """The process has ended repeatedly: the units that it had begun may be why.
+
+        Each of them is read alone, and counts as failed while it is read.
+        """
+        for row in self._units.list_unfinished():
+            self._suspects.add(Subject("file", row.unit, row.stream))
+        for failed in self._set_aside.list_failed():
+            if failed.reason == _ENDED:
+                self._suspects.add(failed.subject)
+
+    def begin(self, units: Sequence[SourceUnit]) -> None:
+        """Record that units are about to be read: if the process ends, a suspect has failed."""
+        if len(units) == 1 and subject_of(units[0]) in self._suspects:
+            (unit,) = units
+            self._set_aside.record_failure(subject_of(unit), _ENDED, fingerprint(unit), self._now())
 
     def is_waiting(self, stream: str) -> bool:
         """Whether a stream waits for the next try of a unit that has failed."""
@@ -158,6 +198,7 @@ class UnitFailures:
         """Record that units were archived; log those that had failed, with their late rows."""
         for unit in units:
             subject = subject_of(unit)
+            self._suspects.discard(subject)
             if not self._set_aside.has_failed(subject):
                 continue
             self._set_aside.record_success(subject)

@@ -87,8 +87,20 @@ class CompactableUnitRow:
     unit: str
 
 
+@dataclass(frozen=True, slots=True)
+class OpenUnitNameRow:
+    """A source unit that was begun and not finished."""
+
+    stream: str
+    unit: str
+
+
 class UnitGateway(Gateway):
     queries = "units"
+
+    def list_unfinished(self) -> list[OpenUnitNameRow]:
+        """The units that were begun and not finished, in no order."""
+        return self._records(OpenUnitNameRow, "list_unfinished")
 
     def open(
         self, stream: str, unit: str, *, clock: datetime, partition: str | None = None

@@ -25,6 +25,10 @@ UPDATE units SET partition = NULL
 WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL
   AND (%(partitions)s::text[] IS NULL OR partition = ANY(%(partitions)s::text[]))
 
+-- list_unfinished --
+-- The units that were begun and not finished.
+SELECT stream, unit FROM units WHERE NOT done
+
 -- finish --
 -- Mark a source unit as archived; its counters replace those of an interrupted read.
 UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ def clock() -> Clock:
 @pytest.fixture
 def failures(clock: Clock) -> UnitFailures:
     set_aside = SetAside(StoredRows())  # type: ignore[arg-type]
-    ledger: Any = None
+    ledger: Any = SimpleNamespace(
+        list_unfinished=lambda: [SimpleNamespace(stream="a", unit="2")], list_counts=lambda *_: []
+    )
     return UnitFailures(set_aside, ledger, lambda _: {"landed"}, clock)
 
 
@@ -73,7 +76,7 @@ def test_stream_of_a_failed_unit_waits_for_its_next_try(
     assert list(map(_names, plan.groups)) == [["b1"]]
     assert _names(plan.postponed) == ["a1", "a2"]
     clock.advance(30)
-    assert _groups(failures, A1, A2, B1) == [["b1"], ["a1", "a2"]]
+    assert _groups(failures, A1, A2, B1) == [["b1"], ["a1"], ["a2"]]
 
 
 def test_unit_that_is_set_aside_holds_nothing_back(failures: UnitFailures, clock: Clock) -> None:
@@ -124,6 +127,31 @@ def test_failed_files_that_are_gone_are_forgotten(failures: UnitFailures) -> Non
     assert _groups(failures, _unit("a", "1")) == []  # its stream waits for the others
     failures.forget([_unit("a", "2"), _unit("a", "landed")])
     assert _groups(failures, *units) == [["a1", "a2", "alanded"]]
+
+
+def test_units_that_the_process_may_have_ended_of_are_read_alone(
+    failures: UnitFailures, clock: Clock
+) -> None:
+    units = [A1, A2, _unit("a", "3"), _unit("a", "4"), B1]
+    failures.begin([A2])
+    assert not failures.has_failures
+    failures.suspect_open_units()
+    assert _groups(failures, *units) == [["b1"], ["a1"], ["a2"], ["a3", "a4"]]
+    failures.begin([A1])
+    assert not failures.has_failures
+    for _ in range(3):  # processes, each of which ends
+        failures.begin([A2])
+        assert _groups(failures, *units) in ([["b1"]], [["a1", "a3", "a4", "b1"]])
+        clock.advance(30)
+    assert failures.is_set_aside(A2)
+
+
+def test_suspect_that_is_read_is_none_any_more(failures: UnitFailures) -> None:
+    failures.suspect_open_units()
+    failures.begin([A2])
+    failures.record_read([A2])
+    assert not failures.has_failures
+    assert _groups(failures, A1, A2) == [["a1", "a2"]]
 
 
 def test_group_is_divided_by_stream_and_then_into_halves() -> None:
