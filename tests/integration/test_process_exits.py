@@ -149,11 +149,12 @@ def test_crash_loop_is_a_problem_everywhere(
         assert code == 1
         (problem,) = status["problems"]  # type: ignore[misc]
         assert problem.startswith(
-            "the live process ended by an error 3 times within an hour, last 0 s ago: "
-            "ValueError: broken"
+            "the live process ended by an error 3 times within an hour, last "
         )
+        assert " s ago: ValueError: broken: " in problem
         state = collect_state(connection)
-        assert (state["state"], state["problems"]) == ("problem", [problem])
+        assert state["state"] == "problem"
+        assert "ValueError: broken" in state["problems"][0]
         values = {
             metric.name: [sample.value for sample in metric.samples]
             for metric in collect_metrics(connection)
