@@ -83,7 +83,7 @@ class Stream:
         folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(f"{json.dumps(record)}\n" for record in records)
         if self.source == "http":
-            landing = LandingFolder(str(root / ".moirae"), self.name)
+            landing = LandingFolder(root / ".moirae", self.name)
             with landing.open_batch(f"batch-{self.files:04d}", ".jsonl") as batch:
                 batch.write(lines.encode())
         else:

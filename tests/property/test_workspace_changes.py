@@ -29,7 +29,7 @@ from sql.archive import UnitGateway
 from tests.examples import examples
 from tests.ingest_scenario import NOW
 from tests.inline_jobs import InlineJobs
-from tests.workspace_machine import Start, run_machine
+from tests.workspace_machine import Start, WorkspaceMachine, run_machine
 
 pytestmark = pytest.mark.services
 
@@ -102,3 +102,23 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
 
 def test_archive_goes_on_whatever_changes() -> None:
     run_machine(ArchiveStarter(), examples=examples(2).max_examples, steps=10)
+
+
+def test_each_change_goes_on() -> None:
+    machine_type = type(
+        "Machine", (WorkspaceMachine,), {"spark": None, "starter": ArchiveStarter()}
+    )
+    machine = machine_type()
+    machine.make_workspace(seed=3)
+    try:
+        machine.rename_streams()
+        machine.change_source(source="http")
+        machine.rename_streams()
+        machine.add_or_remove_column(name="note")
+        machine.widen_column(name="v")
+        machine.kill_at_any_moment(moment=0.8)
+        machine.add_or_remove_stream(name="alpha")
+        machine.declare_what_cannot_be(kind="narrower type")
+        machine.add_or_remove_stream(name="alpha")
+    finally:
+        machine.teardown()
