@@ -116,7 +116,9 @@ CREATE TABLE streams (
     -- (texts by column), `ahead` (microseconds) and `at` (the clock in microseconds).
     keys_ahead       jsonb NOT NULL DEFAULT '[]',
     -- The name that the stream is being given; NULL: none.
-    renamed_to       text
+    renamed_to       text,
+    -- The lateness under which it was last read, in microseconds.
+    lateness         bigint
 );
 
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when

@@ -4,6 +4,7 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 `archiver.ingest.engines` archives batches in this process or on executors.
 """
 
+from archiver.ingest.changed_lateness import hold_watermarks
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
@@ -29,6 +30,7 @@ __all__ = [
     "OffsetRange",
     "OpenUnit",
     "PartitionProgress",
+    "hold_watermarks",
     "ReadProgress",
     "SourceUnit",
     "TextRecord",

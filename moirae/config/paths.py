@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
+from archiver.globs import escape_glob
 from moirae.documents.types import (
     Text,
 )
@@ -84,6 +85,15 @@ def _resolve_text(text: str, info: ValidationInfo) -> str:
     return resolve(text, environment.folder)
 
 
+def _resolve_glob(text: str, info: ValidationInfo) -> str:
+    environment = _environment(info)
+    resolved = _resolve_text(text, info)
+    if environment is None or is_url(text) or Path(text).expanduser().is_absolute():
+        return resolved
+    # The folder of the workspace may have wildcards in its name.
+    return str(Path(escape_glob(str(environment.folder))) / text)
+
+
 def _interpolate_and_resolve(text: str, info: ValidationInfo) -> str:
     if _environment(info) is None:
         return text
@@ -105,7 +115,9 @@ InterpolatedText = Annotated[Text, AfterValidator(_interpolate_text)]
 SecretText = Annotated[SecretStr, Field(min_length=1), AfterValidator(_interpolate_secret)]
 """Text in which ${VAR} is replaced and which is never printed."""
 LocalPath = Annotated[Text, AfterValidator(_resolve_text)]
-"""A path or glob, made absolute relative to the folder of the workspace file."""
+"""A path, made absolute relative to the folder of the workspace file."""
+LocalGlob = Annotated[Text, AfterValidator(_resolve_glob)]
+"""A glob, made absolute relative to the folder of the workspace file, or the URL of one."""
 LocalFolder = Annotated[
     Path, BeforeValidator(_require_text, json_schema_input_type=str), AfterValidator(_resolve_path)
 ]

@@ -24,6 +24,7 @@ from pydantic import (
 from moirae.config.durations import PositiveDuration
 from moirae.config.paths import (
     LocalFolder,
+    LocalGlob,
     LocalPath,
     PathOrUrl,
     SecretText,
@@ -396,7 +397,7 @@ class Settings(ConfigModel):
     limits: Limits = Field(
         default=Limits(), description="Limits of one rule before it is quarantined."
     )
-    rules: tuple[LocalPath, ...] = Field(
+    rules: tuple[LocalGlob, ...] = Field(
         default=("rules/*.yaml",),
         validate_default=True,
         description="Globs of rule files, relative to this file.",

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validato
 
 from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
 from moirae.config.durations import Duration, PositiveDuration
-from moirae.config.paths import InterpolatedText, LocalPath, SecretText, is_url
+from moirae.config.paths import InterpolatedText, LocalGlob, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
     TableName,
@@ -72,7 +72,7 @@ _InferredTextFormat = Annotated[
 class FileSource(ConfigModel):
     """Files in order of modification time, then name. They must be complete when they appear."""
 
-    files: LocalPath = Field(
+    files: LocalGlob = Field(
         description="Glob of the files, relative to the workspace file, or s3://BUCKET/GLOB; .gz is "
         "decompressed.",
         examples=["landing/cpu/*.jsonl"],

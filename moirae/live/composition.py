@@ -11,7 +11,7 @@ import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
-from archiver.ingest import ArchiveWriter
+from archiver.ingest import ArchiveWriter, hold_watermarks
 from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.read import WIDE_SCAN_ROWS
@@ -112,6 +112,7 @@ def build_live_process(
         connection=connection,
         fence=role.fence,
     )
+    hold_watermarks(archive, connection)
     archive.engines.policy = EnginePolicy(settings.engine, settings.spark.large_batch)
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)

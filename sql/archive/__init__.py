@@ -8,6 +8,7 @@ from sql.archive.column_rewrites import (
 )
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
+from sql.archive.lateness import LatenessGateway
 from sql.archive.relations import (
     HeldRelationRow,
     RelationDeclarationRow,
@@ -30,6 +31,7 @@ __all__ = [
     "DeadLetterRow",
     "DerivedChunkGateway",
     "HeldRelationRow",
+    "LatenessGateway",
     "LedgerRow",
     "MarkedDeadLetterRow",
     "ProgressRow",

@@ -1,5 +1,7 @@
--- Streams that are being renamed. Names of files in the ledger are printable.
+-- Streams that are being renamed, and the lateness under which they were read. Names of files in the
+-- ledger are printable.
 ALTER TABLE streams ADD COLUMN renamed_to text;
+ALTER TABLE streams ADD COLUMN lateness bigint;
 
 DO $$
 DECLARE
