@@ -233,7 +233,8 @@ def write_large_file(path: Path, rows: int) -> SourceUnit:
             lines.append(f'{{"ts": {ts!r}, "host": "{host}", "n": {row}, "v": {value}}}')
     path.write_text("\n".join(lines))
     line_format: Any = "csv" if is_csv else "jsonl"
-    return files.make_unit("a", path.name, line_format, path, path.stat().st_size)
+    name = files.unit_name(path, path.parent)
+    return files.make_unit("a", name, line_format, path, path.stat().st_size)
 
 
 TOPIC = Stream.model_validate(
