@@ -13,6 +13,7 @@ _RENAMED = (
     "pushes",
     "set_aside",
     "set_aside_streams",
+    "column_rewrites",
     "unread_input",
     "stream",
 )

@@ -59,6 +59,7 @@ MODULES_BY_TEST = {
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_failing_units.py": "moirae.live.landed_input",
+    "integration/test_changed_keys.py": "archiver.ingest.changed_lateness sql.archive.lateness",
     "integration/test_changing_streams.py": """
         moirae.live.sources.file_input moirae.live.sources.queries.number_query
         moirae.live.stream_renames moirae.runtime.storage.removed_streams
