@@ -386,6 +386,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/lost-records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List records of topics that were lost before they were read, newest first, for good.
+         * @description List records of topics that were lost before they were read, newest first, for good.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["lost_records_list_lost_records"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -1355,6 +1377,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/streams/{stream}/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Acknowledge that records of a stream were lost: `status` no longer reports them.
+         * @description Acknowledge that records of a stream were lost: `status` no longer reports them.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["lost_records_acknowledge_losses"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/streams/{stream}/progress": {
         parameters: {
             query?: never;
@@ -2298,6 +2342,50 @@ export interface components {
             url: string;
         };
         /**
+         * LostRecordsPage
+         * @description Losses, newest first. `next`: cursor of the next page. `total`: if it was asked for.
+         */
+        LostRecordsPage: {
+            /** Losses */
+            losses: components["schemas"]["LostRecordsStatus"][];
+            /** Next */
+            next: string | null;
+            /** Total */
+            total: number | null;
+        };
+        /**
+         * LostRecordsStatus
+         * @description Records of a partition that were lost before they were read.
+         *
+         *     `last_offset` None: it is not known how many there were.
+         */
+        LostRecordsStatus: {
+            /** Id */
+            id: number;
+            /** Stream */
+            stream: string;
+            /** Topic */
+            topic: string;
+            /** Partition */
+            partition: string;
+            /** First Offset */
+            first_offset: number;
+            /** Last Offset */
+            last_offset: number | null;
+            /**
+             * Reason
+             * @enum {string}
+             */
+            reason: "deleted" | "recreated" | "truncated";
+            /**
+             * Noticed At
+             * Format: date-time
+             */
+            noticed_at: string;
+            /** Acknowledged At */
+            acknowledged_at: string | null;
+        };
+        /**
          * MissingSeries
          * @description A stream without values in the range, and why.
          */
@@ -3239,6 +3327,28 @@ export interface components {
             ][];
         };
         /**
+         * SourceErrorStatus
+         * @description Why the topic of a stream cannot be read now. `kind`: brokers away, topic missing, or other.
+         */
+        SourceErrorStatus: {
+            /** Stream */
+            stream: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "away" | "missing" | "failed";
+            /** Error */
+            error: string;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * StartedQuery
          * @description A query that was started. `id`: of its recall.
          *
@@ -3333,6 +3443,10 @@ export interface components {
             late: number;
             /** Deleted */
             deleted: number;
+            /** Skipped */
+            skipped: {
+                [key: string]: number;
+            };
             /** Units */
             units: number;
             /** Open Units */
@@ -3649,6 +3763,10 @@ export interface components {
             }[];
             /** Column Rewrites */
             column_rewrites: components["schemas"]["ColumnRewriteStatus"][];
+            /** Source Errors */
+            source_errors: components["schemas"]["SourceErrorStatus"][];
+            /** Lost Records */
+            lost_records: components["schemas"]["LostRecordsStatus"][];
             /** Set Aside */
             set_aside: components["schemas"]["SetAsideStatus"][];
             /** Retrying */
@@ -4367,6 +4485,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lost_records_list_lost_records: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+                /** @description `next` of the previous page; absent: the first page. */
+                cursor?: string | null;
+                /** @description Whether to count the rows of all pages (`total`). */
+                count?: boolean;
+                /** @description Only losses of this stream. */
+                stream?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LostRecordsPage"];
                 };
             };
             /** @description A problem */
@@ -5913,6 +6069,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RuleDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lost_records_acknowledge_losses: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LostRecordsStatus"][];
                 };
             };
             /** @description A problem */

@@ -87,6 +87,40 @@ export function InputCard({ status }: { status: Status }) {
   );
 }
 
+/** Topics that cannot be read, and records that were lost before they were read. */
+export function TopicCard({ status }: { status: Status }) {
+  const { source_errors: errors, lost_records: losses } = status;
+  if (!errors.length && !losses.length) {
+    return null;
+  }
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Topics</CardTitle>
+      <CardBody>
+        {errors.map(({ stream, error, since }) => (
+          <p key={stream}>
+            {stream}: <LongText text={error} />, since <Time value={since} brief />
+          </p>
+        ))}
+        {losses.length > 0 && (
+          <DataTable
+            label="Lost records"
+            columns={["Stream", "Topic", "Partition", "Offsets", "Topic was", "Noticed"]}
+            rows={losses.map((loss) => [
+              loss.stream,
+              loss.topic,
+              loss.partition,
+              `${loss.first_offset} to ${loss.last_offset ?? "?"}`,
+              loss.reason,
+              <Time key="at" value={loss.noticed_at} brief />,
+            ])}
+          />
+        )}
+      </CardBody>
+    </Card>
+  );
+}
+
 /** `sql.archive.relations.HeldRelationRow` */
 interface HeldRelation {
   relation: string;

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "react-router";
 import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, describeProblem, get, post } from "../api";
 import { Pending, StateLabel, Time, formatCount, shortName, useTitle } from "../components/common";
-import { ClockCard, InputCard, RestartCard } from "../components/conditions";
+import { ClockCard, InputCard, RestartCard, TopicCard } from "../components/conditions";
 import { Problems } from "../components/problems";
 import { LiveProblem } from "../components/process";
 import { DataTable } from "../components/rows";
@@ -42,6 +42,7 @@ function StatusCards() {
     <>
       <ProcessCard status={status.data} ingest={ingest} />
       <RestartCard status={status.data} />
+      <TopicCard status={status.data} />
       <InputCard status={status.data} />
       <ClockCard status={status.data} />
     </>
