@@ -69,8 +69,8 @@ class UnitFailures:
         postponed: list[SourceUnit] = []
         streams_of_suspects: set[str] = set()
         for unit in units:
-            subject = subject_of(unit)
-            if not self._is_suspect(subject):
+            # Records of a topic are never postponed: what follows them would be lost.
+            if unit.partition is not None or not self._is_suspect(subject_of(unit)):
                 ready.append(unit)
             elif self._may_try(unit):
                 streams_of_suspects.add(unit.stream)
@@ -82,7 +82,7 @@ class UnitFailures:
         for unit in ready:
             if unit.stream in streams_of_suspects:
                 alone.setdefault(unit.stream, []).append(unit)
-            elif self.is_waiting(unit.stream):
+            elif unit.partition is None and self.is_waiting(unit.stream):
                 postponed.append(unit)
             else:
                 together.append(unit)
@@ -123,8 +123,10 @@ class UnitFailures:
 
     def begin(self, units: Sequence[SourceUnit]) -> None:
         """Record that units are about to be read: if the process ends, a suspect has failed."""
-        if len(units) == 1 and subject_of(units[0]) in self._suspects:
-            (unit,) = units
+        if len(units) != 1 or units[0].partition is not None:
+            return
+        (unit,) = units
+        if subject_of(unit) in self._suspects:
             self._set_aside.record_failure(subject_of(unit), _ENDED, fingerprint(unit), self._now())
 
     def is_waiting(self, stream: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from moirae.live.set_aside import SetAside
 from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from moirae.server.routes.metrics import collect_metrics
-from sql.archive import SetAsideGateway, Subject, UnitGateway
+from sql.archive import RecordCounts, SetAsideGateway, Subject, UnitGateway
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -141,10 +142,9 @@ def test_outcome_of_a_retry_names_the_late_rows(root: Path, connection: sql.Conn
     SetAsideGateway(connection).delete(FILE)
     units = UnitGateway(connection)
     connection.execute("INSERT INTO streams VALUES ('m') ON CONFLICT DO NOTHING")
-    unit = units.open("m", "m/a.jsonl")
-    counters = dict.fromkeys(
-        ("duplicates", "malformed", "quarantined", "conflicts", "expired", "tombstones"), 0
-    ) | {"read": 5, "archived": 5, "late": 2}
+    unit = units.open("m", "m/a.jsonl", clock=START)
+    counters = dict.fromkeys((field.name for field in fields(RecordCounts)), 0)
+    counters |= {"read": 5, "archived": 5, "late": 2}
     units.finish(unit.id, counters, newest=START, fields=None)
     workspace = LocalWorkspace(settings=settings, connection=connection, author="a", via="cli")
     body = SetAsideSubjects.model_validate(

@@ -1,5 +1,6 @@
 """Which source units are read, which wait, and which error is that of a unit."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,6 +145,15 @@ def test_units_that_the_process_may_have_ended_of_are_read_alone(
         assert _groups(failures, *units) in ([["b1"]], [["a1", "a3", "a4", "b1"]])
         clock.advance(30)
     assert failures.is_set_aside(A2)
+
+
+def test_records_of_a_topic_are_never_postponed(failures: UnitFailures) -> None:
+    records = replace(_unit("a", "2"), partition="0")
+    failures.suspect_open_units()
+    failures.begin([records])
+    assert not failures.has_failures
+    failures.record_failure(_unit("a", "1"), ValueError("broken"))
+    assert failures.plan([records]) == ([[records]], [])
 
 
 def test_suspect_that_is_read_is_none_any_more(failures: UnitFailures) -> None:
