@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sql
+from archiver.ingest import Counters
 from moirae.cli import app
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import NotFound, UsageError
@@ -20,7 +20,7 @@ from moirae.live.set_aside import SetAside
 from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from moirae.server.routes.metrics import collect_metrics
-from sql.archive import RecordCounts, SetAsideGateway, Subject, UnitGateway
+from sql.archive import SetAsideGateway, Subject, UnitGateway
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -143,8 +143,7 @@ def test_outcome_of_a_retry_names_the_late_rows(root: Path, connection: sql.Conn
     units = UnitGateway(connection)
     connection.execute("INSERT INTO streams VALUES ('m') ON CONFLICT DO NOTHING")
     unit = units.open("m", "m/a.jsonl", clock=START)
-    counters = dict.fromkeys((field.name for field in fields(RecordCounts)), 0)
-    counters |= {"read": 5, "archived": 5, "late": 2}
+    counters = vars(Counters(read=5, archived=5, late=2))
     units.finish(unit.id, counters, newest=START, fields=None)
     workspace = LocalWorkspace(settings=settings, connection=connection, author="a", via="cli")
     body = SetAsideSubjects.model_validate(
