@@ -138,14 +138,26 @@ def make(
 
 
 def _drive(
-    world: World, plan: Plan, rng: random.Random, late: list[Definition], late_batch: int
+    world: World,
+    plan: Plan,
+    rng: random.Random,
+    late: list[Definition],
+    late_batch: int,
+    ahead: bool,
 ) -> None:
-    """All of the plan; rules that come late are added before a batch."""
+    """All of the plan; rules that come late are added before a batch.
+
+    `ahead`: some rows are ahead of the clock.
+    """
     for number, batch in enumerate(plan.batches):
+        if ahead:
+            world.now = plan.clocks[number]
         if number == late_batch and late:
             RuleRegistry(world.connection).apply(late)
             world.detector.reload(START)
         world.ingest(batch, at_once=rng.random() < 0.5)
+        if ahead and number % 2:
+            world.follow_rows_ahead()
     world.end_input()
     world.follow_up.run_to_end()
 
@@ -280,14 +292,15 @@ def _property(
     workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
+    ahead: bool,
 ) -> None:
     plan, rng = Plan.draw(seed), random.Random(seed)
     world = make(True)
-    _drive(world, plan, rng, [], 0)
+    _drive(world, plan, rng, [], 0, ahead)
     # PostgreSQL is one, so what live has found is kept before the next world is made.
     live, ended = _stored_past(world, rules), _alerts(world, {rule.name: None for rule in rules})
     late = make(False)
-    _drive(late, plan, rng, rules, rng.randrange(1, len(plan.batches)))
+    _drive(late, plan, rng, rules, rng.randrange(1, len(plan.batches)), ahead)
     count = _make_views(late, connections, workspace_settings, rules, rng)
     past = _stored_past(late, rules)
     assert past["events"] == live["events"]
@@ -320,15 +333,16 @@ def _given_up(
 
 
 @settings(max_examples=1)
-@given(seed=st.integers(0, 10**9))
+@given(seed=st.integers(0, 10**9), ahead=st.booleans())
 def test_history_equals_what_live_would_have_detected(
     make: Make,
     connections: list[Connection[Any]],
     workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
+    ahead: bool,
 ) -> None:
-    _property(make, connections, workspace_settings, rules, seed)
+    _property(make, connections, workspace_settings, rules, seed, ahead)
 
 
 PROGRESS = Progress("histories", 1)
@@ -337,13 +351,14 @@ PROGRESS = Progress("histories", 1)
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10**9))
+@given(seed=st.integers(0, 10**9), ahead=st.booleans())
 def test_history_equals_what_live_would_have_detected_at_length(
     make: Make,
     connections: list[Connection[Any]],
     workspace_settings: Settings,
     rules: list[Definition],
     seed: int,
+    ahead: bool,
 ) -> None:
-    _property(make, connections, workspace_settings, rules, seed)
+    _property(make, connections, workspace_settings, rules, seed, ahead)
     PROGRESS.step()
