@@ -4,20 +4,6 @@ from dataclasses import dataclass
 
 from sql.gateway import Gateway
 
-# What belongs to a stream by its name, and its row last.
-_RENAMED = (
-    "units",
-    "topics",
-    "lost_records",
-    "source_errors",
-    "pushes",
-    "set_aside",
-    "set_aside_streams",
-    "column_rewrites",
-    "unread_input",
-    "stream",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class StreamRename:
@@ -53,5 +39,14 @@ class StreamRenameGateway(Gateway):
         """
         self._execute("delete_stream", name=rename.new)
         self._execute("delete_topics", name=rename.new)
-        for what in _RENAMED:
-            self._execute(f"rename_{what}", old=rename.old, new=rename.new)
+        names = {"old": rename.old, "new": rename.new}
+        self._execute("rename_units", **names)
+        self._execute("rename_topics", **names)
+        self._execute("rename_lost_records", **names)
+        self._execute("rename_source_errors", **names)
+        self._execute("rename_pushes", **names)
+        self._execute("rename_set_aside", **names)
+        self._execute("rename_set_aside_streams", **names)
+        self._execute("rename_column_rewrites", **names)
+        self._execute("rename_unread_input", **names)
+        self._execute("rename_stream", **names)
