@@ -6,6 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -114,6 +115,31 @@ def test_every_machine_and_other_delta_readers_see_the_same_rows(
     assert set(keys or ()) < set(map(str, range(20, 40)))
     writer.delete_chunk(0)
     assert numbers_in(follower) == list(range(20, 40)) and follower.missing_files() == []
+
+
+def test_renamed_table_has_its_rows_also_after_an_interruption(
+    archive_on: Callable[[str], StorageRoot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = as_storage(archive_on("a"))
+    StreamTable(archive_on("a"), SCHEMA).append(rows(range(10)), 1)
+    renamed = replace(SCHEMA, name="t")
+    StreamTable(archive_on("a"), renamed)  # an empty one, which is replaced
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        # Interrupted before the old table is removed, where that is a step of its own.
+        def interrupt(storage: Any) -> None:
+            if str(storage).endswith("/s"):
+                raise KeyboardInterrupt
+            remove_all(storage)
+
+        remove_all = type(root).remove_all
+        patched.setattr(type(root), "remove_all", interrupt)
+        (root / "streams" / "s").replace(root / "streams" / "t")
+    for _ in range(2):
+        (root / "streams" / "s").replace(root / "streams" / "t")
+    assert not StreamTable.exists(archive_on("b"), "s")
+    table = StreamTable(archive_on("b"), renamed)
+    table.append(rows(range(10, 20)), 2)
+    assert numbers_in(table) == list(range(20))
 
 
 def test_table_is_reopened_from_a_checkpoint(archive_on: Callable[[str], StorageRoot]) -> None:
