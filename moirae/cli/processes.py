@@ -82,6 +82,10 @@ def up(
         from moirae.deployments import check_changed_keys  # slow to load, and rarely needed
 
         check_changed_keys(settings)
+    if drain and not settings.find_rule_files():
+        from moirae.deployments import select_rule_files  # slow to load, and rarely needed
+
+        select_rule_files(settings, [])  # raises: a drain needs rules
     try:
         code = run_supervisor(
             settings,

@@ -88,8 +88,12 @@ def _has_errors(problems: Iterable[Problem]) -> bool:
 def select_rule_files(settings: Settings, given_paths: Sequence[Path]) -> tuple[Path, ...]:
     """The given rule files, or those of the workspace. Raises `UsageError` if there are none."""
     paths = tuple(given_paths) or settings.find_rule_files()
+    if not paths and not settings.rules:
+        raise UsageError(
+            f"{settings.file}: `rules` is empty: name rule files, such as [rules/*.yaml]"
+        )
     if not paths:
-        raise UsageError(f"no rule files match {', '.join(settings.rules) or 'nothing'}")
+        raise UsageError(f"no rule files match {', '.join(settings.rules)}")
     for path in paths:
         if not path.is_file():
             raise UsageError(f"{path}: no such rule file")

@@ -258,6 +258,7 @@ def build_live_process(
         schedule=Schedule(periodics),
         chunk_states=chunk_states,
         column_rewrites=column_rewrites,
+        unread_input=unread_input,
         end_of_input=EndOfInput(
             archive=archive,
             detector=detector,

@@ -24,6 +24,7 @@ from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
 from moirae.live.sources import SourceQueries
+from moirae.live.unread_input import UnreadInputRecorder
 
 _TICK_INTERVAL = 0.1  # seconds between rounds of periodic work
 
@@ -51,6 +52,7 @@ class LiveProcess:
     """The periodic work."""
     chunk_states: ChunkStates
     column_rewrites: ColumnRewrites
+    unread_input: UnreadInputRecorder
     end_of_input: EndOfInput
 
     def apply_rules(self) -> None:
@@ -83,13 +85,14 @@ class LiveProcess:
                     self.schedule.run_due()
         if self.role.is_stopped:
             with self.lock:  # wait for the current batch; the next one stops at the fence
-                pass
+                self.unread_input.record()
             self.queries.stop()
         else:
             self.queries.raise_failure()
             self.queries.stop()
             with self.lock:
                 self.queries.topics.report()
+                self.unread_input.record()
                 self.end_of_input.settle_all()
         self._stop()
 

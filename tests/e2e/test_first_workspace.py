@@ -53,6 +53,10 @@ def newest(alerts: list[dict[str, Any]]) -> str:
     return alert_id
 
 
+def test_status_shows_no_unread_input_after_a_drain(workspace: Commands) -> None:
+    assert workspace.json("status")["unread_input"] == []
+
+
 def test_each_incident_is_one_alert(alerts: list[dict[str, Any]]) -> None:
     high = [alert for alert in alerts if alert["rule"] == "example/CpuHigh"]
     assert [alert["key"]["host"] for alert in high] == [incident.host for incident in INCIDENTS]
