@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import sql
-from archiver.ingest.ledger import describe_losses
 from moirae.inspect.report import LostRecordsStatus, SourceErrorStatus
 from sql.topics import LostRecordsGateway, LostRecordsRow, SourceErrorGateway
 
@@ -46,6 +45,11 @@ def find_topic_problems(status: Mapping[str, Any]) -> Iterator[str]:
     losses: dict[str, list[SimpleNamespace]] = {}
     for loss in status["lost_records"]:
         losses.setdefault(loss["stream"], []).append(SimpleNamespace(**loss))
+    if not losses:
+        return
+    # Loaded here: the command line reads the status without the archive.
+    from archiver.ingest.ledger import describe_losses
+
     for stream, stream_losses in losses.items():
         for text in describe_losses(stream_losses):
             yield f"stream {stream}: {text}; then run `moirae streams acknowledge {stream}`"
