@@ -522,7 +522,8 @@ def test_doctor_with_spark_reports_commits_of_other_programs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "moirae.yaml").write_text(
-        "streams:\n  s: {columns: {ts: timestamp, n: bigint}, time: ts, source: {http: true}}\n"
+        "streams:\n"
+        "  s: {columns: {ts: timestamp, n: bigint}, time: ts, id: [n], source: {http: true}}\n"
     )
     settings = load_settings(tmp_path / "moirae.yaml", {})
     assert run_delta_checks(settings, spark) == []
@@ -531,9 +532,9 @@ def test_doctor_with_spark_reports_commits_of_other_programs(
     table.append(rows(range(10)), batch=1)
     append_by_spark(spark, table, range(100, 105))
     findings = run_delta_checks(settings, spark)
-    assert [finding.problems for finding in findings] == [[], (), []]
+    assert [finding.problems for finding in findings] == [[], [], (), []]
     assert findings[0].summary.startswith("15 rows in version 2, 2 files, protocol 1/7")
-    assert findings[2].summary == "3 commits, 1 appends of other programs"
+    assert findings[3].summary == "3 commits, 1 appends of other programs"
     SparkTable.forPath(spark, str(table.data_folder)).delete("n = 1")
-    (problem,) = run_delta_checks(settings, spark)[2].problems
+    (problem,) = run_delta_checks(settings, spark)[3].problems
     assert problem.startswith("version 3: DELETE by Apache-Spark")

@@ -38,8 +38,8 @@ def store() -> Any:
 @pytest.mark.parametrize(
     ("pattern", "keys"),
     [
-        ("in/*.jsonl", ["in/a.jsonl"]),
-        ("in/*", ["in/a.jsonl", "in/b.jsonl.gz"]),
+        ("in/*.jsonl", ["in/_d.jsonl", "in/a.jsonl"]),
+        ("in/*", ["in/_d.jsonl", "in/a.jsonl", "in/b.jsonl.gz"]),
         ("in/day=*/*.jsonl", ["in/day=1/a.jsonl", "in/day=2/a.jsonl"]),
         ("*/[a]*.jsonl", ["in/a.jsonl", "other/a.jsonl"]),
         ("in/a.jsonl", ["in/a.jsonl"]),
