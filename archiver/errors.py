@@ -4,6 +4,7 @@ ArchiverError
 ├── CommitConflict       another process committed first
 ├── DataFileDamaged      a data file of a Delta table cannot be read
 ├── HistoryUnavailable   the time at which rows were archived is unknown
+├── InvalidValue         a line or value cannot be decoded
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
 ├── IncompatibleDeclaration  a stream is declared such that its table cannot follow
 ├── IncompatibleTable    another program changed a Delta table such that it cannot be read
@@ -79,3 +80,7 @@ class TaskLost(ArchiverError):
 
 class NotArchivable(ArchiverError, ValueError):
     """A column has a type that the archive does not support."""
+
+
+class InvalidValue(ArchiverError, ValueError):
+    """A line or value that cannot be decoded."""

@@ -7,6 +7,8 @@ MoiraeError
 ├── RoleLost           another process has taken over the role
 ├── RoleTaken          another process holds the role
 ├── Stopped            a process was asked to stop
+├── TopicChanged       a topic is no longer as it was seen
+├── TopicError         a topic cannot be read now
 ├── TemplateFault      a template that is rejected or fails
 ├── Unreachable        a service is unreachable; trying again makes sense
 └── UsageError         a wrong command line, a wrong argument or a missing workspace
@@ -19,7 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sql.topics import SourceErrorKind
 
 Severity = Literal["error", "warning"]
 
@@ -34,6 +39,18 @@ class Unreachable(MoiraeError):
     """A service that is needed cannot be reached now: trying again makes sense."""
 
     exit_code = 75
+
+
+class TopicError(MoiraeError):
+    """A topic cannot be read now. The message says what is wrong, and what to do."""
+
+    def __init__(self, kind: SourceErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class TopicChanged(MoiraeError):
+    """The topic is no longer as it was seen; it is to be seen again."""
 
 
 class UsageError(MoiraeError):

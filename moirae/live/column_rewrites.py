@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from archiver.delta import ColumnRewrite, RewriteProgress, StreamTable
 from archiver.errors import ArchiverError, ValueLost
 from archiver.storage import LocalStorage, StorageRoot
+from archiver.threads import start_daemon
 from moirae.errors import MoiraeError
 from moirae.runtime.storage import DISK_RESERVE
 from sql.archive import ColumnRewriteGateway, RewriteState
@@ -43,7 +44,7 @@ class RewriteStatus:
     reason: str | None = None
 
 
-class _Stopped(Exception):
+class _Stopped(MoiraeError):
     """The process ends: the next one continues."""
 
 
@@ -87,7 +88,7 @@ class ColumnRewrites:
                 columns=columns,
             )
         if self._waiting_streams:
-            threading.Thread(target=self._run, daemon=True, name="column rewrite").start()
+            start_daemon(self._run, "column rewrite")
 
     def stop(self) -> None:
         """End the thread at its next step."""

@@ -1,14 +1,8 @@
-"""The error of a line or value that cannot be decoded, and how it quotes the value."""
+"""How the error of a value that cannot be decoded quotes it."""
 
 import orjson
 
-from archiver.errors import ArchiverError
-
 _MAX_QUOTED_LENGTH = 60  # characters of a value quoted in an error message
-
-
-class InvalidValue(ArchiverError, ValueError):
-    """A line or value that cannot be decoded."""
 
 
 def abbreviate(value: object) -> str:

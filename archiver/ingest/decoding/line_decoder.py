@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
-from archiver.ingest.decoding.invalid_value import InvalidValue, abbreviate
+from archiver.errors import InvalidValue
+from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.ingest.decoding.numbers import (
     needs_text,
     number_in_json,

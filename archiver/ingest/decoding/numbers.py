@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES
-from archiver.ingest.decoding.invalid_value import InvalidValue, abbreviate
+from archiver.errors import InvalidValue
+from archiver.ingest.decoding.invalid_value import abbreviate
 
 # Values of an integer type are at least -limit and below limit.
 INT_LIMITS = {"int": 2**31, "bigint": 2**63}

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
-from archiver.errors import IncompatibleColumn
-from archiver.ingest.decoding.invalid_value import InvalidValue
+from archiver.errors import IncompatibleColumn, InvalidValue
 from archiver.ingest.decoding.line_decoder import (
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,

@@ -7,8 +7,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from moirae.errors import Unreachable
-from sql.topics import SourceErrorKind
+from moirae.errors import TopicChanged, TopicError, Unreachable
 
 _MAX_CAUSES = 12  # of one exception
 _MAX_LENGTH = 300  # characters of a message
@@ -39,18 +38,6 @@ _CHANGED = {
 }
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNRESOLVABLE = "No resolvable bootstrap urls"
-
-
-class TopicError(Exception):
-    """A topic cannot be read now. The message is for the user: what is wrong, and what to do."""
-
-    def __init__(self, kind: SourceErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class TopicChanged(Exception):
-    """The topic is no longer as it was seen; it is to be seen again."""
 
 
 def is_topic_error(error: BaseException) -> bool:

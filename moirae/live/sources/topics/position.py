@@ -11,8 +11,8 @@ from archiver.ingest.ledger import LedgerTopic, TopicIdentity, describe_losses
 from archiver.ingest.topic_records import parse_range_unit, topic_source_name
 from archiver.periodic import Clock
 from moirae.config import KafkaSource
+from moirae.errors import TopicChanged
 from moirae.live.sources.topics.archiving import TopicArchiving
-from moirae.live.sources.topics.errors import TopicChanged
 from moirae.live.sources.topics.plan import (
     Adopt,
     Begin,

@@ -13,11 +13,11 @@ import structlog
 from pyspark.sql import DataFrame
 
 from archiver.periodic import Clock
+from archiver.threads import start_daemon
 from moirae.config import KafkaSource, Stream
-from moirae.errors import Stopped
+from moirae.errors import Stopped, TopicChanged, TopicError
 from moirae.live.sources.topics.archiving import TopicArchiving
 from moirae.live.sources.topics.client import TopicClient
-from moirae.live.sources.topics.errors import TopicChanged, TopicError
 from moirae.live.sources.topics.outage import SourceProblem, TopicOutage
 from moirae.live.sources.topics.position import PlannedBatch, TopicPosition
 from moirae.live.sources.topics.record_reader import RecordReader
@@ -69,11 +69,11 @@ class TopicReader:
         self._clock = clock
         self._read_at = -_BUSY_TIME
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"topic {stream}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._thread = start_daemon(self._run, f"topic {self.stream}")
 
     def request_stop(self) -> None:
         """Have the thread end after what it is doing."""
@@ -81,13 +81,13 @@ class TopicReader:
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread, some seconds at most: it may wait for a broker."""
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(timeout)
         self._client.close()
 
     def is_running(self) -> bool:
         """Whether the topic is still read."""
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
         try:

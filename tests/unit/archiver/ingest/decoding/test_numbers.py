@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from archiver.ingest.decoding.invalid_value import InvalidValue
+from archiver.errors import InvalidValue
 from archiver.ingest.decoding.numbers import (
     JsonNumber,
     needs_text,
