@@ -66,7 +66,6 @@ from sql.archive import (
     DeadLetterGateway,
     MarkedDeadLetterRow,
     StreamGateway,
-    UnitGateway,
 )
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
@@ -97,7 +96,6 @@ class ArchiveWriter:
         self.topics = TopicLedger(connection)
         self._chunk_gateway = ChunkGateway(connection)
         self._stream_gateway = StreamGateway(connection)
-        self._unit_gateway = UnitGateway(connection)
         self._dead_letter_gateway = DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
@@ -397,7 +395,7 @@ class ArchiveWriter:
             with self.fenced_transaction():
                 task = result.task
                 if self._chunk_gateway.put_completed_task(task.chunk, task.name, task.version):
-                    self._unit_gateway.add_deleted_rows(result.rows_by_unit)
+                    self.catalog.add_deleted_rows(result.rows_by_unit)
         if finished:
             for table in self.tables.values():
                 table.refresh()

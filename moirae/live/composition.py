@@ -242,7 +242,6 @@ def build_live_process(
         role=role,
         lock=lock,
         spark=spark,
-        archive=archive,
         initial_rules=InitialRules(
             RuleFileLoader(spark, settings, connection, admission),
             RuleRegistry(connection),

@@ -14,6 +14,7 @@ from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
 from moirae.live.detection import Detector
+from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
 from moirae.live.metrics import BatchFigures
@@ -57,6 +58,11 @@ class Ingest:
         self._failures = unit_failures
         self._idle_tracker = idle_tracker
         self._record_batch = record_batch
+
+    @property
+    def event_time(self) -> datetime:
+        """The event time of what is archived; see `current_event_time`."""
+        return current_event_time(self._archive)
 
     def ingest_units(
         self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()

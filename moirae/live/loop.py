@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from archiver.ingest import ArchiveWriter
 from archiver.periodic import Schedule
 from moirae.deployments import InitialRules, RuleReloader
 from moirae.errors import MoiraeError, Stopped
@@ -18,7 +17,6 @@ from moirae.live.chunk_states import ChunkStates
 from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
-from moirae.live.event_time import current_event_time
 from moirae.live.ingest import Ingest
 from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
@@ -37,7 +35,6 @@ class LiveProcess:
     lock: threading.Lock
     """Held while a batch is ingested or periodic work is done."""
     spark: SparkSession
-    archive: ArchiveWriter
     initial_rules: InitialRules
     reloader: RuleReloader
     """Not started in a drain."""
@@ -114,7 +111,7 @@ class LiveProcess:
     def _load_rules(self) -> None:
         """Load the desired rules; evaluate rows not settled by the previous process."""
         self.role.end_if_stopped()
-        self.detector.reload(current_event_time(self.archive))
+        self.detector.reload(self.ingest.event_time)
         self.role.end_if_stopped()
         self.detector.detect_unsettled(self.detector.active_rules)
         self.role.end_if_stopped()

@@ -153,6 +153,10 @@ class Catalog:
         newest_time = optional_datetime(newest)
         self._units.finish(unit, vars(counters), newest=newest_time, fields=fields)
 
+    def add_deleted_rows(self, rows_by_unit: Mapping[tuple[str, int], int]) -> None:
+        """Count rows that were deleted with their chunk, by stream and source unit."""
+        self._units.add_deleted_rows(rows_by_unit)
+
     def record_retried(self, unit: int, lines: Sequence[int], change: Counters) -> None:
         """Delete the retried dead letters of a unit, and add `change` to the counters of the unit."""
         self._dead_letters.delete(unit, lines)
