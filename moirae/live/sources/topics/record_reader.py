@@ -11,12 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.ingest import OffsetRange
 from moirae.config import KafkaSource
-from moirae.live.sources.topics.errors import (
-    TopicChanged,
-    TopicError,
-    is_topic_error,
-    translate,
-)
+from moirae.errors import TopicChanged, TopicError
+from moirae.live.sources.topics.errors import is_topic_error, translate
 
 _COLUMNS = ("partition", "offset", "value")
 # Milliseconds without an answer of a broker after which reading fails, to be tried again: an outage

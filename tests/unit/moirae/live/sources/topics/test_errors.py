@@ -3,15 +3,8 @@
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from moirae.errors import Unreachable
-from moirae.live.sources.topics.errors import (
-    JavaError,
-    TopicChanged,
-    TopicError,
-    is_topic_error,
-    translate,
-    translate_causes,
-)
+from moirae.errors import TopicChanged, TopicError, Unreachable
+from moirae.live.sources.topics.errors import JavaError, is_topic_error, translate, translate_causes
 
 KAFKA = "org.apache.kafka.common.errors"
 EXECUTION: JavaError = ("java.util.concurrent.ExecutionException", "…")
