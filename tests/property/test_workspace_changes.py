@@ -100,8 +100,9 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
     return units
 
 
+@pytest.mark.slow
 def test_archive_goes_on_whatever_changes() -> None:
-    run_machine(ArchiveStarter(), examples=examples(2).max_examples, steps=10)
+    run_machine(ArchiveStarter(), examples=examples(10).max_examples, steps=10)
 
 
 def test_each_change_goes_on() -> None:
