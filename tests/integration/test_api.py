@@ -34,6 +34,7 @@ PATH_VALUES = {
     "number": "1",
     "name": "none",
     "stream": "none",
+    "relation": "none",
     "kind": "events",
     "view": "alerts",
 }

@@ -71,6 +71,10 @@ READING: list[list[str]] = [
     ["rules", "show", "s"],
     ["rules", "explain", "g/r"],
     ["streams", "list"],
+    ["streams", "losses"],
+    ["streams", "losses", "none"],
+    ["set-aside", "list"],
+    ["relations", "list"],
     ["chunks", "list"],
     ["chunks", "show", "1"],
     ["chunks", "show", "99"],
@@ -114,6 +118,11 @@ CHANGING: list[list[str]] = [
     ["dead-letters", "retry", "1:99"],
     ["dead-letters", "retry", "--stream", "cpu", "-o", "json"],
     ["tokens", "revoke", "none"],
+    ["set-aside", "retry", "none"],
+    ["set-aside", "retry", "--all"],
+    ["relations", "accept", "none"],
+    ["streams", "acknowledge", "cpu"],
+    ["streams", "acknowledge", "none"],
     ["ingest", "none", "-"],
 ]
 
