@@ -17,9 +17,11 @@ from archiver.executors import ExecutorIngest
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import load_settings_from_environment
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
+from moirae.live.sources.topics.units import make_topic_records, make_units
 from moirae.runtime import database
 from tests.faults.harness import workspace
+from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
 from tests.integration.test_units import NOW, SCHEMA, TOPIC, WORKSPACE, Archive
 
@@ -168,11 +170,14 @@ def test_records_of_a_topic_are_duplicates(archive: Archive, mode: EngineMode) -
                 "value": pa.array([json.dumps(row).encode() for row in ROWS], pa.binary()),
             }
         )
+        if "cpu" not in archive.writer.partitions:
+            begin_topic(archive.writer, "cpu")
+        ranges = unread_ranges(records, archive.writer.partitions["cpu"])
         if mode == "local":
-            partitions = archive.writer.partitions.get("cpu", {})
-            archive.ingest(*kafka.make_units("cpu", TOPIC, records, partitions))
+            archive.ingest(*make_units("cpu", TOPIC, "t", records, ranges))
         else:
-            topic_records = kafka.topic_records("cpu", TOPIC, [records.to_batches()])
+            frame = split_by_partition(records)
+            topic_records = make_topic_records("cpu", TOPIC, "t", frame, ranges)
             archive.writer.ingest_records(topic_records, int(NOW.timestamp() * 1e6))
     assert counters(archive) == {"read": 6, "archived": 3, "duplicates": 3}
     assert archive.is_healthy()
