@@ -72,7 +72,7 @@ MODULES_BY_TEST = {
         recall.worker.dispatcher""",
     "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
-        moirae.deployments.check moirae.deployments.model moirae.deployments.registry
+        moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.checks.stored_rules""",
     "integration/test_relations.py": """
         moirae.live.relations moirae.live.sources.relation_table sql.archive.source_tables""",
