@@ -255,7 +255,6 @@ def build_live_process(
         landed_input=landed_input,
         queries=queries,
         schedule=Schedule(periodics),
-        chunk_states=chunk_states,
         column_rewrites=column_rewrites,
         unread_input=unread_input,
         end_of_input=EndOfInput(

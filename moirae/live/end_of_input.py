@@ -35,6 +35,10 @@ class EndOfInput:
         self._archived_tables = archived_tables
         self._chunk_states = chunk_states
 
+    def stop_chunk_work(self) -> None:
+        """End the background work on chunks."""
+        self._chunk_states.stop()
+
     def settle_all(self) -> None:
         """Advance time past the end of the input, so that all windows and alerts end."""
         newest = newest_event_time(self._archive)

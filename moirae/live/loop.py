@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from archiver.periodic import Schedule
 from moirae.deployments import InitialRules, RuleReloader
 from moirae.errors import MoiraeError, Stopped
-from moirae.live.chunk_states import ChunkStates
 from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
@@ -47,7 +46,6 @@ class LiveProcess:
     queries: SourceQueries
     schedule: Schedule
     """The periodic work."""
-    chunk_states: ChunkStates
     column_rewrites: ColumnRewrites
     unread_input: UnreadInputRecorder
     end_of_input: EndOfInput
@@ -122,5 +120,5 @@ class LiveProcess:
             self.reloader.stop()
         self.relations.stop()
         self.role.end()
-        self.chunk_states.stop()
+        self.end_of_input.stop_chunk_work()
         self.spark.stop()
