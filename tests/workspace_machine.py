@@ -311,7 +311,10 @@ class WorkspaceMachine(RuleBasedStateMachine):
         archived = DeltaTable(folder).to_pyarrow_dataset()
         names = ["n", "host", *sorted(stream.declared)]
         columns = ", ".join(names)
-        by_duckdb = duckdb.sql(f"SELECT {columns} FROM archived ORDER BY n").fetchall()
+        with duckdb.connect() as connection:
+            connection.register("archived", archived)
+            query = f"SELECT {columns} FROM archived ORDER BY n"
+            by_duckdb = connection.execute(query).fetchall()
         by_delta_rs = archived.to_table(columns=names).sort_by("n").to_pylist()
         rows = [tuple(row.values()) for row in by_delta_rs]
         assert by_duckdb == rows
