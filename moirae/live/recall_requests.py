@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules import Definition, SqlRecall, find_hybrid_contexts
+from moirae.rules import AlertSpec, Definition, SqlRecall, find_hybrid_contexts
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
@@ -25,11 +25,20 @@ _BACKGROUND_AGE = 600_000_000
 
 
 @dataclass(frozen=True)
+class _RecallInput:
+    """The question of a recall, and whether it needs an event's context, and a settled one."""
+
+    question: AnyQuestion
+    needs_context: bool
+    needs_settled: bool
+
+
+@dataclass(frozen=True)
 class _RuleRequests:
-    """What is requested for the events of a rule: questions by recall, and what follows."""
+    """What is requested for the events of a rule: inputs by recall, and what follows."""
 
     definition: Definition
-    questions: Mapping[str, AnyQuestion]
+    recalls: Mapping[str, _RecallInput]
     plan: EventPlan
 
 
@@ -44,7 +53,7 @@ class RecallRequests:
         self._relations = relations
         self._contexts = ContextGateway(connection)
         self._ledger = Ledger(connection)
-        self._questions: dict[str, _RuleRequests] = {}
+        self._requests_by_rule: dict[str, _RuleRequests] = {}
 
     def add_missing(
         self,
@@ -63,28 +72,20 @@ class RecallRequests:
             background_before = from_micros(newest - _BACKGROUND_AGE)
         has_more = False
         for rule in active_rules:
-            spec = rule.spec
-            for name, question in self._rule_requests(rule).questions.items():
-                recall = spec.recall[name]
-                context_names = frozenset({*spec.context, *spec.surroundings})
-                needs_context = not isinstance(recall, SqlRecall) or bool(
-                    tables_used(recall.sql, context_names)
-                )
-                if needs_context != with_context:
+            requests = self._rule_requests(rule)
+            for name, recall in requests.recalls.items():
+                if recall.needs_context != with_context:
                     continue
-                needs_settled = isinstance(recall, SqlRecall) and bool(
-                    tables_used(recall.sql, find_hybrid_contexts(spec).keys())
-                )
                 events = self._contexts.list_unrequested(
                     RecallOfVersion(rule.name, rule.version, name),
                     every_event=rule.recalls_every_event,
                     needs_context=with_context,
-                    needs_settled=needs_settled,
+                    needs_settled=recall.needs_settled,
                     background_before=background_before,
                     since=since,
                     limit=_BATCH_EVENTS,
                 )
-                self._add_tasks(rule, name, question, events)
+                self._add_tasks(rule, name, recall.question, events)
                 has_more = has_more or len(events) == _BATCH_EVENTS
         return has_more
 
@@ -108,11 +109,23 @@ class RecallRequests:
             self._ledger.add(requests)
 
     def _rule_requests(self, rule: ActiveRule) -> _RuleRequests:
-        """The questions of a rule's recalls and the plan; cached for each definition."""
-        requests = self._questions.get(rule.name)
+        """The recalls of a rule and the plan; cached for each definition."""
+        requests = self._requests_by_rule.get(rule.name)
         if requests is None or requests.definition is not rule.definition:
             questions = build_questions(rule.definition, rule.tables)
+            recalls = {
+                name: _find_needs(rule.spec, name, question) for name, question in questions.items()
+            }
             plan = build_event_plan(rule.definition, rule.tables, self._relations)
-            requests = _RuleRequests(rule.definition, questions, plan)
-            self._questions[rule.name] = requests
+            requests = _RuleRequests(rule.definition, recalls, plan)
+            self._requests_by_rule[rule.name] = requests
         return requests
+
+
+def _find_needs(spec: AlertSpec, name: str, question: AnyQuestion) -> _RecallInput:
+    recall = spec.recall[name]
+    if not isinstance(recall, SqlRecall):
+        return _RecallInput(question, needs_context=True, needs_settled=False)
+    contexts = tables_used(recall.sql, {*spec.context, *spec.surroundings})
+    hybrid_contexts = tables_used(recall.sql, find_hybrid_contexts(spec).keys())
+    return _RecallInput(question, bool(contexts), bool(hybrid_contexts))

@@ -1,7 +1,11 @@
-"""SQL text to syntax trees, and what can be read off a tree without knowing any tables. No I/O."""
+"""SQL text to syntax trees, and what can be read off a tree without knowing any tables. No I/O.
+
+A text is parsed once: what others need of it is cached for the life of the process.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -12,6 +16,8 @@ from recall.errors import RecallError
 
 # Levels of a syntax tree. Recursive functions over the tree must not exhaust the stack.
 _MAX_DEPTH = 250
+_MAX_TREES = 512  # syntax trees that are cached: about 100 kB each
+_MAX_DESCRIPTIONS = 16_384  # texts whose tables and outputs are cached
 
 
 class EventSql(Spark):
@@ -50,8 +56,28 @@ def _position(node: exp.Expr | None) -> tuple[int, int]:
     return 1, 1
 
 
+class _Description(NamedTuple):
+    """The tables of a query, in lower case, and the position of each output by its name."""
+
+    tables: frozenset[str]
+    outputs: Mapping[str, int]
+
+
 def parse(sql: str) -> exp.Query:
-    """Parse one query. Raises `Unsupported` for a syntax error or any other statement."""
+    """The syntax tree of one query, which the caller may change.
+
+    Raises `Unsupported` for a syntax error or any other statement.
+    """
+    return _parse_once(sql).copy()
+
+
+def count_parsed_texts() -> int:
+    """How often this process has parsed a text."""
+    return _parse_once.cache_info().misses
+
+
+@lru_cache(_MAX_TREES)
+def _parse_once(sql: str) -> exp.Query:
     try:
         statements = sqlglot.parse(sql, read=EventSql)
     except RecursionError as error:
@@ -92,9 +118,19 @@ def _depth(root: exp.Expr) -> int:
     return deepest
 
 
+@lru_cache(_MAX_DESCRIPTIONS)
+def _describe(sql: str) -> _Description:
+    query = _parse_once(sql)
+    outputs: dict[str, int] = {}
+    for number, output in enumerate(query.selects):
+        outputs[output.alias_or_name or output.sql(dialect="spark")] = number
+    tables = frozenset(table.name.lower() for table in query.find_all(exp.Table))
+    return _Description(tables, outputs)
+
+
 def tables_in(sql: str) -> frozenset[str]:
     """The names of all tables in a query, in lower case."""
-    return frozenset(table.name.lower() for table in parse(sql).find_all(exp.Table))
+    return _describe(sql).tables
 
 
 def tables_used(sql: str, names: Collection[str]) -> frozenset[str]:
@@ -108,9 +144,7 @@ def order_columns(sql: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str,
     Stored answers may have lost that order (`jsonb` sorts keys). Columns that the SELECT list does
     not name come last, in their present order.
     """
-    positions: dict[str, int] = {}
-    for number, output in enumerate(parse(sql).selects):
-        positions[output.alias_or_name or output.sql(dialect="spark")] = number
+    positions = _describe(sql).outputs
 
     def position(name: str) -> int:
         return positions.get(name, len(positions))

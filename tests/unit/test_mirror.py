@@ -133,7 +133,7 @@ MODULES_BY_TEST = {
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition
         moirae.live.detection moirae.live.evaluators moirae.live.event_time
-        moirae.live.follow_up moirae.live.recall_requests""",
+        moirae.live.follow_up""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
     "property/test_columnar_decoder.py": """
         archiver.ingest.decoding.csv_reader archiver.ingest.decoding.block_decoder

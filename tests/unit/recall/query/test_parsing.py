@@ -2,7 +2,14 @@
 
 import pytest
 
-from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
+from recall.query.parsing import (
+    Unsupported,
+    count_parsed_texts,
+    order_columns,
+    parse,
+    tables_in,
+    tables_used,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +44,19 @@ def test_columns_of_answers_are_in_the_order_of_the_select_list() -> None:
     stored = [{"extra": 0, "n": 1, "mean": 2.0, "COUNT(DISTINCT h)": 3}]
     (row,) = order_columns("SELECT avg(x) AS mean, count(DISTINCT h), count(*) AS n FROM s", stored)
     assert list(row) == ["mean", "COUNT(DISTINCT h)", "n", "extra"]
+
+
+def test_a_text_is_parsed_once() -> None:
+    sql = "SELECT avg(x) AS mean FROM parsed_once"
+    before = count_parsed_texts()
+    for _ in range(3):
+        parse(sql)
+        assert tables_used(sql, ["parsed_once"])
+        order_columns(sql, [{"mean": 1.0}])
+    assert count_parsed_texts() == before + 1
+
+
+def test_a_changed_tree_changes_no_later_one() -> None:
+    sql = "SELECT x FROM changed_tree WHERE x > 1"
+    parse(sql).set("where", None)
+    assert parse(sql).sql("spark") == sql
