@@ -126,7 +126,9 @@ def test_topic_that_cannot_be_read_stops_its_stream_only(system: Stage, broker: 
     broker.kill()
     died_at = time.monotonic()
     system.wait(lambda: len(_rows(system, away)) == 2, 30)
-    assert time.monotonic() - died_at < 25, "15 s, on a machine that is not busy"
+    waited = time.monotonic() - died_at
+    print(f"the broker is said to be away after {waited:.1f} s")
+    assert waited < 25, "15 s, on a machine that is not busy"
     _write_file(system, "f2")
     system.wait(lambda: _count(system, "f") == 2, 60)
     log = system.log.read_text()

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from moirae.config import load_settings_from_environment
 from tests.broker import Broker
-from tests.topics import Topics, needs_broker, reader_world, row
+from tests.landing import put_file
+from tests.source_queries import archive_present_files
+from tests.topics import STREAM, Topics, declare, needs_broker, reader_world, row
 
 pytestmark = [needs_broker, pytest.mark.services]
 
@@ -135,6 +138,37 @@ def test_other_topic_and_back_reads_nothing_twice(topics: Topics, spark: SparkSe
         ).fetchone()
         # The second round sends the same rows again.
         assert counts == (40, 30, 10)
+        assert world.losses() == []
+
+
+def test_stream_changes_between_files_and_a_topic_and_reads_each_record_once(
+    topics: Topics, spark: SparkSession
+) -> None:
+    topics.create("mixed", partitions=2)
+    by_topic = declare(topics.servers, x="mixed")
+    source = STREAM.partition("source: ")[2].format(servers=topics.servers, topic="mixed").strip()
+    by_files = by_topic.replace(source, "{files: landing/*.jsonl}")
+    assert by_files != by_topic
+    with reader_world(spark, "local", topics.servers, x="mixed") as world:
+        (world.root / "landing").mkdir()
+        expected: set[str] = set()
+        for number, text in enumerate([by_files, by_topic, by_files, by_topic, by_files]):
+            # While a stream has another source, its files and records wait.
+            topics.send_rows("mixed", f"t{number}-", 5, partition=number % 2)
+            lines = b"\n".join(row(f"f{number}-{line}") for line in range(3)) + b"\n"
+            put_file(world.root / "landing" / f"{number}.jsonl", lines.decode())
+            (world.root / "moirae.yaml").write_text(text)
+            settings = load_settings_from_environment(world.root / "moirae.yaml")
+            archive_present_files(settings, world.connection, spark)
+            first, count = ("f", 3) if text == by_files else ("t", 5)
+            expected |= {f"{first}{n}-{line}" for n in range(number + 1) for line in range(count)}
+            world.start()
+            table = world.archive.tables["x"]
+            chunks = [table.read(["k"], chunk)["k"].to_pylist() for chunk in table.files_by_chunk()]
+            keys = [key for chunk in chunks for key in chunk]
+            assert sorted(keys) == sorted(expected)
+        counts = world.connection.execute("SELECT sum(read), sum(archived) FROM units").fetchone()
+        assert counts == (len(expected), len(expected))
         assert world.losses() == []
 
 

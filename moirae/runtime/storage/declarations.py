@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from moirae.config import Settings, locate, stream_schema
 from moirae.errors import Problem, ProblemsError
 from moirae.runtime.storage.archive import open_storage
+from moirae.runtime.storage.renames import find_rename_problems
 
 if TYPE_CHECKING:
-    from archiver.delta import TableDeclaration
+    from archiver.delta import StreamSchema, TableDeclaration
+    from archiver.storage import StorageRoot
 
 
 def check_declarations(settings: Settings) -> None:
@@ -20,11 +22,11 @@ def check_declarations(settings: Settings) -> None:
 
 
 def find_declaration_problems(settings: Settings) -> list[Problem]:
-    """Changes of columns, `id` or `time` that the archive cannot follow, with their positions.
+    """Changes of names, columns, `id` or `time` that the archive cannot follow, with positions.
 
     Empty if the archive cannot be read: what needs it says so.
     """
-    problems: list[Problem] = []
+    problems = find_rename_problems(settings)
     for stream, declaration in _read_declarations(settings):
         for problem in declaration.problems:
             path = ("streams", stream, *problem.path)
@@ -64,17 +66,24 @@ def _read_declarations(settings: Settings) -> Iterator[tuple[str, "TableDeclarat
     # Loaded here: the command line reads settings without it.
     from deltalake.exceptions import DeltaError
 
-    from archiver.delta import read_declaration
     from archiver.errors import ArchiverError
 
     root = open_storage(settings)
     for name, declared in settings.streams.items():
         try:
-            schema = stream_schema(name, declared)
-            declaration = read_declaration(root, schema)
-            if declaration is None and declared.was is not None:  # not renamed yet
-                declaration = read_declaration(root, replace(schema, name=declared.was))
+            declaration = _read_declaration(root, stream_schema(name, declared), declared.was)
         except (ArchiverError, DeltaError, OSError):
             continue
         if declaration is not None:
             yield name, declaration
+
+
+def _read_declaration(
+    root: "StorageRoot", schema: "StreamSchema", was: str | None
+) -> "TableDeclaration | None":
+    from archiver.delta import read_declaration
+
+    declaration = None
+    if was is not None:  # its table is there until it is renamed
+        declaration = read_declaration(root, replace(schema, name=was))
+    return declaration or read_declaration(root, schema)

@@ -1,5 +1,6 @@
 """Changes of columns that the archive cannot follow are refused with their positions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,17 @@ def test_changes_are_refused_by_file_and_line(
     if messages:
         with pytest.raises(ProblemsError):
             check_declarations(changed)
+
+
+def test_renamed_stream_is_compared_with_the_table_of_its_name_before(tmp_path: Path) -> None:
+    settings = load(tmp_path, WORKSPACE)
+    schema = stream_schema("s", settings.streams["s"])
+    StreamTable(Path(settings.archive), schema).append(rows(range(3)), 1)
+    renamed = WORKSPACE.replace("  s:\n", "  t:\n    was: s\n")
+    renamed = renamed.replace("n: bigint", "n: int")
+    # Another process may have created the table of the new name.
+    StreamTable(Path(settings.archive), replace(schema, name="t"))
+    (problem,) = find_declaration_problems(load(tmp_path, renamed))
+    assert str(problem).startswith(
+        f"{tmp_path}/moirae.yaml:4:33: streams.t.columns.n: column n was archived as bigint and"
+    )
