@@ -19,7 +19,7 @@ from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
-from moirae.runtime.storage import archived_streams, open_storage
+from moirae.runtime.storage import open_storage, recalled_streams
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
@@ -27,9 +27,10 @@ from recall.query import Unsupported
 from recall.requests import SqlQuestion
 from recall.stages import explain_stage_engine, stage_queries
 from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
-from sql.archive import ChunkGateway
+from sql.archive import ChunkGateway, StreamRenameGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
+_RENAME_POLL = 0.2  # seconds
 _MAX_PROCESSES = 8  # recall processes of one workspace
 _MIB = 1 << 20  # bytes
 
@@ -39,6 +40,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "recall")
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
+    _await_renames(settings, StreamRenameGateway(connection), role, stop)
     root = open_storage(settings)
     config = _build_config(settings, root)
     role.metrics = config.metrics.registry
@@ -55,6 +57,17 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     finally:
         calibration.stop()
     role.heartbeat("ended")
+
+
+def _await_renames(
+    settings: Settings, renames: StreamRenameGateway, role: Role, stop: threading.Event
+) -> None:
+    """Wait until the live process has renamed streams: it moves their tables."""
+    names = [declared.was for declared in settings.streams.values() if declared.was is not None]
+    while any(map(renames.is_known, names)):
+        role.heartbeat("waiting for renamed streams")
+        if stop.wait(_RENAME_POLL):
+            return
 
 
 class _Heartbeat:
@@ -95,7 +108,7 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
 
 def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
     connection = connect_database(settings, "recall relations")
-    schemas = archived_streams(settings, connection)
+    schemas = recalled_streams(settings, connection)
     relations = Relations(connection, settings.relations)
     return RecallConfig(
         root=root,

@@ -118,7 +118,9 @@ CREATE TABLE streams (
     -- The name that the stream is being given; NULL: none.
     renamed_to       text,
     -- The lateness under which it was last read, in microseconds.
-    lateness         bigint
+    lateness         bigint,
+    -- The names that it had before, oldest first.
+    previous_names   text[] NOT NULL DEFAULT '{}'
 );
 
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when

@@ -57,7 +57,7 @@ def read_declaration(root: StorageRoot, schema: StreamSchema) -> TableDeclaratio
 
     Raises `OSError`, `ArchiverError` and deltalake's errors.
     """
-    table = _open_table(root, schema.name)
+    table = _open_table(root, schema.table_name)
     if table is None:
         return None
     metadata = TableMetadata.of(table)

@@ -65,7 +65,8 @@ class StreamSchema:
     `fields`: the fields of a record that a column is read from, of which the first that is present
     counts; columns that are not named are read from the field of their name. `was`: by renamed
     column, its name before. `earlier`: the declarations before this one, oldest first, as the
-    table records them (see `archiver.delta.declarations`).
+    table records them (see `archiver.delta.declarations`). `renamed_to`: the name that the stream
+    has now, if it is read under one that it had before.
     """
 
     name: str
@@ -78,6 +79,12 @@ class StreamSchema:
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     was: Mapping[str, str] = field(default_factory=dict)
     earlier: tuple[EarlierDeclaration, ...] = ()
+    renamed_to: str | None = None
+
+    @property
+    def table_name(self) -> str:
+        """The name of the stream's table."""
+        return self.renamed_to or self.name
 
     def fields_of(self, column: str) -> tuple[str, ...]:
         """The fields that a column is read from: the first that a record has."""

@@ -52,7 +52,7 @@ class StreamTable:
     """
 
     def __init__(self, root: StorageRoot, schema: StreamSchema) -> None:
-        self.storage = as_storage(root) / "streams" / schema.name
+        self.storage = as_storage(root) / "streams" / schema.table_name
         table = open_or_create_delta_table(
             self.storage,
             schema.arrow_schema(),

@@ -163,8 +163,9 @@ class Reader:
         with self._lock:
             self.refresh()
             tables = []
-            for name in self._schemas:
-                table = self._table(name)
+            for name, schema in self._schemas.items():
+                # Under a name before, which few recalls use, rows are read from files.
+                table = self._table(name) if schema.renamed_to is None else None
                 if table is not None:
                     tables.append(table)
             self._present.refresh(tables, present_chunks)
@@ -250,9 +251,10 @@ class Reader:
 
     def _table(self, stream: str) -> StreamTable | None:
         if stream not in self._tables:
-            if not StreamTable.exists(self._root, stream):
+            schema = self._schemas[stream]
+            if not StreamTable.exists(self._root, schema.table_name):
                 return None
-            self._tables[stream] = StreamTable(self._root, self._schemas[stream])
+            self._tables[stream] = StreamTable(self._root, schema)
         return self._tables[stream]
 
 

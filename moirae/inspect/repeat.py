@@ -11,7 +11,7 @@ import sql
 from archiver.spark import session_on_demand
 from moirae.config import Settings
 from moirae.live import Relations
-from moirae.runtime.storage import archived_streams, open_storage
+from moirae.runtime.storage import open_storage, recalled_streams
 from recall.corpora import Corpora
 from recall.replay import ReplayedAnswer, Replayer, SimilarReplayer, SqlReplayer, replay
 from recall.sandbox import harden_session
@@ -31,7 +31,7 @@ def _open_replayers(
 ) -> Iterator[Mapping[str, Replayer]]:
     """A replayer for each kind of recall. Spark is started when one of them needs it."""
     storage = open_storage(settings)
-    schemas = archived_streams(settings, connection)
+    schemas = recalled_streams(settings, connection)
     relations = Relations(connection, settings.relations)
     with session_on_demand("moirae repeat", Path(settings.home) / "warehouse") as start_session:
 

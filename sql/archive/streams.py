@@ -30,11 +30,12 @@ class ProgressRow:
 class StreamRow(ProgressRow):
     """How far a stream has been read.
 
-    `clock`: the newest at which a source unit was first read; None: none was. `keys_ahead`: as
-    `put_keys_ahead` stored them.
+    `previous_names`: that it had before it was renamed, oldest first. `clock`: the newest at which a
+    source unit was first read; None: none was. `keys_ahead`: as `put_keys_ahead` stored them.
     """
 
     name: str
+    previous_names: Sequence[str]
     clock: datetime | None
     keys_ahead: Sequence[Mapping[str, Any]]
 

@@ -50,4 +50,6 @@ DELETE FROM column_rewrites WHERE stream = %(old)s
 DELETE FROM unread_input WHERE stream = %(old)s
 
 -- rename_stream --
-UPDATE streams SET name = %(new)s, renamed_to = NULL WHERE name = %(old)s
+UPDATE streams SET name = %(new)s, renamed_to = NULL,
+    previous_names = array_append(array_remove(previous_names, %(new)s), %(old)s)
+WHERE name = %(old)s

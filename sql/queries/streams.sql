@@ -1,6 +1,6 @@
 -- list_all --
 -- How far each stream has been read.
-SELECT name, newest, advanced, newest_not_ahead, advanced_ahead, clock, keys_ahead FROM streams
+SELECT name, previous_names, newest, advanced, newest_not_ahead, advanced_ahead, clock, keys_ahead FROM streams
 
 -- insert --
 -- Register a declared stream, unless it is registered.

@@ -9,7 +9,11 @@ from moirae.runtime.storage.declarations import (
 )
 from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.storage.removed_streams import archived_streams, with_removed_streams
+from moirae.runtime.storage.removed_streams import (
+    archived_streams,
+    recalled_streams,
+    with_removed_streams,
+)
 
 __all__ = [
     "DISK_RESERVE",
@@ -24,5 +28,6 @@ __all__ = [
     "find_declaration_problems",
     "measure_disk_space",
     "open_storage",
+    "recalled_streams",
     "with_removed_streams",
 ]

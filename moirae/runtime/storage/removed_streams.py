@@ -1,5 +1,7 @@
 """Streams that the workspace no longer declares: their history stays readable until it expires."""
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sql
@@ -30,6 +32,30 @@ def archived_streams(settings: Settings, connection: sql.Connection) -> "list[St
     """The declared streams, and those that are only archived."""
     declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
     return [*declared, *removed_streams(settings, connection)]
+
+
+def recalled_streams(settings: Settings, connection: sql.Connection) -> "list[StreamSchema]":
+    """The archived streams, also under the names that they had before.
+
+    A recall names streams as they were when it was requested. A name that another stream has now
+    is that stream's.
+    """
+    schemas = archived_streams(settings, connection)
+    rows = StreamGateway(connection).list_all()
+    previous_names = {row.name: row.previous_names for row in rows}
+    taken = {row.name for row in rows} | settings.streams.keys()
+    return [*schemas, *_rename_back(schemas, previous_names, taken)]
+
+
+def _rename_back(
+    schemas: "Iterable[StreamSchema]",
+    previous_names: Mapping[str, Sequence[str]],
+    taken: Collection[str],
+) -> "Iterator[StreamSchema]":
+    for schema in schemas:
+        for previous in previous_names.get(schema.name, ()):
+            if previous not in taken:
+                yield replace(schema, name=previous, renamed_to=schema.name)
 
 
 def with_removed_streams(settings: Settings, connection: sql.Connection) -> Settings:

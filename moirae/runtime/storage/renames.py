@@ -48,10 +48,10 @@ def find_rename_problems(settings: Settings) -> list[Problem]:
 
 
 def _describe_unknown(name: str, previous: str, removed: Sequence[str]) -> str:
-    known = "all archived streams are declared"
+    candidates = "all archived streams are declared"
     if removed:
-        known = f"archived and not declared: {', '.join(removed)}"
+        candidates = f"archived and not declared: {', '.join(removed)}"
     return (
-        f"no stream {previous!r} is archived ({known}): correct the name, or remove `was`; "
+        f"no stream {previous!r} is archived ({candidates}): correct the name, or remove `was`; "
         f"{name!r} is a new stream then, which reads all its files"
     )
