@@ -310,6 +310,7 @@ def _any_pieces(examples: int) -> settings:
     )
 
 
+@pytest.mark.slow
 @_any_pieces(1)
 @example(
     "SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host",
@@ -465,6 +466,7 @@ def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngin
     assert set(partials) == {str(event.eid) for event in EVENTS[:3]}
 
 
+@pytest.mark.slow
 def test_spark_reads_memory_and_files_alike(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
 ) -> None:

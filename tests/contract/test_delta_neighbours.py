@@ -140,6 +140,7 @@ def set_times_of_versions(folder: Path, first: datetime) -> None:
         os.utime(commit, (seconds, seconds))
 
 
+@pytest.mark.slow
 def test_versions_are_read_by_number_and_by_time(
     spark: SparkSession, table: StreamTable, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_versions_are_read_by_number_and_by_time(
     assert read_as_of(spark, copy, second) == list(range(20))
 
 
+@pytest.mark.slow
 def test_copy_without_times_of_files_is_read_by_number_only(
     spark: SparkSession, table: StreamTable, tmp_path: Path
 ) -> None:
@@ -171,6 +173,7 @@ def test_copy_without_times_of_files_is_read_by_number_only(
     assert numbers(frame.select("n").collect()) == list(range(20))
 
 
+@pytest.mark.slow
 def test_in_commit_timestamps_that_another_program_enables_are_written(
     spark: SparkSession, table: StreamTable, tmp_path: Path
 ) -> None:
@@ -244,6 +247,7 @@ def test_stream_sees_each_row_once_although_files_are_clustered(
     assert seen == Counter([*range(60), *range(100, 105)])
 
 
+@pytest.mark.slow
 def test_change_feed_and_old_versions_last_as_long_as_the_history(
     spark: SparkSession, table: StreamTable
 ) -> None:
@@ -518,6 +522,7 @@ def test_archive_continues_after_the_deltalake_library_has_rewritten_files(
     assert read_numbers(spark, table) == read_by_library(folder) == list(range(5, 70))
 
 
+@pytest.mark.slow
 def test_doctor_with_spark_reports_commits_of_other_programs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

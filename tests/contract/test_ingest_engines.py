@@ -312,6 +312,7 @@ def test_executors_archive_ten_thousand_hostile_rows_like_this_process(
     assert len(expected["chunks"]) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_executors_archive_large_files_and_a_topic_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs

@@ -24,6 +24,8 @@ from tests.commands import Commands
 from tests.cpu_scenario import ExpectedAlert, Sample, Times
 from tests.similarity_scenario import ScenarioEvent, expected_answers
 
+pytestmark = pytest.mark.slow
+
 DATA = (
     Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "planetlab"
 )
@@ -155,7 +157,7 @@ def _text(ts: datetime) -> str:
     return f"{ts:%Y-%m-%d %H:%M:%S}"
 
 
-@pytest.fixture(scope="module", params=["generated", pytest.param("real", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["generated", "real"])
 def day(request: pytest.FixtureRequest) -> Iterator[Day]:
     if request.param == "real":
         if not REAL_DAY.is_file():
@@ -324,7 +326,6 @@ def test_chunks_are_listed_with_their_rows(drained: Commands) -> None:
 
 
 @generated_only
-@pytest.mark.slow
 def test_rules_diff_shows_changes_before_apply(day: Day, drained: Commands) -> None:
     """With `diff` and `apply --dry-run`; an invalid file changes nothing."""
     before = drained.json("rules", "list")

@@ -58,6 +58,7 @@ def _sites(commands: Commands) -> list[tuple[str, str | None]]:
     return [(event["rule"], event["attributes"].get("site")) for event in events]
 
 
+@pytest.mark.slow
 def test_drain_reads_complete_relations_and_exact_numbers(commands: Commands) -> None:
     file = commands.root / "hosts.csv"
     file.write_bytes(b"\xef\xbb\xbfhost,SITE_ID\r\nbeta,berlin\r\n" + OTHER_HOSTS.encode())

@@ -91,6 +91,7 @@ def _write_file(system: Stage, name: str) -> None:
     put_file(system.root / "landing" / "f" / f"{name}.jsonl", row(name).decode() + "\n")
 
 
+@pytest.mark.slow
 def test_topic_that_cannot_be_read_stops_its_stream_only(system: Stage, broker: Broker) -> None:
     # The broker is away at the start.
     _write_file(system, "f1")

@@ -86,7 +86,8 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage
         assert not json.loads(commands.run("status", "-o", "json").stdout)["rule_files"]["problems"]
 
 
-@pytest.mark.parametrize("name", ["live", pytest.param("jvm", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["live", "jvm"])
 def test_killed_process_is_restarted(running: Stage, name: str) -> None:
     """More often in `tests/faults/test_kill_live.py`."""
     find_victim = {"live": running.live, "jvm": running.jvm}[name]

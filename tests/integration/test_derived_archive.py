@@ -99,6 +99,7 @@ def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamT
     return tasks
 
 
+@pytest.mark.slow
 def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     world_and_settings: tuple[World, Settings], spark: SparkSession
 ) -> None:

@@ -145,6 +145,7 @@ def test_user_killed_during_startup_leaves_no_server(home: Path) -> None:
         _connected(user)
 
 
+@pytest.mark.slow
 def test_next_user_takes_over_a_server_whose_launcher_was_killed(home: Path) -> None:
     with _user(home) as first:
         _connected(first)

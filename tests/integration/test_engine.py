@@ -135,6 +135,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_jvm_survives_an_interrupt_but_not_its_parent(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)],

@@ -161,6 +161,7 @@ def test_context_is_settled_when_the_recall_that_it_reads_has_ended(world: World
     assert sorted(count for (count,) in hits) == [0, 0, 0]  # equal terms tell nothing apart
 
 
+@pytest.mark.slow
 def test_past_events_have_the_contexts_of_new_ones(world: World) -> None:
     ingest(world, (0, "h0", 60.0), (10, "h0", 90.0), (15, "h0", 100.0), (20, "h0", 75.0))
     ingest(world, (30, "h0", 71.0), (200, "h1", 0.0))
@@ -205,6 +206,7 @@ def test_recalls_that_a_context_cannot_wait_for_are_refused(
     assert any(problem in str(item) for item in found), found
 
 
+@pytest.mark.slow
 def test_version_covers_the_recalls_that_contexts_read(
     spark: SparkSession, workspace_settings: Settings
 ) -> None:

@@ -34,6 +34,7 @@ def test_results_without_ticket_cost_keep_the_tickets(past: History) -> None:
     assert past.task(task)["tickets"] == 100
 
 
+@pytest.mark.slow
 def test_every_task_gets_a_first_answer_before_any_second(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

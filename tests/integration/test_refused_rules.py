@@ -128,6 +128,7 @@ def test_quarantine_for_failures_is_not_lifted_by_a_restart(
     assert _running(world) == []
 
 
+@pytest.mark.slow
 def test_rules_checked_by_a_reload_are_not_checked_again(
     spark: SparkSession,
     settings: Settings,

@@ -177,6 +177,7 @@ def test_replay_reports_a_different_answer(past: History) -> None:
     assert command(past, task) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSession) -> None:
     """Over files that were clustered with later rows; and rows without aggregates, which only Spark
@@ -195,6 +196,7 @@ def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSe
     assert len(one.answer) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_replay_attributes_a_difference_to_changed_inputs(
     past: History, spark: SparkSession

@@ -67,6 +67,7 @@ def test_revisions_are_archived_once_in_order(world: StageWorld, archived: Path)
     assert expected[-1][1] == "boundary"
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_spark_reads_the_change_feed(spark: SparkSession, archived: Path) -> None:
     feed = (

@@ -252,6 +252,7 @@ def end_of_input(world: World, can_wait: Callable[[], bool]) -> EndOfInput:
     )
 
 
+@pytest.mark.slow
 def test_end_of_input_waits_for_recalls(world: World) -> None:
     ingest(world, (0, "h1", 60.0), (10, "h1", 90.0))
     end_of_input(world, lambda: False).settle_all()
