@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import structlog
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -139,9 +139,19 @@ class SparkJobs:
             parts.map(_count_items)
             parts.release()
             self._is_warm = True
-        except Exception as error:  # the context may be stopped meanwhile
+        except Exception as error:
+            if self._has_stopped():
+                return
             reason = str(error).partition("\n")[0]
             _LOG.warning("workers were not started", action="warm_up_failed", error=reason)
+
+    def _has_stopped(self) -> bool:
+        """Whether the application has ended, or its JVM."""
+        context: Any = self._context._jsc
+        try:
+            return context is None or bool(context.sc().isStopped())
+        except (Py4JError, OSError):
+            return True
 
     def add_tasks(self, tasks: int) -> None:
         """Count tasks that are started."""

@@ -75,6 +75,10 @@ def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | S
 
     The first becomes a dead letter; the second may be temporary.
     """
+    if isinstance(error, FileNotFoundError) and isinstance(path, Path) and path.is_symlink():
+        return SourceUnreachable(
+            f"{escape_name(str(path))}: a symbolic link whose target does not exist"
+        )
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         return SourceDamaged("the file does not exist or is a directory")
     if isinstance(error, PermissionError):

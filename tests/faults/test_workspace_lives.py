@@ -14,7 +14,7 @@ from tests.workspace_machine import Start, run_machine
 
 pytestmark = pytest.mark.faults
 
-DRAIN_TIMEOUT = 400.0  # seconds
+DRAIN_TIMEOUT = 900.0  # seconds
 # A process is killed before it has run for so long: while it starts, or while it archives.
 KILLED_WITHIN = 30.0  # seconds
 
@@ -49,5 +49,6 @@ def _command(root: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "moirae", "up", *arguments, "--workspace", file]
 
 
+@pytest.mark.timeout(7200)
 def test_workspace_goes_on_whatever_changes(spark: SparkSession) -> None:
     run_machine(ProcessStarter(), examples=1, steps=12, spark=spark)

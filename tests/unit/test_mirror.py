@@ -17,7 +17,7 @@ MODULES_BY_TEST = {
     "contract/test_context_engines.py": "moirae.evaluation.contexts.portable",
     "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_ingest_engines.py": """
-        archiver.executors.jobs archiver.executors.tasks.blobs archiver.executors.tasks.decode
+        archiver.executors.tasks.blobs archiver.executors.tasks.decode
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.batch_plan archiver.executors.decoded_batch
         archiver.executors.small_batch archiver.executors.task_planner""",

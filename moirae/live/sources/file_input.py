@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import structlog
 from pyspark.sql import SparkSession
 
 from archiver.ingest import SourceUnit
@@ -18,6 +19,8 @@ from moirae.live.sources import files
 from moirae.live.sources.discovery import FileBatches, FolderDiscovery, ObjectDiscovery
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
+
+_LOG = structlog.get_logger()
 
 # Bytes of files of one stream in a batch: bounds its duration, and what is repeated after a crash.
 MAX_BATCH_BYTES = 64 << 20
@@ -245,7 +248,15 @@ class FileInput:
                 current = stat
             present.append(current)
         if missing:
-            self._ingest.forget(self._make_units(missing))
+            units = self._make_units(missing)
+            self._ingest.forget(units)
+            for unit in units:
+                _LOG.warning(
+                    "file was removed before it was read",
+                    action="file_removed_unread",
+                    stream=unit.stream,
+                    name=unit.name,
+                )
         if not present:
             return []
         postponed = self._ingest.ingest_units(self._make_units(present))

@@ -54,13 +54,19 @@ def make_unit(
 
 
 def stat_file(stream: str, path: Path) -> DiscoveredFile | None:
-    """A path that is a file, not a folder; None: it is not, or no longer exists."""
+    """A path that is a file, or cannot be opened, as a link to nothing: reading it says why.
+
+    None: it is a folder or something else, or no longer exists.
+    """
     try:
         status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return None
     except OSError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
+        try:
+            status = path.lstat()
+        except OSError:
+            return None
     modified = status.st_mtime_ns // 1_000_000 * 1000  # milliseconds: not all have more
     return DiscoveredFile(stream, path, modified, status.st_size)
 

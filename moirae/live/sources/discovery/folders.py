@@ -6,9 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
+import structlog
+
 from archiver.file_names import escape_name
 from archiver.globs import PathGlob, matches_part, parse_glob
 from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
+
+_LOG = structlog.get_logger()
 
 # Seconds: a folder that changed this recently may change again without a new modification time.
 _CLOCK_RESOLUTION = 2.0
@@ -42,6 +46,7 @@ class FolderDiscovery:
         self._find_archived = find_archived
         self._problems: list[str] = []
         self._known_names: dict[tuple[int, str], set[str]] = {}
+        self._names_of_no_files: set[str] = set()
         # Modification times of the folders at the last listing, if they can be trusted.
         self._folder_times: dict[str, int] | None = None
         self._list_after = 0.0
@@ -140,12 +145,24 @@ class FolderDiscovery:
             if name not in archived:
                 file = stat_file(self._stream, Path(path))
                 if file is None:
-                    continue  # a folder, or gone: it may become a file
+                    self._log_once(name, path)
+                    continue  # it may become a file
                 files.append(file)
             folder, base_name = os.path.split(path)
             for index in range(len(self._globs)):
                 self._known_names.get((index, folder), set()).add(base_name)
         return files
+
+    def _log_once(self, name: str, path: str) -> None:
+        """Log that a name matches and is no file, unless it is gone or that was logged."""
+        if name not in self._names_of_no_files and os.path.lexists(path):
+            self._names_of_no_files.add(name)
+            _LOG.warning(
+                "not read: it matches the glob of the stream and is no file",
+                action="no_file",
+                stream=self._stream,
+                name=name,
+            )
 
     def _folders_are_unchanged(self) -> bool:
         times = self._folder_times

@@ -35,6 +35,16 @@ def test_file_without_permission_is_damaged(tmp_path: Path, read: type) -> None:
         list(read(path))
 
 
+def test_link_to_nothing_may_be_read_later(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.symlink_to(tmp_path / "target")
+    for read in (read_lines, read_tables):
+        with pytest.raises(SourceUnreachable, match="a symbolic link whose target does not exist"):
+            list(read(path))
+    (tmp_path / "target").write_bytes(b"{}\n")
+    assert list(read_lines(path)) == [b"{}"]
+
+
 def test_disk_error_is_unreachable_and_names_the_file() -> None:
     path = Path("/proc/self/mem")  # reading where nothing is mapped is an input/output error
     if not path.exists():

@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from archiver.globs import escape_glob
 from moirae.live.sources.discovery import folders
@@ -174,7 +175,6 @@ def test_files_have_time_and_size(tmp_path: Path, ledger: _Ledger) -> None:
     _set_time(path, 1_767_225_600.25)
     (tmp_path / "in" / "folder.csv").mkdir()
     (tmp_path / "in" / ".2.csv").touch()
-    (tmp_path / "in" / "gone.csv").symlink_to(tmp_path / "nowhere")
     pattern = str(tmp_path / "home" / ".." / "in" / "*.csv")
     discovery = FolderDiscovery("s", pattern, tmp_path, ledger.find_archived)
     assert discovery.find_new() == [DiscoveredFile("s", path, 1_767_225_600_250_000, 3)]
@@ -218,3 +218,19 @@ def test_any_name_is_found_and_has_a_name_in_the_ledger(tmp_path: Path, ledger: 
     assert all(name.isprintable() for name in ledger.requested)
     again = FolderDiscovery("s", pattern, folder, lambda names: names & set(ledger.requested))
     assert again.find_new() == []
+
+
+def test_links_to_nothing_are_files_and_folders_are_named_once(
+    tmp_path: Path, ledger: _Ledger
+) -> None:
+    discovery = FolderDiscovery("s", str(tmp_path / "*.jsonl"), tmp_path, ledger.find_archived)
+    (tmp_path / "folder.jsonl").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "dangling.jsonl").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    with capture_logs() as logs:
+        assert _names(discovery.find_new()) == ["dangling.jsonl", "loop.jsonl"]
+        (tmp_path / "a.jsonl").touch()
+        assert _names(discovery.find_new()) == ["a.jsonl"]
+    names = [(entry["action"], entry["name"]) for entry in logs]
+    assert sorted(names) == [("no_file", "folder.jsonl"), ("no_file", "pipe.jsonl")]
