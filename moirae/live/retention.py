@@ -21,7 +21,7 @@ from archiver.times import Micros, from_micros
 from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
 from recall.ledger import retry_on_deadlock
-from sql.archive import RetentionGateway
+from sql.archive import RetentionGateway, StreamGateway
 
 # Wall-clock time since a row was written, whatever its event time.
 _MIN_ROW_AGE = timedelta(days=1)
@@ -52,6 +52,7 @@ class Retention:
         compact_after: timedelta = MIN_UNIT_AGE,
     ) -> None:
         self._gateway = RetentionGateway(connection)
+        self._streams = StreamGateway(connection)
         self._settings = settings
         self._outboxes = outboxes
         self._pending_batches = pending_batches
@@ -84,9 +85,9 @@ class Retention:
         if present_chunk is None or present_chunk.from_ts is None:
             return False
         has_more = False
-        for name in self._settings.streams:
-            is_gone = self._make_gone_test(name)
-            if self._compaction.compact(name, present_chunk.from_ts, is_gone, _BATCH_ROWS):
+        for stream in self._streams.list_all():  # also those that are declared no longer
+            is_gone = self._make_gone_test(stream.name)
+            if self._compaction.compact(stream.name, present_chunk.from_ts, is_gone, _BATCH_ROWS):
                 has_more = True
         return has_more
 
@@ -95,13 +96,15 @@ class Retention:
 
         An empty or missing folder may be unmounted for a while: its files do not count as gone.
         """
+        if stream not in self._settings.streams:
+            return self._make_gone_test_of_files([])
         pending_batches = self._pending_batches(stream)
         source = self._settings.streams[stream].source
         root = self._settings.file.parent
-
-        @cache
-        def is_folder_missing(folder: Path) -> bool:
-            return not folder.is_dir() or next(os.scandir(folder), None) is None
+        folders: list[str] = []
+        if isinstance(source, FileSource) and not source.is_in_object_storage:
+            folders = [path_glob.folder for path_glob in parse_glob(source.files)]
+        is_file_gone = self._make_gone_test_of_files(folders)
 
         def is_gone(name: str) -> bool:
             if name in pending_batches:
@@ -113,8 +116,22 @@ class Retention:
             # Batches of the landing folder have a name without a folder.
             if not isinstance(source, FileSource) or (path.parent == root and not path.exists()):
                 return True
-            # Of an earlier glob: its own folder.
-            folders = [path_glob.folder for path_glob in parse_glob(source.files)]
+            return is_file_gone(name)
+
+        return is_gone
+
+    def _make_gone_test_of_files(self, folders: Sequence[str]) -> Callable[[str], bool]:
+        """The test for files. `folders`: that are listed for them; others are in their own."""
+        root = self._settings.file.parent
+
+        @cache
+        def is_folder_missing(folder: Path) -> bool:
+            return not folder.is_dir() or next(os.scandir(folder), None) is None
+
+        def is_gone(name: str) -> bool:
+            path = root / unescape_name(name)
+            if path.parent == root and not folders:
+                return False  # a batch that was posted to a stream, which may be declared again
             folder = next(filter(path.is_relative_to, folders), path.parent)
             return not is_folder_missing(Path(folder)) and not path.exists()
 

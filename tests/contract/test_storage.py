@@ -25,6 +25,7 @@ import archiver.delta.table
 import archiver.storage.s3
 from archiver import clock
 from archiver.delta import log
+from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.derived_tables import open_or_create_table, version_root
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
@@ -140,6 +141,41 @@ def test_renamed_table_has_its_rows_also_after_an_interruption(
     table = StreamTable(archive_on("b"), renamed)
     table.append(rows(range(10, 20)), 2)
     assert numbers_in(table) == list(range(20))
+
+
+def test_files_are_rewritten_for_changed_columns_also_after_an_interruption(
+    archive_on: Callable[[str], StorageRoot],
+) -> None:
+    table = StreamTable(archive_on("a"), SCHEMA)
+    for start in range(0, 40, 10):
+        table.append(rows(range(start, start + 10), start // 20), start)
+    table.cluster(0)
+    columns = {"ts": "timestamp", "m": "double"}
+    changed = replace(SCHEMA, columns=columns, was={"m": "n"})
+
+    def interrupt(progress: RewriteProgress) -> None:
+        if progress.steps_done == 1:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        ColumnRewrite(StreamTable(archive_on("a"), changed)).run(interrupt)
+    assert numbers_in(StreamTable(archive_on("b"), SCHEMA)) == list(range(40))
+    # Another machine goes on.
+    ColumnRewrite(StreamTable(archive_on("b"), changed)).run(lambda _: None)
+    expected = list(map(float, range(40)))
+    follower = StreamTable(archive_on("a"), changed)
+    assert not follower.is_rewriting
+    assert sorted(follower.read(["m"])["m"].to_pylist()) == expected
+    delta_table = as_storage(archive_on("c") / "streams" / "s").open_table()
+    assert sorted(delta_table.to_pyarrow_table()["m"].to_pylist()) == expected
+    follower.append(_rename_to_double(rows(range(40, 42), 1)), 41)
+    assert sorted(follower.read(["m"])["m"].to_pylist()) == [*expected, 40.0, 41.0]
+
+
+def _rename_to_double(content: pa.Table) -> pa.Table:
+    names = ["m" if name == "n" else name for name in content.column_names]
+    renamed = content.rename_columns(names)
+    return renamed.set_column(names.index("m"), "m", renamed["m"].cast(pa.float64()))
 
 
 def test_table_is_reopened_from_a_checkpoint(archive_on: Callable[[str], StorageRoot]) -> None:

@@ -8,7 +8,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -191,6 +191,18 @@ def test_compacted_units_keep_every_record_accounted_for(workspace: RetentionWor
     workspace.retain()
     assert workspace.value("SELECT count(*) FROM dead_letters") == 0
     assert workspace.stream_counts() == after
+    assert workspace.failed_checks() == []
+
+
+def test_units_of_removed_streams_are_compacted(workspace: RetentionWorkspace) -> None:
+    workspace.maintain_chunks()
+    before = workspace.stream_counts()
+    removed = workspace.settings.model_copy(update={"streams": {}})
+    retention = replace(workspace, settings=removed).retention()
+    while retention.run_once(workspace.archive):
+        pass
+    assert workspace.value("SELECT count(*) FROM units") < UNITS / 3
+    assert workspace.stream_counts() == before
     assert workspace.failed_checks() == []
 
 
