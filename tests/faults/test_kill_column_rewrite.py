@@ -131,8 +131,9 @@ def test_rewrite_goes_on_after_each_kill(spark: SparkSession) -> None:
         for columns in COLUMNS[1:]:
             (root / "moirae.yaml").write_text(_write_workspace(columns))
             world.settings = load_settings_from_environment(root / "moirae.yaml")
-            points = [("step", rng.randint(1, 4)), ("file", rng.randint(1, 4)), ("commit", 1)]
-            for point, calls in rng.sample(points, len(points)):
+            points = [("step", rng.randint(1, 4)), ("file", rng.randint(1, 4))]
+            # Before the commit all files are written, so it comes last.
+            for point, calls in [*rng.sample(points, len(points)), ("commit", 1)]:
                 others = world.count("other")
                 world.run("s", 1, point, calls)
                 print(f"killed: {point} {calls}, {world.count('other') - others} other units")

@@ -253,6 +253,26 @@ def test_backlog_of_one_stream_does_not_hold_back_another(
     ]
 
 
+def test_file_that_is_removed_before_it_is_read_is_logged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moirae.live.sources.file_input.MAX_BATCH_BYTES", 1)
+    for number in range(3):
+        world.put(f"landing/a/{number}.jsonl", number)
+    removed = world.root / "landing/a/1.jsonl"
+    settings = world.declare(a="{files: landing/a/*.jsonl}")
+    with world.connect() as connection, capture_logs() as logs:
+        queries = make_source_queries(
+            settings, connection, world.spark, lambda _: removed.unlink(missing_ok=True), drain=True
+        )
+        queries.start()
+        update_until(queries, lambda: not queries.is_active())
+        queries.stop()
+    names = [log["name"] for log in logs if log.get("action") == "file_removed_unread"]
+    assert names == ["landing/a/1.jsonl"]
+    assert world.read_counts(settings) == (2, 2)
+
+
 A = "{files: landing/a/*.jsonl}"
 OTHER = "{files: landing/other/*.jsonl}"
 
