@@ -414,6 +414,7 @@ def test_archive_continues_after_another_program_has_optimized_its_files(
     assert len(table.read_identities(0)[0]) == 60 and table.append_count == 6
 
 
+@pytest.mark.slow
 def test_deleted_rows_are_gone_and_nothing_stops(spark: SparkSession, table: StreamTable) -> None:
     SparkTable.forPath(spark, str(table.data_folder)).delete("n < 5")
     table.append(rows(range(40, 50)), batch=5)
@@ -436,6 +437,7 @@ def test_added_columns_and_appends_with_them_are_tolerated(
     assert sum(file.rows for file in table.foreign_files()) == 1
 
 
+@pytest.mark.slow
 def test_foreign_rows_stay_foreign_when_another_program_rewrites_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def archive(workspace: Path) -> Path:
     return Path(load_settings(workspace, {}).archive)
 
 
+@pytest.mark.slow
 def test_evaluation_of_a_workspace_is_printed(
     workspace: tuple[Path, Connection[Any]], tmp_path: Path
 ) -> None:

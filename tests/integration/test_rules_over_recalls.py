@@ -323,6 +323,7 @@ def test_streams_that_a_rule_cannot_read_are_refused(
     assert any(problem in text for text in found), found
 
 
+@pytest.mark.slow
 def test_changed_reader_is_checked_with_the_unchanged_rule(
     spark: SparkSession, workspace_settings: Settings, tmp_path: Path
 ) -> None:

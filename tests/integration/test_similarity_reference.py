@@ -61,7 +61,7 @@ SCENARIOS = {
     "petshop_slo": Scenario(None),
 }
 LARGE = ["itsm_opened", "lanl_nodefail"]
-SAMPLE = 300
+SAMPLE = 60
 
 # The worked example of the paper (§3.5, Fig. 5).
 E1 = {"user=u1": 1, "proc=p1": 1}

@@ -165,6 +165,7 @@ class Story:
         return {node: cpu for node, cpu in cpu_by_node.items() if cpu < LIMIT}
 
 
+@pytest.mark.slow
 def test_candidates_are_useful_at_once_and_right_in_the_end(
     spark: SparkSession, connection: Connection[Any], settings: Settings, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ def topics(broker: Broker) -> Topics:
     return Topics(broker)
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", _BOTH_ENGINES)
 def test_topic_made_again_while_down_is_read_from_its_beginning(
     topics: Topics, spark: SparkSession, engine: str
 ) -> None:

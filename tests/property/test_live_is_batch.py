@@ -129,6 +129,7 @@ def test_live_equals_batch(
     _alerts(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9), idle=st.booleans(), restarts=st.booleans())
