@@ -33,7 +33,7 @@ _PACKAGES = sorted(folder.parent.name for folder in _HERE.glob("v*/workspace.tar
 # what was read.
 _BY_THE_CLOCK = ("revision", "coverage", "estimates")
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
 @dataclass

@@ -564,6 +564,7 @@ def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, Local
         assert len(expected[str(EVENTS[0].eid)]) in (3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keys_in_tasks")
 def test_tasks_open_files_of_object_storage_for_wide_statements(
     spark: SparkSession,

@@ -522,6 +522,7 @@ def test_panes_do_not_outlive_the_relation_that_they_were_joined_with(
     assert evaluate_with_panes(rules)[1] == {8}
 
 
+@pytest.mark.slow
 @settings(
     max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )

@@ -61,6 +61,7 @@ def test_second_instance_refuses_to_start(running: Stage) -> None:
     assert "`moirae up` is already running in this workspace: stop it first" in second.stderr
 
 
+@pytest.mark.slow
 def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage) -> None:
     rules = running.root / "rules.yaml"
     rule_files = RuleFileGateway(running.connection)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -118,38 +118,35 @@ def unharmed(
 
 
 def _check(
-    spark: SparkSession, settings: Settings, sql: str
+    spark: SparkSession, settings: Settings, queries: Sequence[str]
 ) -> tuple[list[Definition], list[Problem]]:
-    text = (
-        "groups:\n- name: g\n  rules:\n  - alert: Good\n    expr: SELECT host, ts FROM events\n"
-        f"  - alert: Bad\n    expr: {json.dumps(sql, ensure_ascii=False)}\n"
-    )
+    """Check a good rule, and rules Bad0, Bad1 … from line 6 on, two lines for each."""
+    text = "groups:\n- name: g\n  rules:\n  - alert: Good\n    expr: SELECT host, ts FROM events\n"
+    for number, query in enumerate(queries):
+        text += f"  - alert: Bad{number}\n    expr: {json.dumps(query, ensure_ascii=False)}\n"
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
     return check_rules(spark, settings, rules)
 
 
-@pytest.mark.parametrize(
-    "sql", [s for s in read_all("rule_sql") if not any(part in s for part in MISBEHAVES)]
-)
-def test_malicious_sql_is_rejected(spark: SparkSession, settings: Settings, sql: str) -> None:
-    definitions, (problem,) = _check(spark, settings, _as_expr(sql))
+def test_malicious_sql_is_rejected(spark: SparkSession, settings: Settings) -> None:
+    queries = [s for s in read_all("rule_sql") if not any(part in s for part in MISBEHAVES)]
+    definitions, problems = _check(spark, settings, [_as_expr(sql) for sql in queries])
     assert [definition.name for definition in definitions] == ["g/Good"]
-    assert (problem.file, problem.line, problem.severity) == ("rules.yaml", 7, "error")
-    assert problem.message.startswith("g/Bad: ")
-    assert str(settings.file.parent) not in problem.message
-    assert os.uname().nodename not in problem.message
+    assert len(problems) == len(queries)
+    for number, problem in enumerate(sorted(problems, key=lambda problem: problem.line or 0)):
+        place = ("rules.yaml", 7 + 2 * number, "error")
+        assert (problem.file, problem.line, problem.severity) == place, queries[number]
+        assert problem.message.startswith(f"g/Bad{number}: ")
+        assert str(settings.file.parent) not in problem.message
+        assert os.uname().nodename not in problem.message
 
 
-@pytest.mark.parametrize(
-    "sql", [s for s in read_all("rule_sql") if any(part in s for part in MISBEHAVES)]
-)
-def test_harmless_unusual_sql_is_accepted(
-    spark: SparkSession, settings: Settings, sql: str
-) -> None:
-    definitions, problems = _check(spark, settings, _as_expr(sql))
+def test_harmless_unusual_sql_is_accepted(spark: SparkSession, settings: Settings) -> None:
+    queries = [s for s in read_all("rule_sql") if any(part in s for part in MISBEHAVES)]
+    definitions, problems = _check(spark, settings, [_as_expr(sql) for sql in queries])
     assert problems == []
-    assert [definition.name for definition in definitions] == ["g/Good", "g/Bad"]
+    assert len(definitions) == 1 + len(queries) > 1
 
 
 @pytest.mark.parametrize("text", [s for s in read_all("rule_sql") if "${env:PGPASSWORD}" in s])

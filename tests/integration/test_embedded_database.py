@@ -32,7 +32,10 @@ with psycopg.connect(embedded_database.start_embedded_database(Path(sys.argv[1])
 if how == "release":
     print(embedded_database.release_embedded_database(Path(sys.argv[1])))
 """
-ENDS = ["return", "exit at once", "release", "kill"]
+ENDS = [
+    "kill",
+    *(pytest.param(end, marks=pytest.mark.slow) for end in ("return", "exit at once", "release")),
+]
 # Seconds for which the server runs after its last user.
 LINGER = 0.5
 # Seconds for the server to stop after its last user, on a busy machine.

@@ -146,7 +146,9 @@ def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
     return Counter(tuple(row) for row in session.sql(plain).collect())
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize(
+    "sql", [*QUERIES[::2], *(pytest.param(sql, marks=pytest.mark.slow) for sql in QUERIES[1::2])]
+)
 def test_lifted_query_gives_each_event_the_answer_of_a_single_query(
     session: SparkSession, sql: str
 ) -> None:

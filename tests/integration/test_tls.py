@@ -91,7 +91,10 @@ def test_plain_http_is_not_answered(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("proxies", "name"),
-    [("[127.0.0.1]", "__Host-moirae_session"), ("[10.0.0.0/8]", "moirae_session")],
+    [
+        ("[127.0.0.1]", "__Host-moirae_session"),
+        pytest.param("[10.0.0.0/8]", "moirae_session", marks=pytest.mark.slow),
+    ],
 )
 def test_forwarded_scheme_counts_from_known_proxies_only(proxies: str, name: str) -> None:
     server = f'server: {{listen: "127.0.0.1:0", proxies: {proxies}}}'

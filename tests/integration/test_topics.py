@@ -109,6 +109,7 @@ def test_records_deleted_unread_are_lost_by_range_and_reading_goes_on(
         assert len(world.losses()) == 1
 
 
+@pytest.mark.slow
 def test_partitions_that_are_added_are_read(topics: Topics, spark: SparkSession) -> None:
     topics.create("grows")
     topics.send_rows("grows", "a", 10)
@@ -123,6 +124,7 @@ def test_partitions_that_are_added_are_read(topics: Topics, spark: SparkSession)
         assert world.losses() == []
 
 
+@pytest.mark.slow
 def test_other_topic_and_back_reads_nothing_twice(topics: Topics, spark: SparkSession) -> None:
     for topic in ("one", "two"):
         topics.create(topic)
@@ -239,6 +241,7 @@ def test_interrupted_batch_is_read_again_as_it_was(
         assert world.count("x") == 20
 
 
+@pytest.mark.slow
 def test_workspace_of_the_previous_version_goes_on(topics: Topics, spark: SparkSession) -> None:
     topics.create("upgrade")
     topics.send_rows("upgrade", "a", 10)

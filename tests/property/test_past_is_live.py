@@ -332,6 +332,7 @@ def _given_up(
         assert views.abandoned_chunks(rule, version) == {chunk}
 
 
+@pytest.mark.slow
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9), ahead=st.booleans())
 def test_history_equals_what_live_would_have_detected(

@@ -168,10 +168,11 @@ def test_cached_verdict_equals_full_validation_at_length(
         ("SELECT host, ts FROM t WHERE cpu > {0}", 2),
         ("SELECT host, ts FROM t WHERE cpu > {0} - 5", 20),
         ("SELECT host, ts FROM t WHERE host LIKE 'h{0}%'", 20),
-        (
+        pytest.param(
             "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') "
             "HAVING max(n) > 3",
             20,
+            marks=pytest.mark.slow,
         ),
         ("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20),
         ("SELECT host, ts FROM t WHERE host = 'ä' AND cpu > 1{0:02}", 20),
