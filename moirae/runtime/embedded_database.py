@@ -213,12 +213,17 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _ready_dsn(home: Path) -> str | None:
-    """The DSN of the running server, from `postmaster.pid`; None until it is ready."""
+    """The DSN of the running server, from `postmaster.pid`; None until it is ready.
+
+    A server whose folder was moved while it was running is not: its socket is not found.
+    """
     with suppress(OSError, ValueError, psutil.Error):
-        pid_file = _data_folder(home) / "postmaster.pid"
-        pid, _, _, port, folder, _, _, status, *_ = pid_file.read_text().splitlines()
+        data_folder = _data_folder(home)
+        lines = (data_folder / "postmaster.pid").read_text().splitlines()
+        pid, server_folder, _, port, folder, _, _, status, *_ = lines
         process = psutil.Process(int(pid))
-        if status.strip() == "ready" and _is_postgres(process):
+        is_ready = status.strip() == "ready" and _is_postgres(process)
+        if is_ready and os.path.samefile(server_folder, data_folder):
             return f"postgresql://postgres:@/postgres?host={quote(folder)}&port={port}"
     return None
 
@@ -330,8 +335,8 @@ class _Launcher:
         unused_since: float | None = None
         while _is_running(server):
             now = time.monotonic()
-            if os.fstat(self._users_lock).st_nlink == 0:
-                return True  # the folder was deleted, even if there are users
+            if not _is_same_file(self._users_lock, _users_file(self._home)):
+                return True  # the folder was deleted or moved, even if there are users
             if not _try_lock(self._users_lock, fcntl.LOCK_EX):
                 unused_since = None
             else:

@@ -96,7 +96,7 @@ def test_workspace_goes_on_after_each_change(root: Path) -> None:
             refused = commands.run(*command)
             assert refused.returncode == 1
             message = "column v was archived as double and cannot become bigint"
-            assert f"moirae.yaml:7:48: streams.m.columns.v: {message}" in refused.stderr
+            assert f"moirae.yaml:7:47: streams.m.columns.v: {message}" in refused.stderr
             assert "Traceback" not in refused.stderr
         _declare(root, "v: bigint", "v: double")
 

@@ -27,7 +27,12 @@ COLUMNS = [
     {"host": "string", "n": "int", "v": "int", "f": "float"},
     {"host": "string", "n": "bigint", "v": "bigint", "f": "float"},
     {"machine": "{type: string, was: host}", "n": "bigint", "v": "bigint", "f": "double"},
-    {"machine": "string", "n": "bigint", "w": "{type: double, was: v}", "f": "double"},
+    {
+        "machine": "{type: string, from: host}",
+        "n": "bigint",
+        "w": "{type: double, was: v}",
+        "f": "double",
+    },
 ]
 FIELDS = {"machine": "host", "w": "v"}
 WORKSPACE = """

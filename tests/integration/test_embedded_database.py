@@ -53,9 +53,9 @@ def home(public_folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _user(home: Path) -> Iterator[subprocess.Popen[str]]:
+def _user(home: Path, linger: float = LINGER) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", USER, str(home), str(LINGER)],
+        [sys.executable, "-c", USER, str(home), str(linger)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -168,6 +168,22 @@ def test_terminated_launcher_stays_while_it_has_users(home: Path) -> None:
         _launcher(home).send_signal(signal.SIGTERM)
         time.sleep(1.0)
         assert len(_processes(home)) >= 2
+
+
+def test_server_of_a_moved_folder_is_replaced(home: Path) -> None:
+    moved = home.with_name(".moved")
+    with _user(home, linger=600.0) as user:
+        _connected(user)
+        _end(user, "exit at once")
+    home.rename(moved)
+    try:
+        with _user(moved) as user:
+            _connected(user)
+            assert _gone(home)
+            _end(user, "return")
+        assert _gone(moved)
+    finally:
+        moved.rename(home)
 
 
 def test_server_stops_when_its_folder_is_removed(home: Path) -> None:
