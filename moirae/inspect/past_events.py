@@ -121,6 +121,8 @@ class RecallAnswer:
     """The ID of the recall."""
     remaining_seconds: float | None = None
     """The forecast of when the recall ends; None: it has ended, or waits for feedback."""
+    retry_at: datetime | None = None
+    """When the query that failed last is tried again; None: at once, or none failed."""
 
 
 def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) -> list[RecallAnswer]:
@@ -186,6 +188,7 @@ def _make_answer(
         comparable=comparable,
         id=row.task,
         remaining_seconds=remaining_seconds,
+        retry_at=row.retry_at,
     )
 
 

@@ -15,6 +15,7 @@ AnswerJson = Sequence[Mapping[str, Any]]
 class LastAnswerRow:
     """A task with its last answer; `number` and what follows are None without one.
 
+    `retry_at`: when a query that failed is tried again; None: at once, or none failed.
     `coverage` has the key `changed` besides: chunks with rows that came late since the task began.
     """
 
@@ -25,6 +26,7 @@ class LastAnswerRow:
     state: str
     request: Mapping[str, Any]
     error: str | None
+    retry_at: datetime | None
     number: int | None
     final: bool | None
     coverage: Mapping[str, Any] | None

@@ -14,6 +14,11 @@ if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
 
 
 _NORM = 'norm: {sql: "SELECT avg(h.cpu) AS mean FROM cpu h"}'
+_PLAIN_RULE = """
+  - alert: plain  # without recalls and contexts
+    expr: SELECT host, ts, cpu FROM cpu WHERE cpu > 99
+    key: [host]
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve(WORKSPACE, RULES.replace("recall: {", f"recall: {{{_NORM}, ")) as running:
+    rules = RULES.replace("recall: {", f"recall: {{{_NORM}, ").rstrip() + _PLAIN_RULE
+    with serve(WORKSPACE, rules) as running:
         fill(running.connection)
         apply_rules(running)
         yield running

@@ -85,6 +85,7 @@ function withStage(answers: readonly Answer[], revision: Revision): Answer[] {
     comparable: null,
     id: null,
     remaining_seconds: null,
+    retry_at: null,
   };
   return [...answers.filter((answer) => !isOfStage(answer)), stage];
 }

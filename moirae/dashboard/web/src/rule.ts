@@ -6,6 +6,7 @@ import { useLoaded } from "./load";
 
 interface Definition {
   where?: string | null;
+  context?: object | null;
   recall?: Record<string, { sql?: string | null; similar?: object | null }>;
 }
 
@@ -52,6 +53,11 @@ export function explainNoRecall(alert: Alert, definition: Definition | null): st
     return "No recall.";
   }
   return "No recall yet: it starts once the alert fires and its context is settled.";
+}
+
+/** Whether a rule has contexts. `definition`: null if it is not loaded or gone. */
+export function hasContexts(definition: Definition | null): boolean {
+  return definition === null || Object.keys(definition.context ?? {}).length > 0;
 }
 
 /** Whether a rule is one of Moirae itself, such as `moirae/NoInput`: it has no definition, events or recalls. */

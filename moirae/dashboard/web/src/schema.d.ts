@@ -2610,6 +2610,8 @@ export interface components {
             id?: string | null;
             /** Remaining Seconds */
             remaining_seconds?: number | null;
+            /** Retry At */
+            retry_at?: string | null;
         };
         /**
          * RecallPage

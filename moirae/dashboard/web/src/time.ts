@@ -64,7 +64,7 @@ export function fromMicros(micros: number): number {
 
 /** A number of bytes with a decimal unit: `1.5 MB`. */
 export function formatBytes(bytes: number): string {
-  const units = ["B", "KB", "MB", "GB", "TB"];
+  const units = ["B", "kB", "MB", "GB", "TB"];
   const exponent = bytes > 0 ? Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3)) : 0;
-  return `${Number((bytes / 1_000 ** exponent).toPrecision(4))} ${units[exponent]}`;
+  return `${Number((bytes / 1_000 ** exponent).toPrecision(3))} ${units[exponent]}`;
 }

@@ -2,12 +2,17 @@
 
 import { Card, CardBody, CardTitle } from "./library";
 import type { Status } from "../api";
-import { Time, formatCount } from "./common";
+import { Time, describeKey, formatCount } from "./common";
 import { DataTable } from "./rows";
-import { LongText } from "./text";
+import { LongText, MarkedText } from "./text";
 import { formatBytes, formatDuration } from "../time";
 
 const MAX_KEYS = 10; // ahead of the clock that are shown
+const LOSS_CAUSES: Record<Status["lost_records"][number]["reason"], string> = {
+  deleted: "deleted from the topic, as by its retention",
+  recreated: "deleted with the topic, which was made again",
+  truncated: "lost by the brokers",
+};
 
 /** Processes that ended by an error within a day, with the last reason. */
 export function RestartCard({ status }: { status: Status }) {
@@ -65,17 +70,17 @@ export function InputCard({ status }: { status: Status }) {
         {(relations as unknown as HeldRelation[]).map((held) => (
           <p key={held.relation}>
             Relation {held.relation}: a version with {formatCount(held.rows, "row")} is held back, as {formatCount(held.rows_in_use, "row")}{" "}
-            are in use{held.accepted ? "; it is accepted" : `: change the file, or accept it (moirae relations accept ${held.relation})`}
+            are in use{held.accepted ? "; it is accepted, and used once the live process runs" : ": correct its source, or run "}
+            {!held.accepted && <code>moirae relations accept {held.relation}</code>}
           </p>
         ))}
         {failing.length > 0 && (
           <DataTable
             label="Set aside"
-            columns={["Kind", "Name", "State", "Tries", "Last", "Reason"]}
+            columns={["Name", "State", "Tries", "Last try", "Reason"]}
             rows={failing.map((subject) => [
-              subject.kind,
-              <LongText key="name" text={[subject.stream, subject.name].filter(Boolean).join(" ")} />,
-              subject.is_set_aside ? "set aside" : "is tried again",
+              <LongText key="name" text={describeSubject(subject)} />,
+              subject.is_set_aside ? "set aside" : "tried again",
               subject.tries,
               subject.last_failed_at ? <Time key="last" value={subject.last_failed_at} brief /> : "–",
               <LongText key="reason" text={subject.reason} />,
@@ -85,6 +90,11 @@ export function InputCard({ status }: { status: Status }) {
       </CardBody>
     </Card>
   );
+}
+
+/** `file landing/m/a.jsonl of stream m`, or `relation hosts` */
+function describeSubject({ kind, name, stream }: Status["set_aside"][number]): string {
+  return stream ? `${kind} ${name} of stream ${stream}` : `${kind} ${name}`;
 }
 
 /** Topics that cannot be read, and records that were lost before they were read. */
@@ -99,19 +109,19 @@ export function TopicCard({ status }: { status: Status }) {
       <CardBody>
         {errors.map(({ stream, error, since }) => (
           <p key={stream}>
-            {stream}: <LongText text={error} />, since <Time value={since} brief />
+            {stream}, since <Time value={since} brief />: <MarkedText text={error} />
           </p>
         ))}
         {losses.length > 0 && (
           <DataTable
             label="Lost records"
-            columns={["Stream", "Topic", "Partition", "Offsets", "Topic was", "Noticed"]}
+            columns={["Stream", "Topic", "Partition", "Offsets", "Cause", "Noticed"]}
             rows={losses.map((loss) => [
               loss.stream,
               loss.topic,
               loss.partition,
-              `${loss.first_offset} to ${loss.last_offset ?? "?"}`,
-              loss.reason,
+              loss.last_offset === null ? `from ${loss.first_offset} on, number unknown` : `${loss.first_offset} to ${loss.last_offset}`,
+              LOSS_CAUSES[loss.reason],
               <Time key="at" value={loss.noticed_at} brief />,
             ])}
           />
@@ -142,14 +152,18 @@ export function ClockCard({ status }: { status: Status }) {
     <Card isCompact>
       <CardTitle component="h2">Clocks that run ahead</CardTitle>
       <CardBody>
-        <p>{late ? `${formatCount(late, "row")} of others late because of rows ahead` : "No row of others is late because of them"}</p>
+        <p>
+          {late
+            ? `${formatCount(late, "row")} of other keys late because of rows ahead of the clock`
+            : "No row of other keys is late because of them"}
+        </p>
         {keys.length > 0 && (
           <DataTable
             label="Keys ahead of the clock"
-            columns={["Stream", "Key", "Ahead", "Last"]}
+            columns={["Stream and key", "Ahead", "Last"]}
+            isNarrow
             rows={keys.slice(0, MAX_KEYS).map(({ stream, key, ahead_seconds: seconds, at }) => [
-              stream,
-              <LongText key="key" text={Object.entries(key).map(([name, value]) => `${name}=${value}`).join(", ")} length={100} />,
+              <LongText key="key" text={`${stream} ${describeKey(key)}`} length={100} />,
               formatDuration(seconds * 1_000),
               <Time key="at" value={at} brief />,
             ])}

@@ -2,7 +2,8 @@ import { Progress } from "./library";
 import type { Answer } from "../api";
 import { coverageOf, coveredShare, describeCoverage, isOpen } from "../answers";
 import { formatAbout } from "../time";
-import { StateLabel } from "./common";
+import { StateLabel, Time } from "./common";
+import { LongText } from "./text";
 
 /** How much of history a recall has read, and how long the rest takes. */
 export function CoverageBar({ answer }: { answer: Answer }) {
@@ -30,7 +31,23 @@ export function CoverageBar({ answer }: { answer: Answer }) {
         {isDone && coverage?.partial && ", partial"}
         {isDone && coverage && !coverage.partial && ", complete"}
       </p>
-      {answer.error && <p className="note error">{answer.error}</p>}
+      {answer.error && (
+        <p className="note error">
+          {isOpen(answer) && (
+            <>
+              The last query failed and is tried again
+              {answer.retry_at && (
+                <>
+                  {" "}
+                  <Time value={answer.retry_at} brief />
+                </>
+              )}
+              :{" "}
+            </>
+          )}
+          <LongText text={answer.error} />
+        </p>
+      )}
     </div>
   );
 }

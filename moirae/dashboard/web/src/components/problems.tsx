@@ -1,19 +1,48 @@
 // What is wrong with the workspace, said where a person looks first.
 
 import { Alert as Message } from "./library";
+import { Link } from "react-router";
 import type { Status } from "../api";
-import { LongText } from "./text";
+import { formatCount } from "./common";
+import { MarkedText, cutText } from "./text";
 
-/** The problems of the workspace, the most urgent first. `limit`: how many are shown; all by default. */
-export function Problems({ status, limit }: { status: Status; limit?: number }) {
+const MAX_LENGTH = 500; // characters of a problem that are shown at first
+
+/** All problems of the workspace, the most urgent first. */
+export function Problems({ status }: { status: Status }) {
   const { problems } = status;
-  const shown = problems.slice(0, limit);
+  if (!problems.length) {
+    return null;
+  }
   return (
-    <>
-      {shown.map((text) => (
-        <Message key={text} variant="danger" isInline isPlain={limit === undefined} title={<LongText text={text} length={500} />} />
-      ))}
-      {shown.length < problems.length && <p className="note">{problems.length - shown.length} more problems are on the page System.</p>}
-    </>
+    <Message variant="danger" isInline isPlain title={formatCount(problems.length, "problem")} className="problems">
+      <ul>
+        {problems.map((text) => (
+          <li key={text}>
+            <MarkedText text={text} length={MAX_LENGTH} />
+          </li>
+        ))}
+      </ul>
+    </Message>
+  );
+}
+
+/** The beginnings of the most urgent problems: `limit` of at most `length` characters. */
+export function ProblemSummary({ status, limit, length }: { status: Status; limit: number; length: number }) {
+  const { problems } = status;
+  if (!problems.length) {
+    return null;
+  }
+  return (
+    <Message variant="danger" isInline title={formatCount(problems.length, "problem")} className="problems">
+      <ul>
+        {problems.slice(0, limit).map((text) => (
+          <li key={text}>
+            <MarkedText text={cutText(text, length)} />
+          </li>
+        ))}
+      </ul>
+      <Link to="/system">System</Link> shows {problems.length > limit ? "all of them, and" : ""} what to do.
+    </Message>
   );
 }

@@ -16,6 +16,16 @@ export function cutText(text: string, length = SHOWN_LENGTH): string {
   return `${text.slice(0, isSurrogate ? length - 1 : length).trimEnd()} …`;
 }
 
+/** A message of Moirae, in which commands stand between backticks; a long one is cut as by `LongText`. */
+export function MarkedText({ text, length = SHOWN_LENGTH }: { text: string; length?: number }) {
+  const parts = text.split("`");
+  const isUnclosed = parts.length % 2 === 0;
+  if (text.length > length || isUnclosed) {
+    return <LongText text={text} length={length} />;
+  }
+  return <>{parts.map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
+}
+
 /** A text of any length: a long one is cut, and shown as a whole on request. */
 export function LongText({ text, length = SHOWN_LENGTH }: { text: string; length?: number }) {
   const [isWhole, setWhole] = useState(false);

@@ -41,7 +41,7 @@ import {
   withRevision,
 } from "../answers";
 import { usePrinting } from "../printing";
-import { explainNoRecall, findComparison, isBuiltIn, useRule } from "../rule";
+import { explainNoRecall, findComparison, hasContexts, isBuiltIn, useRule } from "../rule";
 import { AlertActions } from "../components/actions";
 import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
@@ -176,7 +176,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
           <NotesCard alert={alert} />
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
-          <ContextCard event={event} hits={hits} />
+          <ContextCard event={event} hits={hits} hasContexts={hasContexts(definition)} />
         </div>
       </PageSection>
     </>
@@ -299,7 +299,11 @@ function StageCard({ stage }: { stage: Answer }) {
         {stage.recall} <StateLabel state={stage.state} />
       </CardTitle>
       <CardBody>
-        {stage.error && <p className="note error">{stage.error}</p>}
+        {stage.error && (
+          <p className="note error">
+            <LongText text={stage.error} />
+          </p>
+        )}
         {!rows.length && !stage.error && <p className="note">{isOpen(stage) ? "No rows so far." : "No rows."}</p>}
         {rows.length > 0 && <RowsTable rows={rows.slice(0, STAGE_ROWS)} label={`Rows of ${stage.recall}`} />}
         {rows.length > STAGE_ROWS && (
@@ -471,7 +475,13 @@ function TimelineCharts({ timeline, attributes, span }: { timeline: Timeline; at
   );
 }
 
-function ContextCard({ event, hits }: { event: EventDetails | null; hits: readonly { shared: readonly [string, number][] }[] }) {
+interface ContextProps {
+  event: EventDetails | null;
+  hits: readonly { shared: readonly [string, number][] }[];
+  hasContexts: boolean;
+}
+
+function ContextCard({ event, hits, hasContexts }: ContextProps) {
   if (event === null) {
     return null;
   }
@@ -481,7 +491,9 @@ function ContextCard({ event, hits }: { event: EventDetails | null; hits: readon
       <CardTitle component="h2">Context</CardTitle>
       <CardBody>
         <RowsTable rows={[event.attributes as Row]} label="Attributes of the event" />
-        {event.contexts === null && <p className="note">The context is not computed yet.</p>}
+        {event.contexts === null && (
+          <p className="note">{hasContexts ? "The context is not computed yet." : "The rule of this alert has no context."}</p>
+        )}
         {best.size > 0 && <p className="note">Marked: distinguishing terms of the most similar past alert.</p>}
         {[...listTerms(event.contexts)].map(([name, terms]) => (
           <div key={name}>

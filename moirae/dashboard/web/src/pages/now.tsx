@@ -17,7 +17,7 @@ import {
   withRevision,
 } from "../answers";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
-import { Problems } from "../components/problems";
+import { ProblemSummary } from "../components/problems";
 import { type LiveCondition, LiveProblem } from "../components/process";
 import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
@@ -27,6 +27,7 @@ import { findComparison, useRule } from "../rule";
 
 const PAGE_SIZE = 50;
 const MAX_PROBLEMS = 3; // of the workspace that are shown
+const PROBLEM_LENGTH = 120; // characters: on a phone, alerts are on the first screen too
 const STATUS_INTERVAL = 30_000; // milliseconds
 const NEW_ANSWER_DELAY = 250; // milliseconds in which events without answers are collected
 
@@ -89,7 +90,7 @@ export function NowPage() {
       <LiveProblem condition={live}>
         <Link to="/system">System</Link> shows the processes.
       </LiveProblem>
-      {status.data && <Problems status={status.data} limit={MAX_PROBLEMS} />}
+      {status.data && <ProblemSummary status={status.data} limit={MAX_PROBLEMS} length={PROBLEM_LENGTH} />}
       {!hold.shown.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>

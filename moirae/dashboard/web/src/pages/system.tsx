@@ -155,7 +155,7 @@ function RecallState({ recall }: { recall: RecallPage["recalls"][number] }) {
       {recall.retry_at && (
         <span className="note">
           {" "}
-          until <Time value={recall.retry_at} brief />
+          tried again <Time value={recall.retry_at} brief />
         </span>
       )}
       {recall.error && (
@@ -285,7 +285,9 @@ function DeadLetterCard() {
               columns={["Record", "Reason", "Detail", "Content", "Rejected", "Retry"]}
               rows={letters.map((letter) => [
                 `${letter.stream} ${letter.id}`,
-                letter.reason,
+                <span key="reason" className="whole">
+                {letter.reason}
+              </span>,
                 <LongText key="detail" text={letter.detail} />,
                 <code key="raw" className="raw">
                   <LongText text={letter.raw} length={200} />
