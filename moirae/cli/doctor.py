@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,10 @@ from moirae.cli.options import (
     print_warnings,
 )
 from moirae.config import Settings
-from moirae.runtime.storage import check_storage
+from moirae.runtime.storage import archived_streams, check_storage
+
+if TYPE_CHECKING:
+    from archiver.delta import StreamSchema
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 
@@ -30,8 +33,8 @@ def doctor(
         bool,
         typer.Option(
             "--spark",
-            help="Also verify row counts, earlier versions and commits of other programs, with "
-            "Spark.",
+            help="Also open each table with Spark: verify row counts, columns, earlier versions and "
+            "commits of other programs.",
         ),
     ] = False,
 ) -> None:
@@ -44,8 +47,9 @@ def doctor(
         print_warnings([*settings.warnings, *find_unused_keys(rules)])
         check_storage(settings)
         findings = run_checks(settings, connection)
+        schemas = archived_streams(settings, connection)
     if spark:
-        findings += _run_delta_checks(settings)
+        findings += _run_delta_checks(settings, schemas)
     if output is OutputFormat.JSON:
         print_json(list(map(vars, findings)))
     else:
@@ -59,13 +63,13 @@ def doctor(
     raise typer.Exit(any(map(attrgetter("problems"), findings)))
 
 
-def _run_delta_checks(settings: Settings) -> list[Any]:
+def _run_delta_checks(settings: Settings, schemas: "Sequence[StreamSchema]") -> list[Any]:
     from archiver.spark import open_session
     from moirae.inspect import run_delta_checks
 
     warehouse = Path(settings.home) / "warehouse"
     with open_session("moirae doctor", warehouse) as session:
-        return run_delta_checks(settings, session)
+        return run_delta_checks(settings, schemas, session)
 
 
 def format_problems(problems: Sequence[str]) -> str:

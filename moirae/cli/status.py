@@ -13,7 +13,6 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
-    format_time,
     print_json,
     print_table,
     print_warnings,
@@ -200,8 +199,8 @@ def _format_unread(unread: Mapping[str, Any]) -> str:
 
 def _format_restart(restart: Mapping[str, Any]) -> str:
     return (
-        f"{restart['process']} ended by an error: {restart['last_hour']} times within an hour, "
-        f"{restart['last_day']} within a day, last at {format_time(restart['last_ended_at'])}: "
+        f"{restart['process']} ended by an error: {restart['last_hour']} within the last hour, "
+        f"{restart['last_day']} within a day, last at {to_seconds(restart['last_ended_at'])}: "
         f"{restart['reason']}"
     )
 

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from archiver.delta import DataFile, StreamTable
-from moirae.config import Settings, stream_schema
+from archiver.delta import DataFile, StreamSchema, StreamTable
+from moirae.config import Settings
 from moirae.inspect.finding import Finding
 from moirae.inspect.readers import select_chunks, try_chunk
 from moirae.runtime.storage import open_storage
@@ -31,19 +31,21 @@ _HARMLESS_OPERATIONS = (
 )
 
 
-def run_delta_checks(settings: Settings, spark: SparkSession) -> list[Finding]:
+def run_delta_checks(
+    settings: Settings, schemas: Sequence[StreamSchema], spark: SparkSession
+) -> list[Finding]:
     """Compare what Spark and Moirae read, and report commits of other programs.
 
+    `schemas`: of all archived streams, see `moirae.runtime.storage.archived_streams`.
     Tables in object storage are not checked: Spark's sessions have no access to it.
     """
     if settings.local_archive is None:
         return [Finding("Delta tables, by Spark", (), "not checked: in object storage")]
     storage = open_storage(settings)
     findings: list[Finding] = []
-    for name, stream in settings.streams.items():
-        if StreamTable.exists(storage, name):
-            table = StreamTable(storage, stream_schema(name, stream))
-            findings += _check_table(name, table, spark)
+    for schema in schemas:
+        if StreamTable.exists(storage, schema.name):
+            findings += _check_table(schema.name, StreamTable(storage, schema), spark)
     return findings
 
 

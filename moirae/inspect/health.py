@@ -136,8 +136,7 @@ def _find_process_problems(status: Mapping[str, Any]) -> Iterator[str]:
             error = _shorten(process["error"])
             yield f"the {process['role']} process is not running: {error}"
     yield from find_crash_loops(
-        [restart for restart in status["restarts"] if restart["process"] not in failed_roles],
-        datetime.now(UTC),
+        [restart for restart in status["restarts"] if restart["process"] not in failed_roles]
     )
     is_healthy, message = _assess_live_process(status)
     if not is_healthy and "live" not in failed_roles:

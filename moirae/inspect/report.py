@@ -102,6 +102,8 @@ class RestartStatus(TypedDict):
 
     `last_hour`, `last_day`: number of such ends. `exit_code`, `signal`: of the last one, None if
     unknown. `is_crash_loop`: three within an hour, or its successor has not run for 10 minutes.
+    `ends_at`: when the crash loop ends if the running process works until then; None without a
+    crash loop, or before the process has been started again.
     """
 
     process: str
@@ -112,6 +114,7 @@ class RestartStatus(TypedDict):
     signal: int | None
     reason: str
     is_crash_loop: bool
+    ends_at: datetime | None
 
 
 class UnreadInputStatus(TypedDict):

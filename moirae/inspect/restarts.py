@@ -38,6 +38,11 @@ def summarize_exits(
     for role, role_exits in sorted(exits_by_role.items()):
         last = role_exits[0]
         failures = sum(now - process_exit.ended_at < _HOUR for process_exit in role_exits)
+        process = by_role.get(role)
+        is_crash_loop = _is_crash_loop(last, failures, process, is_supervised, now)
+        ends_at = None
+        if is_crash_loop and process is not None and _is_successor(process, last):
+            ends_at = _end_of_crash_loop(role_exits, process)
         restarts.append(
             RestartStatus(
                 process=role,
@@ -47,7 +52,8 @@ def summarize_exits(
                 exit_code=last.exit_code,
                 signal=last.signal,
                 reason=describe_exit(last),
-                is_crash_loop=_is_crash_loop(last, failures, by_role.get(role), is_supervised, now),
+                is_crash_loop=is_crash_loop,
+                ends_at=ends_at,
             )
         )
     return restarts
@@ -71,6 +77,14 @@ def _is_crash_loop(
     return failures >= _MAX_FAILURES or now - process["started_at"] < _MIN_UPTIME
 
 
+def _end_of_crash_loop(exits: Sequence[ProcessExitRow], process: Mapping[str, Any]) -> datetime:
+    """When a crash loop ends if its process works until then. `exits`: of its role, newest first."""
+    worked_enough: datetime = process["started_at"] + _MIN_UPTIME
+    if len(exits) < _MAX_FAILURES:
+        return worked_enough
+    return max(worked_enough, exits[_MAX_FAILURES - 1].ended_at + _HOUR)
+
+
 def _is_successor(process: Mapping[str, Any], last: ProcessExitRow) -> bool:
     if last.epoch is None:
         return bool(process["started_at"] > last.ended_at)
@@ -91,15 +105,23 @@ def describe_exit(process_exit: ProcessExitRow) -> str:
     return text[:_MAX_REASON_LENGTH]
 
 
-def find_crash_loops(restarts: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
+def find_crash_loops(restarts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each crash loop."""
     for restart in restarts:
         if not restart["is_crash_loop"]:
             continue
-        silent = int((now - restart["last_ended_at"]).total_seconds())
         times = restart["last_hour"]
-        count = "once" if times <= 1 else f"{times} times"
+        at = f"{restart['last_ended_at']:%Y-%m-%d %H:%M:%S}Z"
+        when = f"at {at}" if times <= 1 else f"{times} times within an hour, last at {at}"
         yield (
-            f"the {restart['process']} process ended by an error {count} within an hour, last "
-            f"{silent} s ago: {restart['reason']}: check its log"
+            f"the {restart['process']} process ended by an error {when}: {restart['reason']}: "
+            f"check its log; {_describe_end(restart['ends_at'])}"
         )
+
+
+def _describe_end(ends_at: datetime | None) -> str:
+    """Until when a crash loop is a problem."""
+    if ends_at is None:
+        minutes = int(_MIN_UPTIME.total_seconds() // 60)
+        return f"status is OK again once the process has worked for {minutes} minutes"
+    return f"status is OK again at {ends_at:%H:%M:%S}Z if the process works until then"

@@ -47,5 +47,8 @@ def summarize_rows_ahead(streams: Mapping[str, Mapping[str, Any]]) -> str | None
 
 def _format_key(stream: str, entry: Mapping[str, Any]) -> str:
     key = " ".join(f"{column}={value}" for column, value in entry["key"].items())
-    ahead = format_duration(timedelta(seconds=round(entry["ahead_seconds"], 3)))
+    seconds = entry["ahead_seconds"]
+    ahead = format_duration(
+        timedelta(seconds=round(seconds) if seconds >= 1 else round(seconds, 3))
+    )
     return f"{stream} {key} {ahead}" if key else f"{stream} {ahead}"

@@ -137,7 +137,9 @@ def _read_rows(
     if not files:
         oldest = [entry.oldest for entry in table.files_by_chunk().values()]
         if oldest and time_range.end is not None and time_range.end <= min(oldest):
-            return f"no rows: those of this stream start at {from_micros(min(oldest)):%Y-%m-%d %H:%M}Z"
+            return (
+                f"no rows: those of this stream start at {from_micros(min(oldest)):%Y-%m-%d %H:%M}Z"
+            )
         return "no rows in this range"
     if sum(file.rows for file in files) > _MAX_ROWS:
         return f"more than {_MAX_ROWS:,} rows to read"

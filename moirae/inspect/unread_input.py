@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import sql
-from moirae.config import FileSource, Settings
+from moirae.config import FileSource, KafkaSource, Settings
 from moirae.inspect.report import UnreadInputStatus
 from sql.archive import UnitGateway, UnreadInputGateway
 
@@ -28,18 +28,34 @@ def measure_unread_input(
     stored: Sequence[UnreadInputStatus],
     processes: Sequence[Mapping[str, Any]],
 ) -> list[UnreadInputStatus]:
-    """What `list_unread_input` returned, completed by files of this machine while no live process
-    looks for them.
+    """What `list_unread_input` returned, while a live process looks for input.
+
+    Else what it stored last may have been archived since: streams with files on this machine are
+    looked at here, and the others keep what is stored.
     """
-    if any(process["role"] == "live" and process["alive"] for process in processes):
+    if any(_looks_for_input(process) for process in processes):
         return list(stored)
     now = datetime.now(UTC)
-    unread = {row["stream"]: row for row in stored}
+    unread = {row["stream"]: row for row in stored if not _is_seen_here(settings, row["stream"])}
     for stream, seconds in _find_oldest(settings, connection).items():
         oldest_at = datetime.fromtimestamp(seconds, UTC)
         if stream not in unread or oldest_at < unread[stream]["oldest_at"]:
             unread[stream] = _describe(stream, oldest_at, now, now)
     return sorted(unread.values(), key=lambda row: row["oldest_at"])
+
+
+def _looks_for_input(process: Mapping[str, Any]) -> bool:
+    """Whether a process is the live process, after its start."""
+    is_live = process["role"] == "live" and process["alive"]
+    return bool(is_live and process["state"] != "starting")
+
+
+def _is_seen_here(settings: Settings, stream: str) -> bool:
+    """Whether all input of a stream lies in files of this machine, so that stored times are older."""
+    declared = settings.streams.get(stream)
+    if declared is None or isinstance(declared.source, KafkaSource):
+        return False
+    return not (isinstance(declared.source, FileSource) and declared.source.is_in_object_storage)
 
 
 def _find_oldest(settings: Settings, connection: sql.Connection) -> dict[str, float]:

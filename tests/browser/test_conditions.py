@@ -10,7 +10,7 @@ from tests.browser.driver import PHONE_WIDTH, Browser
 from tests.browser.test_dashboard import ALERT, put_alert
 from tests.served import Served
 
-PLAIN = COUNT + 30  # an alert of a rule without recalls and contexts
+PLAIN = COUNT + 21  # an alert of a rule without recalls and contexts
 _INSERTS = (
     "INSERT INTO lost_records (stream, topic, partition, first_offset, last_offset, reason) VALUES"
     " ('orders', 'shop.orders', '0', 12, 18, 'deleted'),"
@@ -25,7 +25,7 @@ _INSERTS = (
     "INSERT INTO process_exits (role, epoch, pid, started_at, ended_at, signal) VALUES"
     " ('live', 9001, 1, now() - interval '1 hour', now(), 9)",
     "INSERT INTO unread_input (stream, oldest_at, checked_at) VALUES"
-    " ('cpu', now() - interval '90 seconds', now())",
+    " ('orders', now() - interval '90 seconds', now())",
 )
 _TABLES = (
     "lost_records",
@@ -50,7 +50,7 @@ def conditions(served: Served) -> Iterator[None]:
 @pytest.mark.usefixtures("conditions")
 def test_system_shows_each_condition(browser: Browser) -> None:
     browser.open("/system")
-    browser.wait_for_text("killed by signal 9", "[aria-label=Restarts]")
+    browser.wait_for_text("killed by signal 9 now", "[aria-label=Restarts]")
     text = browser.text("main")
     assert "run moirae set-aside retry" in text
     losses = browser.text("[aria-label='Lost records']")
@@ -60,7 +60,7 @@ def test_system_shows_each_condition(browser: Browser) -> None:
     assert "file landing/a.jsonl of stream files set aside 3" in failed
     assert "file landing/b.jsonl of stream files tried again 1" in failed
     assert "cpu: files are rewritten for changed columns (cpu), 12 of 140 steps, 988 MB" in text
-    assert "cpu: the oldest unread input arrived 2 min ago" in text
+    assert "orders: the oldest unread input arrived 2 min ago" in text
     assert "`" not in browser.text(".problems")
 
 

@@ -24,6 +24,7 @@ from archiver.errors import IncompatibleTable
 from archiver.read.reader import Reader
 from archiver.spark import vacuum_table
 from archiver.time_range import ALL_TIME
+from moirae.config import stream_schema
 from moirae.config.settings import load_settings
 from moirae.inspect.delta_checks import run_delta_checks
 from tests.derived_chunks import replace_chunk
@@ -533,12 +534,13 @@ def test_doctor_with_spark_reports_commits_of_other_programs(
         "  s: {columns: {ts: timestamp, n: bigint}, time: ts, id: [n], source: {http: true}}\n"
     )
     settings = load_settings(tmp_path / "moirae.yaml", {})
-    assert run_delta_checks(settings, spark) == []
+    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    assert run_delta_checks(settings, schemas, spark) == []
     root = tmp_path / ".moirae" / "archive"
     table = StreamTable(root, SCHEMA)
     table.append(rows(range(10)), batch=1)
     append_by_spark(spark, table, range(100, 105))
-    findings = run_delta_checks(settings, spark)
+    findings = run_delta_checks(settings, schemas, spark)
     assert [finding.problems for finding in findings] == [[], [], (), []]
     assert findings[0].summary.startswith("15 rows in version 2, 2 files, protocol 1/7")
     assert findings[3].summary == "3 commits, 1 appends of other programs"

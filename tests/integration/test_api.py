@@ -6,14 +6,16 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text_format
+from psycopg.types.json import Jsonb
 
+from archiver.times import to_micros
 from moirae.runtime import database
 from moirae.runtime.roles import Role
 from moirae.services import tokens
@@ -523,6 +525,34 @@ def test_metrics_are_read_by_the_client_library(served: Served) -> None:
     assert records["cpu", "read"] == records["cpu", "archived"] + records["cpu", "malformed"] == 2
     assert {family.name for family in parse_text_format(text_format.text)} >= {"moirae_alerts"}
     assert families["moirae_ingest_lag_seconds"].samples[0].value > 0
+
+
+def test_metrics_name_rows_ahead_and_held_relations(served: Served) -> None:
+    now = datetime.now(UTC)
+    with served.connection.transaction():
+        (newest,) = served.connection.execute(  # type: ignore[misc]
+            "SELECT newest FROM streams WHERE name = 'cpu'"
+        ).fetchone()
+        keys = [{"key": [["host", "a"]], "ahead": 285_500_000, "at": to_micros(now)}]
+        served.connection.execute(
+            "UPDATE streams SET newest = %s, keys_ahead = %s WHERE name = 'cpu'",
+            [now + timedelta(minutes=5), Jsonb(keys)],
+        )
+        served.connection.execute(
+            "INSERT INTO held_relations (relation, fingerprint, rows, rows_in_use)"
+            " VALUES ('hosts', 'f', 5, 54)"
+        )
+    text = served.ask("GET", "/metrics", "viewer").text
+    assert 'moirae_rows_ahead_seconds{stream="cpu"} 285.5\n' in text
+    assert 'moirae_ingest_lag_seconds{stream="cpu"} 0.0\n' in text
+    assert 'moirae_late_rows_by_ahead_total{stream="cpu"} 0.0\n' in text
+    assert 'moirae_held_relation_rows{relation="hosts"} 5.0\n' in text
+    lag = served.ask("GET", "/api/v1/streams", "viewer").json()[0]["lag"]
+    served.connection.execute("DELETE FROM held_relations")
+    served.connection.execute(
+        "UPDATE streams SET newest = %s, keys_ahead = '[]' WHERE name = 'cpu'", [newest]
+    )
+    assert lag == 0.0
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")

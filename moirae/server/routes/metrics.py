@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import get_args
 
@@ -18,18 +18,22 @@ from prometheus_client.metrics_core import (
 from starlette.responses import Response
 
 import sql
+from archiver.ingest import Catalog
+from archiver.times import to_micros
 from moirae.inspect import DEAD_LETTER_COUNTERS, StateReport, collect_state, list_set_aside
 from moirae.runtime import list_processes, merge_metrics
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
 from sql.alerts import AlertGateway
-from sql.archive import ChunkGateway, StreamGateway, SubjectKind, UnitGateway
+from sql.archive import ChunkGateway, RelationGateway, StreamGateway, SubjectKind, UnitGateway
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
 from sql.rules import DeploymentGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 METRICS_PATH = "/metrics"
+_AHEAD_AGE = timedelta(hours=1)  # since rows of a key were last ahead of the clock
+_MICROS_PER_SECOND = 1_000_000
 
 
 def add_metrics_route(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
@@ -141,6 +145,11 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
         "Records that are no rows, and are not counted as read, by reason.",
         labels=["stream", "reason"],
     )
+    late_by_ahead = CounterMetricFamily(
+        "moirae_late_rows_by_ahead",
+        "Archived rows that were late because the watermark followed rows ahead of the clock.",
+        labels=["stream"],
+    )
     for counts in UnitGateway(connection).sum_by_stream():
         records.add_metric([counts.stream, "read"], counts.read)
         records.add_metric([counts.stream, "archived"], counts.archived)
@@ -148,9 +157,11 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
         for reason in DEAD_LETTER_COUNTERS:
             records.add_metric([counts.stream, reason], getattr(counts, reason))
         late.add_metric([counts.stream], counts.late)
+        late_by_ahead.add_metric([counts.stream], counts.late_by_ahead)
         skipped.add_metric([counts.stream, "tombstone"], counts.tombstones)
     yield records
     yield late
+    yield late_by_ahead
     yield skipped
     newest = GaugeMetricFamily(
         "moirae_stream_newest_timestamp_seconds",
@@ -159,16 +170,25 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     )
     lag = GaugeMetricFamily(
         "moirae_ingest_lag_seconds",
-        "How far the newest event time of a stream is behind the clock.",
+        "How far the newest event time of a stream is behind the clock; 0 if it is ahead.",
+        labels=["stream"],
+    )
+    ahead = GaugeMetricFamily(
+        "moirae_rows_ahead_seconds",
+        "How far rows of a key were ahead of the clock within the last hour, at most.",
         labels=["stream"],
     )
     now = datetime.now(UTC)
+    keys_ahead = Catalog(connection).keys_ahead()
     for row in StreamGateway(connection).list_all():
         if row.newest is not None:
             newest.add_metric([row.name], row.newest.timestamp())
-            lag.add_metric([row.name], (now - row.newest).total_seconds())
+            lag.add_metric([row.name], max(0.0, (now - row.newest).total_seconds()))
+        recent = [key.ahead for key in keys_ahead[row.name] if key.at > to_micros(now - _AHEAD_AGE)]
+        ahead.add_metric([row.name], max(recent, default=0) / _MICROS_PER_SECOND)
     yield newest
     yield lag
+    yield ahead
     unread = GaugeMetricFamily(
         "moirae_unread_input_seconds",
         "How long the oldest input of a stream waits to be archived.",
@@ -242,3 +262,11 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     for kind in get_args(SubjectKind):
         set_aside.add_metric([kind], kinds[kind])
     yield set_aside
+    held = GaugeMetricFamily(
+        "moirae_held_relation_rows",
+        "Rows of the version of a relation that is held back; absent without one.",
+        labels=["relation"],
+    )
+    for held_version in RelationGateway(connection).list_held():
+        held.add_metric([held_version.relation], held_version.rows)
+    yield held

@@ -3,9 +3,9 @@
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import starmap
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -85,7 +85,7 @@ class StreamSummary:
     """Counters and files of a declared stream.
 
     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
-    stream, in seconds.
+    stream, in seconds; no row is newer than the clock.
     """
 
     stream: str
@@ -208,11 +208,14 @@ def list_streams(workspace: "LocalWorkspace") -> list[StreamSummary]:
     settings = workspace.settings
     storage = open_storage(settings)
     progress = collect_status(workspace.connection, storage)["streams"]
-    newest = max(filter(None, map(itemgetter("newest"), progress.values())), default=None)
+    lags = measure_lags(
+        {stream: entry["newest"] for stream, entry in progress.items()}, datetime.now(UTC)
+    )
     rows = []
     for table in _open_stream_tables(workspace):
+        name = table.schema.name
         history_bytes = table.history_bytes(settings.archive_history.total_seconds())
-        rows.append(_count_stream(table, progress.get(table.schema.name), newest, history_bytes))
+        rows.append(_count_stream(table, progress.get(name), lags.get(name), history_bytes))
     return rows
 
 
@@ -367,10 +370,21 @@ def _open_stream_tables(workspace: "LocalWorkspace") -> "list[StreamTable]":
     return [StreamTable(storage, schema) for schema in schemas]
 
 
+def measure_lags(newest: Mapping[str, datetime | None], now: datetime) -> dict[str, float]:
+    """How far each stream is behind the newest one, in seconds; `newest`: event times.
+
+    Rows ahead of the clock count as rows at the clock: one host whose clock is fast does not make
+    all other streams lag. A stream without rows has no lag.
+    """
+    times = {stream: min(time, now) for stream, time in newest.items() if time is not None}
+    newest_time = max(times.values(), default=now)
+    return {stream: (newest_time - time).total_seconds() for stream, time in times.items()}
+
+
 def _count_stream(
     table: "StreamTable",
     progress: Mapping[str, Any] | None,
-    newest: datetime | None,
+    lag: float | None,
     history_bytes: int,
 ) -> StreamSummary:
     """Counts of a stream. `progress`: its entry in the status, None where nothing was read yet."""
@@ -380,9 +394,6 @@ def _count_stream(
     if progress is None:
         progress = {"accounting": sum_accounting([]), "newest": None, **dict.fromkeys(counters, 0)}
     files = table.files_by_chunk().values()
-    lag = None
-    if progress["newest"] is not None and newest is not None:
-        lag = (newest - progress["newest"]).total_seconds()
     return StreamSummary(
         stream=table.schema.name,
         read=progress["accounting"]["read"],

@@ -2793,6 +2793,8 @@ export interface components {
          *
          *     `last_hour`, `last_day`: number of such ends. `exit_code`, `signal`: of the last one, None if
          *     unknown. `is_crash_loop`: three within an hour, or its successor has not run for 10 minutes.
+         *     `ends_at`: when the crash loop ends if the running process works until then; None without a
+         *     crash loop, or before the process has been started again.
          */
         RestartStatus: {
             /** Process */
@@ -2814,6 +2816,8 @@ export interface components {
             reason: string;
             /** Is Crash Loop */
             is_crash_loop: boolean;
+            /** Ends At */
+            ends_at: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -3468,7 +3472,7 @@ export interface components {
          * @description Counters and files of a declared stream.
          *
          *     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
-         *     stream, in seconds.
+         *     stream, in seconds; no row is newer than the clock.
          */
         StreamSummary: {
             /** Stream */

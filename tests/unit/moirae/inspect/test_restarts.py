@@ -60,7 +60,7 @@ def test_crash_loop_lasts_until_a_process_works_for_ten_minutes(
 ) -> None:
     (restart,) = summarize_exits(exits, [UP, live], NOW)
     assert restart["is_crash_loop"] is is_loop
-    assert bool(list(find_crash_loops([restart], NOW))) is is_loop
+    assert bool(list(find_crash_loops([restart]))) is is_loop
 
 
 def test_process_that_nothing_restarts_is_in_no_loop() -> None:
@@ -76,10 +76,40 @@ def test_problem_names_number_time_and_reason() -> None:
     exits = [_exit(1, 4), _exit(2, 3), _exit(90, 2)]
     restarts = summarize_exits(exits, [UP, _process("live", 0.9)], NOW)
     assert (restarts[0]["last_hour"], restarts[0]["last_day"]) == (2, 3)
-    assert list(find_crash_loops(restarts, NOW)) == [
-        "the live process ended by an error 2 times within an hour, last 60 s ago: exit code 70: "
-        "ArrowInvalid: broken: check its log"
+    assert list(find_crash_loops(restarts)) == [
+        "the live process ended by an error 2 times within an hour, last at 2026-01-01 11:59:00Z: "
+        "exit code 70: ArrowInvalid: broken: check its log; status is OK again at 12:09:06Z if the "
+        "process works until then"
     ]
+
+
+@pytest.mark.parametrize(
+    ("exits", "live", "ends_at"),
+    [
+        ([_exit(5, 4)], _process("live", 4), _ago(-6)),
+        ([_exit(20, 4), _exit(30, 3), _exit(59, 2)], _process("live", 19), _ago(-1)),
+        ([_exit(3, 4), _exit(30, 3), _exit(59, 2)], _process("live", 2), _ago(-8)),
+        ([_exit(3, 4), _exit(4, 3), _exit(5, 2)], _process("live", 2), _ago(-55)),
+        ([_exit(15, 4)], _process("live", 10.1), None),  # it is over
+        ([_exit(0.1, 5)], _process("live", 30), None),  # no successor yet
+    ],
+)
+def test_end_of_a_crash_loop_is_when_the_status_is_ok_again(
+    exits: list[ProcessExitRow], live: dict[str, Any], ends_at: datetime | None
+) -> None:
+    (restart,) = summarize_exits(exits, [UP, live], NOW)
+    assert restart["ends_at"] == ends_at
+    if ends_at is None:
+        return
+    before = ends_at - timedelta(seconds=1)
+    assert summarize_exits(exits, [UP, live], before)[0]["is_crash_loop"]
+    assert not summarize_exits(exits, [UP, live], ends_at)[0]["is_crash_loop"]
+
+
+def test_problem_of_a_process_that_does_not_run_yet_says_what_ends_it() -> None:
+    restarts = summarize_exits([_exit(0.1, 5)], [UP, _process("live", 30)], NOW)
+    (problem,) = find_crash_loops(restarts)
+    assert problem.endswith("; status is OK again once the process has worked for 10 minutes")
 
 
 @pytest.mark.parametrize(

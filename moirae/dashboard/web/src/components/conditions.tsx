@@ -25,17 +25,33 @@ export function RestartCard({ status }: { status: Status }) {
       <CardBody>
         <DataTable
           label="Restarts"
-          columns={["Process", "Last hour", "Last day", "Last", "Last reason"]}
+          columns={["Process", "Last hour", "Last day", "Last", "Last reason", "No problem"]}
           rows={status.restarts.map((restart) => [
             restart.process,
             restart.last_hour,
             restart.last_day,
             <Time key="last" value={restart.last_ended_at} brief />,
             <LongText key="reason" text={restart.reason} />,
+            <CrashLoopEnd key="end" restart={restart} />,
           ])}
         />
       </CardBody>
     </Card>
+  );
+}
+
+/** When ends by errors are no problem any more. */
+function CrashLoopEnd({ restart }: { restart: Status["restarts"][number] }) {
+  if (!restart.is_crash_loop) {
+    return <>now</>;
+  }
+  if (restart.ends_at === null) {
+    return <>once it has worked for 10 min</>;
+  }
+  return (
+    <>
+      <Time value={restart.ends_at} brief /> if it works until then
+    </>
   );
 }
 

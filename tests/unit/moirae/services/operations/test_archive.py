@@ -1,6 +1,7 @@
 """IDs and retries of dead letters; pages of chunks."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
 
@@ -14,6 +15,7 @@ from moirae.services.operations.archive import (
     ChunkQuery,
     RetryBody,
     list_chunks,
+    measure_lags,
     parse_dead_letter_id,
     retry_dead_letters,
 )
@@ -63,3 +65,16 @@ def test_pages_have_each_chunk_once_in_order(monkeypatch: pytest.MonkeyPatch) ->
         if cursor is None:
             break
     assert numbers == [[1, 2], [3, 4], [5]]
+
+
+def test_lag_is_not_measured_from_rows_ahead_of_the_clock() -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    newest = {
+        "ahead": now + timedelta(minutes=5),
+        "cpu": now - timedelta(seconds=30),
+        "unread": None,
+    }
+    assert measure_lags(newest, now) == {"ahead": 0.0, "cpu": 30.0}
+    # Without rows ahead, the clock is not in it: history is read from long ago.
+    past = {"a": now - timedelta(days=9), "b": now - timedelta(days=10)}
+    assert measure_lags(past, now) == {"a": 0.0, "b": 86_400.0}
