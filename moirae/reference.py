@@ -70,7 +70,8 @@ Commands that print data take `-o json`.
 | 75 | the server, PostgreSQL, object storage or Kafka is unreachable: try again |
 | 130 | Ctrl-C |
 
-A reader that closes the pipe early, such as `head`, ends a command quietly, with 0. Output that is
+A reader that closes the pipe early, such as `head`, ends a command quietly, with 0; `status` and
+`doctor` end with their result also then (in a shell, `set -o pipefail` shows it). Output that is
 lost for another reason, such as a full disk, is a failure (1). Where standard output is not UTF-8,
 a character that it lacks is replaced: a dash by `-`, others by `\\xNN` or `\\uNNNN`; JSON is ASCII
 there, with its own escapes. With `TERM=dumb`, or without `TERM`, no escape sequences are written. A

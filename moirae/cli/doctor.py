@@ -18,6 +18,7 @@ from moirae.cli.options import (
     print_warnings,
 )
 from moirae.config import Settings
+from moirae.runtime import keep_exit_code
 from moirae.runtime.storage import archived_streams, check_storage
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def doctor(
         schemas = archived_streams(settings, connection)
     if spark:
         findings += _run_delta_checks(settings, schemas)
+    exit_code = 1 if any(map(attrgetter("problems"), findings)) else 0
+    keep_exit_code(exit_code)
     if output is OutputFormat.JSON:
         print_json(list(map(vars, findings)))
     else:
@@ -60,7 +63,7 @@ def doctor(
                 (result, finding.check, format_problems(finding.problems) or finding.summary)
             )
         print_table(["result", "check", "details"], rows, "")
-    raise typer.Exit(any(map(attrgetter("problems"), findings)))
+    raise typer.Exit(exit_code)
 
 
 def _run_delta_checks(settings: Settings, schemas: "Sequence[StreamSchema]") -> list[Any]:

@@ -21,6 +21,7 @@ from moirae.cli.options import (
 from moirae.cli.remote import open_services, uses_server
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
+from moirae.runtime import keep_exit_code
 from moirae.runtime.storage import measure_disk_space
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def status(
     report = _collect(workspace)
     print_warnings(report["warnings"])
     problems = report["problems"]
+    exit_code = 1 if problems else 0
+    keep_exit_code(exit_code)
     if output is OutputFormat.JSON:
         print_json(report)
     else:
@@ -60,7 +63,7 @@ def status(
         if not problems:
             print(f"OK: {assess_health(report)[1]}")
         _print_report(report)
-    raise typer.Exit(1 if problems else 0)
+    raise typer.Exit(exit_code)
 
 
 def _probe(workspace: Path, name: str, output: OutputFormat) -> None:

@@ -19,6 +19,7 @@ from moirae.runtime.roles import (
 )
 from moirae.runtime.signals import Signals
 from moirae.runtime.standard_streams import (
+    keep_exit_code,
     prepare_stdout,
     replace_unencodable,
     tolerate_closed_stderr,
@@ -41,6 +42,7 @@ __all__ = [
     "open_progress_bar",
     "release_database",
     "release_embedded_database",
+    "keep_exit_code",
     "prepare_stdout",
     "replace_missing_locale",
     "replace_unencodable",

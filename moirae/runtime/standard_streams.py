@@ -51,6 +51,9 @@ class _Stdout(io.TextIOWrapper):
     Raises `OutputError` if output is lost for another reason. Later output is dropped.
     """
 
+    exit_code = 0
+    """With which the command ends if the reader has enough, see `keep_exit_code`."""
+
     def write(self, text: str) -> int:
         """As `TextIO.write`."""
         try:
@@ -68,7 +71,7 @@ class _Stdout(io.TextIOWrapper):
     def _end(self, error: OSError) -> NoReturn:
         send_to_null(self)
         if isinstance(error, BrokenPipeError):
-            raise SystemExit(0) from error
+            raise SystemExit(self.exit_code) from error
         raise OutputError(f"standard output: {error.strerror}") from error
 
 
@@ -91,6 +94,15 @@ def prepare_stdout() -> None:
             line_buffering=line_buffering,
             write_through=write_through,
         )
+
+
+def keep_exit_code(code: int) -> None:
+    """End with this code also if the reader of standard output does not wait for all of it.
+
+    For commands whose exit code is their result: `moirae status | head -1`.
+    """
+    if isinstance(sys.stdout, _Stdout):
+        sys.stdout.exit_code = code
 
 
 class _Stderr:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -60,3 +61,19 @@ def test_other_errors_than_those_of_encoding_are_raised() -> None:
     standard_streams.register_replacements()
     with pytest.raises(UnicodeDecodeError):
         b"\xff".decode("ascii", "moirae.replace")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_result_of_a_command_is_kept_when_its_reader_has_enough(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(sys, "stdout", open(writer, "w", encoding="utf-8"))
+    standard_streams.prepare_stdout()
+    standard_streams.keep_exit_code(code)
+    sys.stdout.write("PROBLEM: …\n")
+    with pytest.raises(SystemExit) as end:
+        sys.stdout.flush()
+    assert end.value.code == code
+    sys.stdout.close()
