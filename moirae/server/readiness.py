@@ -1,7 +1,5 @@
 """Readiness: whether rows that are posted, or sent to Kafka brokers, are archived now."""
 
-from datetime import UTC, datetime
-
 import sql
 from moirae.errors import MoiraeError, RequestRejected
 from moirae.inspect import (
@@ -38,7 +36,7 @@ def list_readiness_problems(pool: ConnectionPool, ingest_handler: IngestHandler)
             condition = assess_live_condition(list_processes(connection))
             restarts = collect_state(connection)["restarts"]
             problems += list_brokers_away(list_source_errors(connection))
-        problems += find_crash_loops(restarts, datetime.now(UTC))
+        problems += find_crash_loops(restarts)
         if condition != "running":
             problems.append(_LIVE_PROBLEMS[condition])
     except RequestRejected:

@@ -69,7 +69,8 @@ def test_result_of_a_command_is_kept_when_its_reader_has_enough(
 ) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    monkeypatch.setattr(sys, "stdout", open(writer, "w", encoding="utf-8"))
+    stream = io.TextIOWrapper(io.FileIO(writer, "w"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", stream)
     standard_streams.prepare_stdout()
     standard_streams.keep_exit_code(code)
     sys.stdout.write("PROBLEM: …\n")
