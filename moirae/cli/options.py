@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import orjson
 import typer
@@ -222,9 +222,22 @@ def format_time(moment: datetime) -> str:
     return utc.replace(tzinfo=None).isoformat(sep=" ") + "Z"
 
 
-def to_seconds(moment: datetime) -> datetime:
+@overload
+def to_seconds(moment: datetime) -> datetime: ...
+
+
+@overload
+def to_seconds(moment: datetime | None) -> datetime | None: ...
+
+
+def to_seconds(moment: datetime | None) -> datetime | None:
     """A time of the clock for tables: its fractions say nothing to a reader."""
-    return moment.replace(microsecond=0)
+    return None if moment is None else moment.replace(microsecond=0)
+
+
+def get_first_line(text: str | None) -> str:
+    """The first line of an error or a reason, as a cell of a table shows it."""
+    return (text or "").partition("\n")[0]
 
 
 def format_size(byte_count: int) -> str:

@@ -10,6 +10,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    get_first_line,
     print_json,
     print_table,
     to_seconds,
@@ -64,7 +65,6 @@ def _format_relation(relation: Any) -> Iterable[Any]:
         held_rows = f"{relation.held_version.rows:,} rows"
         if relation.held_version.accepted:
             held_rows += ", accepted"
-    read_at = None if relation.read_at is None else to_seconds(relation.read_at)
-    error = (relation.error or "").partition("\n")[0]
     state = [relation.relation, relation.source, relation.state]
-    return [*state, relation.rows, read_at, held_rows, error]
+    read_at = to_seconds(relation.read_at)
+    return [*state, relation.rows, read_at, held_rows, get_first_line(relation.error)]

@@ -77,6 +77,7 @@ def check(
         if not has_errors:
             note = f", {format_count(len(messages), 'warning')}" if messages else ""
             print(f"{format_count(result.rules, 'rule')} OK{note}")
+            _print_unchecked_relations(workspace)
     if has_errors:
         raise typer.Exit(_EXIT_ERRORS)
     if result.problems:
@@ -260,6 +261,18 @@ def _check(workspace: Path, body: "RuleFiles") -> "RuleCheck":
             return rules.check(server, body)
     # Without a database.
     return rules.run_check(load_settings_from_environment(workspace), body, allow_paths=True)
+
+
+def _print_unchecked_relations(workspace: Path) -> None:
+    """Say what the check of a local workspace leaves out: it needs no database."""
+    if uses_server():
+        return
+    relations = load_settings_from_environment(workspace).relations
+    if relations:
+        print(
+            f"not checked: whether stored rows of {format_count(len(relations), 'relation')} fit the "
+            "declared columns and key; they are in the database, `moirae up` checks that first"
+        )
 
 
 def _is_error(problem: Problem) -> bool:

@@ -12,6 +12,7 @@ from moirae.cli.options import (
     OutputOption,
     WorkspaceOption,
     check_choices,
+    get_first_line,
     print_json,
     print_table,
     to_seconds,
@@ -140,9 +141,6 @@ def _format_subject(subject: Any) -> Iterable[Any]:
     state = "set aside" if subject["is_set_aside"] else "tried again"
     if subject["retry_requested"]:
         state = "retry requested"
-    times = [
-        None if subject[name] is None else to_seconds(subject[name])
-        for name in ("first_failed_at", "last_failed_at")
-    ]
+    times = [to_seconds(subject[name]) for name in ("first_failed_at", "last_failed_at")]
     names = [subject["kind"], subject["stream"], subject["name"]]
-    return [*names, state, subject["tries"], *times, subject["reason"].partition("\n")[0]]
+    return [*names, state, subject["tries"], *times, get_first_line(subject["reason"])]

@@ -13,6 +13,8 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    format_time,
+    get_first_line,
     print_json,
     print_table,
     print_warnings,
@@ -201,22 +203,21 @@ def _format_unread(unread: Mapping[str, Any]) -> str:
 
 
 def _format_restart(restart: Mapping[str, Any]) -> str:
+    last = format_time(to_seconds(restart["last_ended_at"]))
     return (
         f"{restart['process']} ended by an error: {restart['last_hour']} within the last hour, "
-        f"{restart['last_day']} within a day, last at {to_seconds(restart['last_ended_at'])}: "
-        f"{restart['reason']}"
+        f"{restart['last_day']} within a day, last at {last}: {restart['reason']}"
     )
 
 
 def _format_process(process: Mapping[str, Any], report: Mapping[str, Any]) -> list[Any]:
     from moirae.inspect import describe_liveness
 
-    first_line = (process["error"] or "").partition("\n")[0]
     return [
         process["role"],
         str(process["pid"]),
         process["state"],
         describe_liveness(process, report),
         to_seconds(process["started_at"]),
-        first_line,
+        get_first_line(process["error"]),
     ]

@@ -90,7 +90,6 @@ def acknowledge(
 
 
 def _format_loss(loss: Any) -> Iterable[Any]:
-    acknowledged_at = loss["acknowledged_at"]
     return [
         loss["stream"],
         loss["topic"],
@@ -99,7 +98,7 @@ def _format_loss(loss: Any) -> Iterable[Any]:
         "unknown" if loss["last_offset"] is None else loss["last_offset"],
         loss["reason"],
         to_seconds(loss["noticed_at"]),
-        None if acknowledged_at is None else to_seconds(acknowledged_at),
+        to_seconds(loss["acknowledged_at"]),
     ]
 
 

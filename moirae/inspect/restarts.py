@@ -68,12 +68,13 @@ def _is_crash_loop(
 ) -> bool:
     """Whether three processes ended within an hour, or the last one has no stable successor.
 
-    `process`: the last one that took the role. A role that has ended in order is in no loop.
+    `process`: the last one that took the role. A role that has ended in order since is in no loop.
     """
     if process is None or not _is_successor(process, last):
         return is_supervised  # to be started again
-    if process["state"] == "ended":
-        return False
+    has_predecessor = last.epoch is not None and process["epoch"] > last.epoch + 1
+    if has_predecessor or process["state"] == "ended":
+        return False  # the processes after the last error have ended in order
     return failures >= _MAX_FAILURES or now - process["started_at"] < _MIN_UPTIME
 
 

@@ -53,6 +53,8 @@ UP = _process("up", 600)
         ([_exit(20, 4), _exit(30, 3), _exit(61, 2)], _process("live", 19), False),
         # The workspace was stopped in order since.
         ([_exit(5, 4)], _process("live", 4.9, state="ended"), False),
+        # It was stopped in order and started again since.
+        ([_exit(5, 3)], _process("live", 1), False),
     ],
 )
 def test_crash_loop_lasts_until_a_process_works_for_ten_minutes(
