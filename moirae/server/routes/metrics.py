@@ -262,11 +262,11 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     for kind in get_args(SubjectKind):
         set_aside.add_metric([kind], kinds[kind])
     yield set_aside
-    held = GaugeMetricFamily(
+    held_rows = GaugeMetricFamily(
         "moirae_held_relation_rows",
         "Rows of the version of a relation that is held back; absent without one.",
         labels=["relation"],
     )
     for held_version in RelationGateway(connection).list_held():
-        held.add_metric([held_version.relation], held_version.rows)
-    yield held
+        held_rows.add_metric([held_version.relation], held_version.rows)
+    yield held_rows
