@@ -24,8 +24,8 @@ class LostInputMonitor:
         self._alerts = alerts
         self._lost_records = lost_records
         self._clock = clock
-        # The losses that alerts tell, by the ID of the alert.
-        self._told_losses: dict[UUID, int] = {}
+        # Numbers of losses in the alerts that this process has stored, by ID.
+        self._loss_counts: dict[UUID, int] = {}
 
     def run_once(self) -> None:
         """Raise, change, prolong or resolve alerts."""
@@ -38,9 +38,9 @@ class LostInputMonitor:
             losses_by_alert[make_alert_id(f"lost/{stream}/{losses[0].id}")] = losses
         open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOST_INPUT_RULE)}
         for alert_id, losses in losses_by_alert.items():
-            if self._told_losses.get(alert_id) != len(losses):
+            if self._loss_counts.get(alert_id) != len(losses):
                 self._put(alert_id, losses, now)
-                self._told_losses[alert_id] = len(losses)
+                self._loss_counts[alert_id] = len(losses)
         for alert_id, alert in open_alerts.items():
             has_ended = alert_id not in losses_by_alert
             lifetime = make_lifetime(alert.starts_at, alert.fired_at or now, now, has_ended)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.file_names import escape_name
 from archiver.ingest import read_content
 from archiver.periodic import Clock
 from moirae.config import Relation, RelationFile
@@ -55,6 +56,7 @@ class FileRelationReader:
         self._relation = relation
         self._format = source.format
         self._path = Path(source.file)
+        self._shown_path = escape_name(self._path)
         self._moves = moves
         self._complete = frozenset(complete)
         self._clock = clock
@@ -101,8 +103,9 @@ class FileRelationReader:
         self._last_error = unread.error
         if unread.error is not None or unread.state is None:
             raise MoiraeError(unread.error or self._still_written)
-        path = self._shown_path
-        rows = parse_rows(self._name, self._relation, self._format, path, unread.content)
+        rows = parse_rows(
+            self._name, self._relation, self._format, self._shown_path, unread.content
+        )
         return RelationContent(rows, unread.state.fingerprint)
 
     def read_again(self) -> None:
@@ -111,11 +114,6 @@ class FileRelationReader:
 
     def stop(self) -> None:
         """Do nothing: the file is open only while it is read."""
-
-    @property
-    def _shown_path(self) -> str:
-        """The path as text that can be stored and printed, whatever its bytes."""
-        return str(self._path).encode("utf-8", "backslashreplace").decode()
 
     @property
     def _still_written(self) -> str:

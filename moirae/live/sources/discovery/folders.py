@@ -86,13 +86,6 @@ class FolderDiscovery:
         self._list_again_at = now + max(_MIN_LISTING_INTERVAL, (now - started_at) / _LISTING_SHARE)
         return files
 
-    def forget(self, path: Path) -> None:
-        """Let a file be found again at the next listing, if it is not in the ledger."""
-        for (_, folder), names in self._known_names.items():
-            if folder == str(path.parent):
-                names.discard(path.name)
-        self._folder_times = None
-
     def _expand_folders(self, path_glob: PathGlob, folder_times: dict[str, int]) -> Sequence[str]:
         """The folders of the files of a glob.
 

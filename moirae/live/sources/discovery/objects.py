@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable, Set
-from pathlib import Path
 
 from archiver.errors import StorageFailed
 from archiver.periodic import Clock
-from archiver.storage import ObjectGlob, ObjectPath
+from archiver.storage import ObjectGlob
 from archiver.times import to_micros
 from moirae.live.sources.files import DiscoveredFile
 
@@ -52,10 +51,6 @@ class ObjectDiscovery:
         interval = max(_MIN_INTERVAL, (ended_at - started_at) / _LISTING_SHARE)
         self._list_again_at = ended_at + interval
         return files
-
-    def forget(self, path: Path | ObjectPath) -> None:
-        """Let an object be found again at the next listing, if it is not in the ledger."""
-        self._known_urls.discard(str(path))
 
     def _list_new(self) -> list[DiscoveredFile]:
         objects = {str(listed.path): listed for listed in self._glob.list()}

@@ -249,7 +249,7 @@ def test_path_of_any_bytes_is_read_and_shown_escaped(tmp_path: Path) -> None:
     assert file.wait()
     with pytest.raises(ProblemsError) as raised:
         file.reader.read()
-    assert "caf\\udce9/hosts.csv:1: missing columns" in str(raised.value)
+    assert "caf\\xe9/hosts.csv:1: missing columns" in str(raised.value)
     str(raised.value).encode()
 
 

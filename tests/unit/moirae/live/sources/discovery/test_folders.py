@@ -192,8 +192,6 @@ def test_file_that_comes_back_or_is_forgotten_is_found_again(
     assert discovery.find_new() == []
     path.touch()
     assert _names(discovery.find_new()) == ["a.csv"]
-    discovery.forget(path)
-    assert _names(discovery.find_new()) == ["a.csv"]
 
 
 def test_any_name_is_found_and_has_a_name_in_the_ledger(tmp_path: Path, ledger: _Ledger) -> None:

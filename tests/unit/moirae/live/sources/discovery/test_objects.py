@@ -48,7 +48,7 @@ def names(files: Sequence[DiscoveredFile]) -> list[str]:
     return sorted(str(file.path).removeprefix(URL) for file in files)
 
 
-def test_object_is_found_once_until_it_is_forgotten(world: World) -> None:
+def test_object_is_found_once(world: World) -> None:
     for name in ("b.jsonl", "a.jsonl", "old.jsonl"):
         world.put(name)
     world.archived = {f"{URL}old.jsonl"}
@@ -57,9 +57,6 @@ def test_object_is_found_once_until_it_is_forgotten(world: World) -> None:
     assert {file.modified for file in files} == {int(START.timestamp()) * 1_000_000}
     world.now += 1
     assert world.discovery.find_new() == []
-    world.discovery.forget(ObjectPath(URL + "a.jsonl"))
-    world.now += 1
-    assert names(world.discovery.find_new()) == ["a.jsonl"]
 
 
 def test_new_object_is_found_within_half_a_second_and_few_listings(world: World) -> None:
