@@ -21,11 +21,13 @@ from archiver.ingest.engines import EngineMode, EnginePolicy, TopicRecords
 from archiver.spark.paths import JARS as ENGINE_JARS
 from archiver.times import to_micros
 from moirae.config import Settings, load_settings_from_environment, stream_schema
-from moirae.live.sources.topics.archiving import TopicArchiving
+from moirae.live.set_aside import SetAside
+from moirae.live.sources import InputArchiving
 from moirae.live.sources.topics.reader import TopicReader
 from moirae.live.sources.topics.readers import TopicReaders
+from moirae.live.unit_failures import UnitFailures
 from moirae.runtime import connect_database
-from sql.archive import UnitGateway
+from sql.archive import SetAsideGateway, UnitGateway
 from sql.topics import SourceErrorGateway
 from tests.broker import JARS, Broker
 from tests.faults.harness import workspace
@@ -165,14 +167,16 @@ class ReaderWorld:
             self.archive.ingest_records(records, to_micros(datetime.now(UTC)))
 
         ingest: Any = SimpleNamespace(ingest_units=ingest_units, ingest_records=ingest_records)
-        archiving = TopicArchiving(
+        units = UnitGateway(self.connection)
+        archiving = InputArchiving(
             archive=self.archive,
             ingest=ingest,
-            units=UnitGateway(self.connection),
-            errors=SourceErrorGateway(self.connection),
+            failures=UnitFailures(SetAside(SetAsideGateway(self.connection)), units),
+            units=units,
             lock=threading.Lock(),
         )
-        self.readers = TopicReaders(self._spark, self.settings, archiving, drain=drain)
+        errors = SourceErrorGateway(self.connection)
+        self.readers = TopicReaders(self._spark, self.settings, archiving, errors, drain=drain)
         self.readers.leave_topics()
 
     def reader(self, stream: str) -> TopicReader:

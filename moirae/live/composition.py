@@ -15,6 +15,7 @@ from archiver.ingest import ArchiveWriter, hold_watermarks
 from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.read import WIDE_SCAN_ROWS
+from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
 from moirae.config import FileSource, Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
@@ -26,7 +27,6 @@ from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
-from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
 from moirae.live.landed_input import LandedInput
@@ -39,14 +39,15 @@ from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.repeated_ends import has_ended_repeatedly
 from moirae.live.retention import Retention
+from moirae.live.rule_tasks import make_rule_tasks
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import (
     FileInput,
     IdleSources,
     IdleTracker,
+    InputArchiving,
     LandingFolders,
-    SourceQueries,
-    TopicArchiving,
+    SourceReaders,
     TopicReaders,
 )
 from moirae.live.spark_start import start_spark
@@ -69,15 +70,11 @@ _MAINTENANCE_INTERVAL = 1.0  # seconds between updates of chunk states
 _RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
 _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
-_RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
-_FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
-_REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
 _TOPICS_INTERVAL = 1.0  # seconds between reports of topics that cannot be read
 _UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
-_EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
 
@@ -102,44 +99,21 @@ def build_live_process(
     role.end_if_stopped()
     check_storage(settings)
     root = open_storage(settings)
-    rename_streams(settings, connection, root)
-    check_declarations(settings)
-    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
-    archive = ArchiveWriter(
-        root,
-        schemas,
-        policy=CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age)),
-        connection=connection,
-        fence=role.fence,
-    )
-    hold_watermarks(archive, connection)
-    archive.engines.policy = EnginePolicy(settings.engine, settings.spark.large_batch)
+    archive = _open_archive(settings, connection, root, role)
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)
-    # Files outlive every query that may still read them.
-    grace = settings.recall.longest_query + _READER_GRACE
-    maintenance = ChunkMaintenance(
-        root,
-        archived_streams(settings, connection),
-        grace,
-        (EVENTS, CONTEXTS),
-        history=settings.archive_history.total_seconds(),
-    )
+    maintenance = _build_maintenance(settings, connection, root)
     chunk_states = ChunkStates(
         archive,
         maintenance,
-        policy=_make_lifecycle_policy(settings, grace),
+        policy=_make_lifecycle_policy(settings),
         tasks=TaskGateway(connection),
     )
-    home = Path(settings.home)
-    landing_folders = LandingFolders(home, settings.streams)
+    landing_folders = LandingFolders(Path(settings.home), settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     set_aside = SetAside(SetAsideGateway(connection))
     set_aside.forget_undeclared(settings.streams, settings.relations)
-    check_relations(settings, connection)
-    update_relations(settings.relations, connection)
-    relations = Relations(connection, settings.relations, failures=set_aside)
-    relations.watch()  # while Spark starts: files may have to be unchanged for seconds
+    relations = _open_relations(settings, connection, set_aside)
     spark = start_spark(settings)
     role.end_if_stopped()
     jobs = _add_executors(settings, spark, archive, maintenance)
@@ -165,12 +139,9 @@ def build_live_process(
         if no_input is not None:
             no_input.record_rows(batch.rows)
 
-    unit_failures = UnitFailures(set_aside, UnitGateway(connection), landing_folders.batch_names)
-    if has_ended_repeatedly(ProcessExitGateway(connection), datetime.now(UTC)):
-        unit_failures.suspect_open_units()
-    for name, declared in settings.streams.items():
-        if not isinstance(declared.source, FileSource):
-            unit_failures.forget_missing(name, frozenset())
+    units = UnitGateway(connection)
+    unit_failures = UnitFailures(set_aside, units, landing_folders.batch_names)
+    _review_failures(settings, connection, unit_failures)
     ingest = Ingest(
         archive=archive,
         detector=detector,
@@ -181,38 +152,25 @@ def build_live_process(
         record_batch=record_batch,
     )
     lock = threading.Lock()
-    units = UnitGateway(connection)
-    archiving = TopicArchiving(
-        archive=archive,
-        ingest=ingest,
-        units=units,
-        errors=SourceErrorGateway(connection),
-        lock=lock,
+    archiving = InputArchiving(
+        archive=archive, ingest=ingest, failures=unit_failures, units=units, lock=lock
     )
-    topics = TopicReaders(spark, settings, archiving, drain=drain)
-    files = FileInput(
-        spark=spark,
-        settings=settings,
-        ingest=ingest,
-        find_archived=units.finished_names,
-        is_waiting=archive.is_waiting,
-        lock=lock,
-        drain=drain,
-    )
-    queries = SourceQueries(settings, files, topics, drain=drain)
-    landed_input = LandedInput(landing_folders, ingest, unit_failures)
+    topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
+    files = FileInput(spark, settings, archiving, drain=drain)
+    readers = SourceReaders(settings, files, topics, drain=drain)
+    landed_input = LandedInput(landing_folders, ingest, unit_failures, archive.is_waiting)
     idle_sources = IdleSources(
         settings=settings,
         archive=archive,
         tracker=idle_tracker,
         has_landed=lambda stream: landed_input.oldest_unread(stream) is not None,
-        queries=queries,
+        readers=readers,
     )
 
     def find_oldest_unread(stream: str) -> datetime | None:
         times = [
             landed_input.oldest_unread(stream),
-            queries.oldest_unread_file(stream),
+            readers.oldest_unread_file(stream),
             topics.unread_since(stream),
         ]
         oldest = min((time for time in times if time is not None), default=None)
@@ -223,7 +181,7 @@ def build_live_process(
     )
 
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
-    periodics = _make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
+    periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
     periodics.append(Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once))
     if no_input is not None:
@@ -253,7 +211,7 @@ def build_live_process(
         detector=detector,
         ingest=ingest,
         landed_input=landed_input,
-        queries=queries,
+        readers=readers,
         schedule=Schedule(periodics),
         column_rewrites=column_rewrites,
         unread_input=unread_input,
@@ -268,12 +226,70 @@ def build_live_process(
     )
 
 
-def _make_lifecycle_policy(settings: Settings, grace: float) -> LifecyclePolicy:
-    """`grace`: how long files of expired chunks stay, in seconds."""
-    keep = settings.chunks.keep
-    return LifecyclePolicy(
-        settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
+def _open_archive(
+    settings: Settings, connection: sql.Connection, root: StorageRoot, role: LiveRole
+) -> ArchiveWriter:
+    """Open the archive with the streams and columns as they are declared. Raises `MoiraeError`."""
+    rename_streams(settings, connection, root)
+    check_declarations(settings)
+    archive = ArchiveWriter(
+        root,
+        [stream_schema(name, declared) for name, declared in settings.streams.items()],
+        policy=CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age)),
+        connection=connection,
+        fence=role.fence,
     )
+    hold_watermarks(archive, connection)
+    archive.engines.policy = EnginePolicy(settings.engine, settings.spark.large_batch)
+    return archive
+
+
+def _open_relations(
+    settings: Settings, connection: sql.Connection, set_aside: SetAside
+) -> Relations:
+    """The relations, whose files are watched from now on: they may have to be unchanged for seconds.
+
+    Raises `MoiraeError`.
+    """
+    check_relations(settings, connection)
+    update_relations(settings.relations, connection)
+    relations = Relations(connection, settings.relations, failures=set_aside)
+    relations.watch()
+    return relations
+
+
+def _review_failures(
+    settings: Settings, connection: sql.Connection, failures: UnitFailures
+) -> None:
+    """Suspect units by which processes may have ended; forget files of streams without files."""
+    if has_ended_repeatedly(ProcessExitGateway(connection), datetime.now(UTC)):
+        failures.suspect_open_units()
+    for name, declared in settings.streams.items():
+        if not isinstance(declared.source, FileSource):
+            failures.forget_missing(name, frozenset())
+
+
+def _file_grace(settings: Settings) -> float:
+    """Seconds that files of expired chunks stay: longer than every query that may read them."""
+    return settings.recall.longest_query + _READER_GRACE
+
+
+def _build_maintenance(
+    settings: Settings, connection: sql.Connection, root: StorageRoot
+) -> ChunkMaintenance:
+    return ChunkMaintenance(
+        root,
+        archived_streams(settings, connection),
+        _file_grace(settings),
+        (EVENTS, CONTEXTS),
+        history=settings.archive_history.total_seconds(),
+    )
+
+
+def _make_lifecycle_policy(settings: Settings) -> LifecyclePolicy:
+    keep = settings.chunks.keep
+    keep_micros = None if keep is None else duration_to_micros(keep)
+    return LifecyclePolicy(settings.chunks.recent, keep_micros, _file_grace(settings))
 
 
 def _add_executors(
@@ -348,54 +364,6 @@ def build_detection(
         relations=relations.columns,
     )
     return detector, follow_up
-
-
-def _make_rule_tasks(
-    archive: ArchiveWriter,
-    detector: Detector,
-    follow_up: AlertFollowUp,
-    idle_sources: IdleSources,
-    *,
-    drain: bool,
-) -> list[Periodic]:
-    """What rules and alerts need without new rows, in the order of a round of the loop."""
-
-    def advance_sources() -> None:
-        idle_sources.follow_rows_ahead(datetime.now(UTC))
-        idle_sources.advance()
-
-    def reload_rules() -> None:
-        detector.reload(current_event_time(archive))
-
-    def detect_revisions() -> None:
-        # Boundaries hold once the recalls of all alerts are requested.
-        if detector.reads_revisions and not follow_up.run() and detector.detect_revisions():
-            follow_up.run()
-
-    def settle() -> None:
-        if detector.settle():
-            follow_up.run()
-
-    periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
-    if not drain:
-        periodics += [
-            Periodic("advance idle sources", _EACH_ROUND, advance_sources),
-            Periodic("settle", _EACH_ROUND, settle),
-            Periodic("follow revisions", _REVISIONS_INTERVAL, detect_revisions),
-            _make_follow_up_task(follow_up),
-        ]
-    return periodics
-
-
-def _make_follow_up_task(follow_up: AlertFollowUp) -> Periodic:
-    """Follow up alerts at intervals; with many of them, in each round of the loop."""
-
-    def run_once() -> None:
-        if follow_up.run():
-            task.run_again_after(_EACH_ROUND)
-
-    task = Periodic("follow up alerts", _FOLLOW_UP_INTERVAL, run_once)
-    return task
 
 
 def _make_retention_task(retention: Retention, archive: ArchiveWriter) -> Periodic:

@@ -4,9 +4,8 @@ A unit that breaks its reader is found by dividing the batch; everything else is
 """
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 
 import structlog
 
@@ -18,16 +17,8 @@ from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
 from moirae.live.metrics import BatchFigures
-from moirae.live.sources import (
-    IdleTracker,
-    SourceKey,
-)
-from moirae.live.unit_failures import (
-    UnitFailures,
-    describe_failure,
-    is_unit_failure,
-    split_units,
-)
+from moirae.live.sources import IdleTracker, SourceKey
+from moirae.live.unit_failures import UnitFailures, describe_failure, is_unit_failure, split_units
 
 _LOG = structlog.get_logger()
 
@@ -132,30 +123,6 @@ class Ingest:
         self._record(ingested, started_at)
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
         self._record_activity(sources, ingested)
-
-    def select_readable(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
-        """Those of some units that are to be read now: none that waits or is set aside."""
-        return list(chain.from_iterable(self._failures.plan(units).groups))
-
-    def is_set_aside(self, unit: SourceUnit) -> bool:
-        """Whether a unit is set aside and has not changed since."""
-        return self._failures.is_set_aside(unit)
-
-    def forget_missing(self, stream: str, names: Set[str]) -> None:
-        """Forget failed files that are gone; see `UnitFailures.forget_missing`."""
-        self._failures.forget_missing(stream, names)
-
-    def forget(self, units: Sequence[SourceUnit]) -> None:
-        """Forget failed units whose file is gone."""
-        self._failures.forget(units)
-
-    def record_listing(self, stream: str, problem: str | None) -> bool:
-        """Record why files of a stream cannot be listed; see `UnitFailures.record_listing`."""
-        return self._failures.record_listing(stream, problem)
-
-    def is_waiting(self, stream: str) -> bool:
-        """Whether input of a stream has to wait; see `ArchiveWriter.is_waiting`."""
-        return self._archive.is_waiting(stream)
 
     def retry_dead_letters(self) -> None:
         """Retry the dead letters for which it was requested, until their number stops falling.

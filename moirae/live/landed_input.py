@@ -1,6 +1,6 @@
 """The batches of the landing folders: ingested in order, deleted once they are archived."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain
 
 from moirae.live.ingest import Ingest
@@ -15,11 +15,17 @@ class LandedInput:
     """Posted batches and those of `moirae ingest`. Batches that cannot be read stay."""
 
     def __init__(
-        self, landing_folders: LandingFolders, ingest: Ingest, failures: UnitFailures
+        self,
+        landing_folders: LandingFolders,
+        ingest: Ingest,
+        failures: UnitFailures,
+        is_waiting: Callable[[str], bool],
     ) -> None:
+        """`is_waiting`: of a stream, see `ArchiveWriter.is_waiting`."""
         self._landing_folders = landing_folders
         self._ingest = ingest
         self._failures = failures
+        self._is_waiting = is_waiting
         self._names: set[tuple[str, str]] | None = None  # those of a drain; None: all
 
     def limit_to_present(self) -> None:
@@ -34,7 +40,7 @@ class LandedInput:
         landed = self._list_batches()
         if self._failures.has_failures:
             # Batches that must wait do not keep others from being selected.
-            readable = self._ingest.select_readable(make_landed_units(landed))
+            readable = self._failures.select_readable(make_landed_units(landed))
             names = {(unit.stream, unit.name) for unit in readable}
             landed = _select_names(landed, names)
         self._ingest_batches(select_batches(landed))
@@ -57,7 +63,7 @@ class LandedInput:
     def _list_batches(self) -> dict[str, list[LandedBatch]]:
         pending: dict[str, list[LandedBatch]] = {}
         for stream, batches in self._landing_folders.pending_batches().items():
-            if not self._ingest.is_waiting(stream):
+            if not self._is_waiting(stream):
                 pending[stream] = batches
         if self._names is None:
             return pending

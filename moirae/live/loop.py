@@ -20,7 +20,7 @@ from moirae.live.ingest import Ingest
 from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
-from moirae.live.sources import SourceQueries
+from moirae.live.sources import SourceReaders
 from moirae.live.unread_input import UnreadInputRecorder
 
 _TICK_INTERVAL = 0.1  # seconds between rounds of periodic work
@@ -43,7 +43,7 @@ class LiveProcess:
     detector: Detector
     ingest: Ingest
     landed_input: LandedInput
-    queries: SourceQueries
+    readers: SourceReaders
     schedule: Schedule
     """The periodic work."""
     column_rewrites: ColumnRewrites
@@ -62,31 +62,31 @@ class LiveProcess:
     def run(self) -> None:
         """Run the main loop until a stop is requested or, in a drain, the sources are read."""
         self._load_rules()
-        self.queries.require_streams()
+        self.readers.require_streams()
         self.column_rewrites.start()
         if self.drain:
             self._await_column_rewrites()
         if not self.drain:
             self.reloader.start()
-        self.queries.start()
+        self.readers.start()
         with suppress(Stopped):
             if self.drain:
                 self.ingest.retry_dead_letters()
                 self.landed_input.limit_to_present()
             while self._is_reading() and not self.role.wait_for_stop(_TICK_INTERVAL):
-                self.queries.update()
+                self.readers.update()
                 with self.lock:
                     self.landed_input.ingest()
                     self.schedule.run_due()
         if self.role.is_stopped:
             with self.lock:  # wait for the current batch; the next one stops at the fence
                 self.unread_input.record()
-            self.queries.stop()
+            self.readers.stop()
         else:
-            self.queries.raise_failure()
-            self.queries.stop()
+            self.readers.raise_failure()
+            self.readers.stop()
             with self.lock:
-                self.queries.topics.report()
+                self.readers.topics.report()
                 self.unread_input.record()
                 self.end_of_input.settle_all()
         self._stop()
@@ -101,10 +101,10 @@ class LiveProcess:
             self.role.wait_for_stop(_TICK_INTERVAL)
 
     def _is_reading(self) -> bool:
-        """Whether no query has failed and, in a drain, any input is left."""
-        if self.drain and not self.queries.has_failed and self.landed_input.has_unread():
+        """Whether no reader has failed and, in a drain, any input is left."""
+        if self.drain and not self.readers.has_failed and self.landed_input.has_unread():
             return True
-        return self.queries.is_active()
+        return self.readers.is_active()
 
     def _load_rules(self) -> None:
         """Load the desired rules; evaluate rows not settled by the previous process."""

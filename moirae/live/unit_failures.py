@@ -6,6 +6,7 @@ rows are late. Other streams do not wait. A unit that is set aside holds nothing
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,6 +91,10 @@ class UnitFailures:
         for stream_units in alone.values():
             groups += self._separate_suspects(stream_units)
         return UnitPlan(groups, postponed)
+
+    def select_readable(self, units: Iterable[SourceUnit]) -> list[SourceUnit]:
+        """Those of some units that are to be read now: none that waits or is set aside."""
+        return list(chain.from_iterable(self.plan(units).groups))
 
     def _may_try(self, unit: SourceUnit) -> bool:
         return self._set_aside.may_try(subject_of(unit), fingerprint(unit), self._now())

@@ -27,7 +27,7 @@ from moirae.runtime.storage import (
 from sql.archive import StreamRename, StreamRenameGateway
 from sql.loader import load, read_text
 from tests.faults.harness import workspace
-from tests.source_queries import archive_present_files, make_source_queries, update_until
+from tests.source_readers import archive_present_files, make_source_readers, update_until
 
 STREAM = """
   {name}:{was}
@@ -198,13 +198,13 @@ def test_checkpoint_that_is_deleted_while_the_query_runs_is_replaced(world: Worl
     settings = world.declare(a="{files: landing/a/*.jsonl}")
     names: list[str] = []
     with world.connect() as connection:
-        queries = make_source_queries(settings, connection, world.spark, names.extend)
-        queries.start()
+        readers = make_source_readers(settings, connection, world.spark, names.extend)
+        readers.start()
         for number in range(3):
             world.put(f"landing/a/{number}.jsonl", number)
-            update_until(queries, lambda: len(names) == number + 1)  # noqa: B023
+            update_until(readers, lambda: len(names) == number + 1)  # noqa: B023
             shutil.rmtree(world.checkpoint)
-        queries.stop()
+        readers.stop()
     assert names == [f"landing/a/{number}.jsonl" for number in range(3)]
 
 
@@ -242,10 +242,10 @@ def test_backlog_of_one_stream_does_not_hold_back_another(
     settings = world.declare(a="{files: landing/a/*.jsonl}", b="{files: landing/b/*.jsonl}")
     batches: list[list[str]] = []
     with world.connect() as connection:
-        queries = make_source_queries(settings, connection, world.spark, batches.append, drain=True)
-        queries.start()
-        update_until(queries, lambda: not queries.is_active())
-        queries.stop()
+        readers = make_source_readers(settings, connection, world.spark, batches.append, drain=True)
+        readers.start()
+        update_until(readers, lambda: not readers.is_active())
+        readers.stop()
     assert batches == [
         ["landing/a/0.jsonl", "landing/b/9.jsonl"],
         ["landing/a/1.jsonl"],
@@ -262,12 +262,12 @@ def test_file_that_is_removed_before_it_is_read_is_logged(
     removed = world.root / "landing/a/1.jsonl"
     settings = world.declare(a="{files: landing/a/*.jsonl}")
     with world.connect() as connection, capture_logs() as logs:
-        queries = make_source_queries(
+        readers = make_source_readers(
             settings, connection, world.spark, lambda _: removed.unlink(missing_ok=True), drain=True
         )
-        queries.start()
-        update_until(queries, lambda: not queries.is_active())
-        queries.stop()
+        readers.start()
+        update_until(readers, lambda: not readers.is_active())
+        readers.stop()
     names = [log["name"] for log in logs if log.get("action") == "file_removed_unread"]
     assert names == ["landing/a/1.jsonl"]
     assert world.read_counts(settings) == (2, 2)

@@ -64,7 +64,7 @@ class FailingIngest:
             record_batch=lambda _: None,
         )
         folders = LandingFolders(Path(settings.home), settings.streams)
-        self.landed_input = LandedInput(folders, self.ingest, failures)
+        self.landed_input = LandedInput(folders, self.ingest, failures, self.archive.is_waiting)
 
     def try_units(self, *units: SourceUnit) -> list[str]:
         """Ingest units; returns the names of those that were postponed."""

@@ -25,7 +25,7 @@ from moirae.runtime import connect_database, storage
 from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
-from tests.source_queries import archive_present_files, make_source_queries, update_until
+from tests.source_readers import archive_present_files, make_source_readers, update_until
 from tests.store import put_object
 
 CHUNKS, ROWS = 5, 100
@@ -141,17 +141,17 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(
             put("1.jsonl", 1)
             drained = archive_present_files(settings, connection, spark)
             assert sorted(drained) == [f"{bucket}/in/0.jsonl", f"{bucket}/in/1.jsonl"]
-            queries = make_source_queries(settings, connection, spark, record)
-            queries.start()
+            readers = make_source_readers(settings, connection, spark, record)
+            readers.start()
             for _ in range(5):
-                queries.update()
+                readers.update()
                 time.sleep(0.1)
             put("2.jsonl", 2)
-            update_until(queries, lambda: bool(names))
-            assert queries.is_active()
-            queries.stop()
+            update_until(readers, lambda: bool(names))
+            assert readers.is_active()
+            readers.stop()
             assert names == ["2.jsonl"], "each once"
-            assert not queries.has_unread_files("cpu")
+            assert not readers.has_unread_files("cpu")
             counts = connection.execute("SELECT sum(read), sum(archived), count(*) FROM units")
             assert counts.fetchone() == (3, 3, 3)
 

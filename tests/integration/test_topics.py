@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from moirae.config import load_settings_from_environment
 from tests.broker import Broker
 from tests.landing import put_file
-from tests.source_queries import archive_present_files
+from tests.source_readers import archive_present_files
 from tests.topics import STREAM, Topics, declare, needs_broker, reader_world, row
 
 pytestmark = [needs_broker, pytest.mark.services]

@@ -28,11 +28,11 @@ MODULES_BY_TEST = {
     "e2e/test_accounting.py": "moirae.inspect.doctor moirae.inspect.finding",
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
-        moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
-        moirae.live.sources.source_queries""",
+        moirae.live.ingest moirae.live.loop moirae.live.rule_tasks moirae.live.run
+        moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_topics.py": """
-        archiver.ingest.ledger.topics moirae.live.sources.topics.archiving moirae.live.sources.topics.position
+        archiver.ingest.ledger.topics moirae.live.sources.archiving moirae.live.sources.topics.position
         moirae.live.sources.topics.reader moirae.live.sources.topics.readers
         moirae.live.sources.topics.record_reader""",
     "unit/moirae/live/test_lost_input.py": "moirae.live.built_in_alerts",

@@ -1,5 +1,6 @@
 """Sources of records: files, Kafka topics, landing folders, and tables of relations."""
 
+from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.file_input import FileInput
 from moirae.live.sources.file_state import STABLE_AFTER
 from moirae.live.sources.files import arrived_at
@@ -11,8 +12,8 @@ from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_object import ObjectRelationReader
 from moirae.live.sources.relation_rows import RelationContent, identity_columns
 from moirae.live.sources.relation_table import TableRelationReader
-from moirae.live.sources.source_queries import SourceQueries
-from moirae.live.sources.topics import TopicArchiving, TopicReaders
+from moirae.live.sources.source_readers import SourceReaders
+from moirae.live.sources.topics import TopicReaders
 
 __all__ = [
     "FileInput",
@@ -20,15 +21,15 @@ __all__ = [
     "FileRelationReader",
     "IdleSources",
     "IdleTracker",
+    "InputArchiving",
     "LandingFolders",
     "MoveWatcher",
     "ObjectRelationReader",
     "RelationContent",
     "STABLE_AFTER",
     "SourceKey",
-    "SourceQueries",
+    "SourceReaders",
     "TableRelationReader",
-    "TopicArchiving",
     "TopicReaders",
     "identity_columns",
     "make_landed_units",

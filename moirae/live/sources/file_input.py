@@ -1,6 +1,5 @@
 """The files of all streams, in folders and in object storage: discovered, and ingested in batches."""
 
-import threading
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from functools import partial
@@ -16,6 +15,7 @@ from archiver.storage import ObjectPath
 from moirae.config import FileFormat, FileSource, Settings
 from moirae.errors import Unreachable
 from moirae.live.sources import files
+from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.discovery import FileBatches, FolderDiscovery, ObjectDiscovery
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
@@ -38,54 +38,19 @@ class Discovery(Protocol):
     def find_new(self) -> list[DiscoveredFile]: ...
 
 
-class UnitIngest(Protocol):
-    """Archives and evaluates source units; see `UnitFailures` for those that fail."""
-
-    def ingest_units(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
-        """Returns the units that are not archived: they failed, wait for a try, or are set aside."""
-
-    def select_readable(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
-        """Those of some units that are to be read now."""
-
-    def is_set_aside(self, unit: SourceUnit) -> bool:
-        """Whether a unit is set aside and has not changed since."""
-
-    def forget_missing(self, stream: str, names: Set[str]) -> None:
-        """Forget the failed files of a stream but those of some names."""
-
-    def forget(self, units: Sequence[SourceUnit]) -> None:
-        """Forget failed units whose file is gone."""
-
-    def record_listing(self, stream: str, problem: str | None) -> bool:
-        """Record why files of a stream cannot be listed; None: they can.
-
-        Returns whether the stream is set aside for it.
-        """
-
-
 class FileInput:
     """Discovers files in the main thread, and ingests them in the thread of a Spark query.
 
-    `find_archived`: of a stream and names of files, those that the ledger has. `is_waiting`: whether
-    files of a stream cannot be archived yet. `lock` is held while
-    a batch is ingested. `drain`: read the files that are there at the start.
+    `drain`: read the files that are there at the start.
     """
 
     def __init__(
-        self,
-        *,
-        spark: SparkSession,
-        settings: Settings,
-        ingest: UnitIngest,
-        find_archived: Callable[[str, Set[str]], Set[str]],
-        is_waiting: Callable[[str], bool],
-        lock: threading.Lock,
-        drain: bool,
+        self, spark: SparkSession, settings: Settings, archiving: InputArchiving, *, drain: bool
     ) -> None:
-        self._is_waiting = is_waiting
         self._base = settings.file.parent
-        self._ingest = ingest
-        self._lock = lock
+        self._archiving = archiving
+        self._failures = archiving.failures
+        self._lock = archiving.lock
         self._drain = drain
         self._formats: dict[str, FileFormat] = {}
         self._discoveries: dict[str, Discovery] = {}
@@ -93,7 +58,7 @@ class FileInput:
             if isinstance(declared.source, FileSource):
                 self._formats[stream] = declared.source.format
                 self._discoveries[stream] = self._make_discovery(
-                    stream, declared.source, partial(find_archived, stream)
+                    stream, declared.source, partial(archiving.units.finished_names, stream)
                 )
         # Streams that could not be listed at the last try, and whether this is set aside.
         self._unlisted_streams = dict.fromkeys(self._discoveries, False)
@@ -139,7 +104,7 @@ class FileInput:
         if stream in self._batches.ready_streams():
             return True
         postponed = [file for file in self._batches.postponed if file.stream == stream]
-        return not all(map(self._ingest.is_set_aside, self._make_units(postponed)))
+        return not all(map(self._failures.is_set_aside, self._make_units(postponed)))
 
     def oldest_unread(self, stream: str) -> float | None:
         """When the oldest file arrived that is neither archived nor set aside; None: there is none.
@@ -148,7 +113,7 @@ class FileInput:
         """
         candidates = [self._batches.oldest(stream)]
         for file in self._batches.postponed:
-            if file.stream == stream and not self._ingest.is_set_aside(*self._make_units([file])):
+            if file.stream == stream and not self._failures.is_set_aside(*self._make_units([file])):
                 candidates.append(file)
         times = [files.arrived_at(file) for file in candidates if file is not None]
         return min(times, default=None)
@@ -180,7 +145,7 @@ class FileInput:
     def _discover(self) -> None:
         """Discover files; in a drain, once for each stream that can be listed."""
         for stream, discovery in self._discoveries.items():
-            if self._is_waiting(stream):
+            if self._archiving.archive.is_waiting(stream):
                 continue
             if self._drain and self._unlisted_streams.get(stream, True):
                 continue
@@ -190,10 +155,10 @@ class FileInput:
                 continue
             with self._lock:
                 self._batches.add(new_files)
-                is_set_aside = self._ingest.record_listing(stream, problem)
+                is_set_aside = self._failures.record_listing(stream, problem)
                 if problem is None and stream in self._unlisted_streams:  # the first whole listing
                     names = {unit.name for unit in self._make_units(new_files)}
-                    self._ingest.forget_missing(stream, names)
+                    self._failures.forget_missing(stream, names)
             if problem is None:
                 self._unlisted_streams.pop(stream, None)
             else:
@@ -231,7 +196,7 @@ class FileInput:
         postponed = self._batches.postponed
         if postponed and self._retry_timer.is_due():
             self._retry_timer.restart()
-            readable = self._ingest.select_readable(self._make_units(postponed))
+            readable = self._failures.select_readable(self._make_units(postponed))
             self._batches.resume(_select_files(postponed, readable))
 
     def _ingest_files(self, discovered: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
@@ -249,7 +214,7 @@ class FileInput:
             present.append(current)
         if missing:
             units = self._make_units(missing)
-            self._ingest.forget(units)
+            self._failures.forget(units)
             for unit in units:
                 _LOG.warning(
                     "file was removed before it was read",
@@ -259,7 +224,7 @@ class FileInput:
                 )
         if not present:
             return []
-        postponed = self._ingest.ingest_units(self._make_units(present))
+        postponed = self._archiving.ingest.ingest_units(self._make_units(present))
         return _select_files(present, postponed)
 
     def _make_units(self, discovered: Sequence[DiscoveredFile]) -> list[SourceUnit]:

@@ -12,7 +12,7 @@ from archiver.times import Micros, to_micros
 from moirae.config import KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.sources.idle import IdleTracker, SourceKey
-from moirae.live.sources.source_queries import SourceQueries
+from moirae.live.sources.source_readers import SourceReaders
 
 
 class IdleSources:
@@ -25,13 +25,13 @@ class IdleSources:
         archive: ArchiveWriter,
         tracker: IdleTracker,
         has_landed: Callable[[str], bool],
-        queries: SourceQueries,
+        readers: SourceReaders,
     ) -> None:
         self._settings = settings
         self._archive = archive
         self._tracker = tracker
         self._has_landed = has_landed
-        self._queries = queries
+        self._readers = readers
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
@@ -94,5 +94,5 @@ class IdleSources:
             return True
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):
-            return self._queries.topics.has_unread(name, partition)
-        return self._queries.has_unread_files(name)
+            return self._readers.topics.has_unread(name, partition)
+        return self._readers.has_unread_files(name)

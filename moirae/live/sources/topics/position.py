@@ -12,7 +12,7 @@ from archiver.ingest.topic_records import parse_range_unit, topic_source_name
 from archiver.periodic import Clock
 from moirae.config import KafkaSource
 from moirae.errors import TopicChanged
-from moirae.live.sources.topics.archiving import TopicArchiving
+from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.topics.plan import (
     Adopt,
     Begin,
@@ -45,7 +45,7 @@ class TopicPosition:
     """Of one stream."""
 
     def __init__(
-        self, stream: str, source: KafkaSource, archiving: TopicArchiving, clock: Clock
+        self, stream: str, source: KafkaSource, archiving: InputArchiving, clock: Clock
     ) -> None:
         self._stream = stream
         self._kafka = source.kafka

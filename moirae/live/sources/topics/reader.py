@@ -16,7 +16,7 @@ from archiver.periodic import Clock
 from archiver.threads import start_daemon
 from moirae.config import KafkaSource, Stream
 from moirae.errors import Stopped, TopicChanged, TopicError
-from moirae.live.sources.topics.archiving import TopicArchiving
+from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.topics.client import TopicClient
 from moirae.live.sources.topics.outage import SourceProblem, TopicOutage
 from moirae.live.sources.topics.position import PlannedBatch, TopicPosition
@@ -49,7 +49,7 @@ class TopicReader:
         declared: Stream,
         client: TopicClient,
         records: RecordReader,
-        archiving: TopicArchiving,
+        archiving: InputArchiving,
         drain: bool,
         clock: Clock = time.monotonic,
     ) -> None:

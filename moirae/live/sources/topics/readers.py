@@ -5,11 +5,12 @@ import time
 from pyspark.sql import SparkSession
 
 from moirae.config import KafkaSource, Settings
-from moirae.live.sources.topics.archiving import TopicArchiving
+from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.topics.client import TopicClient
 from moirae.live.sources.topics.outage import SourceProblem
 from moirae.live.sources.topics.reader import TopicReader
 from moirae.live.sources.topics.record_reader import RecordReader
+from sql.topics import SourceErrorGateway
 
 _STOP_TIMEOUT = 10.0  # seconds to wait for all threads: each may wait for a broker
 
@@ -18,9 +19,17 @@ class TopicReaders:
     """The readers of one run."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, archiving: TopicArchiving, *, drain: bool
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        archiving: InputArchiving,
+        errors: SourceErrorGateway,
+        *,
+        drain: bool,
     ) -> None:
+        """`errors`: has the connection of the archive."""
         self._archiving = archiving
+        self._errors = errors
         self.by_stream: dict[str, TopicReader] = {}
         self._reported: dict[str, SourceProblem | None] = {}
         for stream, declared in settings.streams.items():
@@ -48,7 +57,7 @@ class TopicReaders:
                 for stream in self._archiving.archive.topics.streams():
                     if stream not in self.by_stream:
                         self._archiving.archive.topics.leave(stream)
-            self._archiving.errors.delete_others(list(self.by_stream))
+            self._errors.delete_others(list(self.by_stream))
 
     def stop(self) -> None:
         """Stop to read."""
@@ -65,9 +74,9 @@ class TopicReaders:
             if stream in self._reported and self._reported[stream] == problem:
                 continue
             if problem is not None:
-                self._archiving.errors.put(stream, problem.kind, problem.error)
+                self._errors.put(stream, problem.kind, problem.error)
             elif reader.position.was_seen:
-                self._archiving.errors.delete(stream)
+                self._errors.delete(stream)
             else:
                 continue  # the error of an earlier run may last
             self._reported[stream] = problem

@@ -1,4 +1,4 @@
-"""The queries of a workspace's sources, which archive what they find without live detection."""
+"""The readers of a workspace's sources, which archive what they find without live detection."""
 
 import threading
 import time
@@ -15,18 +15,20 @@ from archiver.chunks import CutPolicy
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import to_micros
 from moirae.config import Settings, stream_schema
-from moirae.live.sources import FileInput, SourceQueries, TopicArchiving, TopicReaders
-from sql.archive import UnitGateway
+from moirae.live.set_aside import SetAside
+from moirae.live.sources import FileInput, InputArchiving, SourceReaders, TopicReaders
+from moirae.live.unit_failures import UnitFailures
+from sql.archive import SetAsideGateway, UnitGateway
 from sql.topics import SourceErrorGateway
 
 
-def make_source_queries(
+def make_source_readers(
     settings: Settings,
     connection: sql.Connection,
     spark: SparkSession,
     record: Callable[[list[str]], object],
     drain: bool = False,
-) -> SourceQueries:
+) -> SourceReaders:
     """Queries that are not started. `record` gets the names of the units of each batch."""
     archive = ArchiveWriter(
         Path(settings.archive),
@@ -41,33 +43,18 @@ def make_source_queries(
         record([unit.name for unit in units])
         return []
 
-    ingest: Any = SimpleNamespace(
-        ingest_units=ingest_units,
-        is_set_aside=lambda _unit: False,
-        record_listing=lambda _stream, _problem: False,
-        forget_missing=lambda _stream, _names: None,
-        forget=lambda _units: None,
-    )
+    ingest: Any = SimpleNamespace(ingest_units=ingest_units)
     units = UnitGateway(connection)
-    lock = threading.Lock()
-    archiving = TopicArchiving(
+    archiving = InputArchiving(
         archive=archive,
         ingest=ingest,
+        failures=UnitFailures(SetAside(SetAsideGateway(connection)), units),
         units=units,
-        errors=SourceErrorGateway(connection),
-        lock=lock,
+        lock=threading.Lock(),
     )
-    files = FileInput(
-        spark=spark,
-        settings=settings,
-        ingest=ingest,
-        find_archived=units.finished_names,
-        is_waiting=archive.is_waiting,
-        lock=lock,
-        drain=drain,
-    )
-    topics = TopicReaders(spark, settings, archiving, drain=drain)
-    return SourceQueries(settings, files, topics, drain=drain)
+    files = FileInput(spark, settings, archiving, drain=drain)
+    topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
+    return SourceReaders(settings, files, topics, drain=drain)
 
 
 def archive_present_files(
@@ -75,20 +62,20 @@ def archive_present_files(
 ) -> list[str]:
     """The names of the units of a drain, in their order."""
     names: list[str] = []
-    queries = make_source_queries(settings, connection, spark, names.extend, drain=True)
-    queries.start()
+    readers = make_source_readers(settings, connection, spark, names.extend, drain=True)
+    readers.start()
     try:
-        update_until(queries, lambda: not queries.is_active())
+        update_until(readers, lambda: not readers.is_active())
     finally:
-        queries.stop()
+        readers.stop()
     return names
 
 
-def update_until(queries: SourceQueries, condition: Callable[[], bool]) -> None:
+def update_until(readers: SourceReaders, condition: Callable[[], bool]) -> None:
     """Run the loop of the live process until a condition holds."""
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
-        queries.raise_failure()
-        queries.update()
+        readers.raise_failure()
+        readers.update()
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What archives the records of topics."""
+"""What archives the input of a live process."""
 
 import threading
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Protocol
 
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.ingest.engines import TopicRecords
+from moirae.live.unit_failures import UnitFailures
 from sql.archive import UnitGateway
-from sql.topics import SourceErrorGateway
 
 
-class RecordIngest(Protocol):
+class BatchIngest(Protocol):
     """Archives and evaluates a batch."""
 
     def ingest_units(self, units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
@@ -22,14 +22,14 @@ class RecordIngest(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TopicArchiving:
-    """What the readers of all topics use while they hold `lock`.
+class InputArchiving:
+    """What the readers of all files and topics use while they hold `lock`.
 
-    `units` and `errors` have the connection of the archive.
+    `units` has the connection of the archive. `failures`: the units that failed.
     """
 
     archive: ArchiveWriter
-    ingest: RecordIngest
+    ingest: BatchIngest
+    failures: UnitFailures
     units: UnitGateway
-    errors: SourceErrorGateway
     lock: threading.Lock

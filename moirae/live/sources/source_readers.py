@@ -6,7 +6,7 @@ from moirae.live.sources.file_input import FileInput
 from moirae.live.sources.topics import TopicReaders
 
 
-class SourceQueries:
+class SourceReaders:
     """The reading of one run: all files by one query of Spark, each topic by a thread."""
 
     def __init__(
