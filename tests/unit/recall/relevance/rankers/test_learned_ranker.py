@@ -193,3 +193,24 @@ def test_leaving_one_out_does_not_know_the_tags_of_the_own_group() -> None:
     list(find_similar(alerts, GAP, 1, predict, leave_one_out=True))
     assert len(right) == 24
     assert sum(right) <= 14
+
+
+def test_leaving_one_out_uses_neither_times_nor_positions() -> None:
+    """With other times, and so in another order, each alert has the same answer."""
+    corpus = make_incidents(20)
+    alerts = [replace(alert, group=alert.event_id) for alert in corpus.alerts]
+    resolutions = make_resolutions(alerts, dict(corpus.kinds))
+    order = np.random.default_rng(3).permutation(len(alerts))
+    permuted = [
+        replace(alert, ts=alerts[position].ts)
+        for alert, position in zip(alerts, order.tolist(), strict=True)
+    ]
+    answers = []
+    for each in (alerts, permuted):
+        ranker = LeaveOneOutRanker(resolutions)
+        hits_by_event = {}
+        for answer in find_similar(each, GAP, 10, ranker, leave_one_out=True):
+            hits = [(past.event_id, score) for past, score in answer.hits]
+            hits_by_event[answer.query.event_id] = hits
+        answers.append(hits_by_event)
+    assert answers[0] == answers[1]
