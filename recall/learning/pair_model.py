@@ -40,7 +40,7 @@ _PRIOR_DEVIATIONS = np.array([10.0, 10.0, 10.0, 1.0, 1.0, 0.5])
 # The newest events that the weights are fitted to.
 _MAX_QUERIES = 500
 # Weights are fitted again when this share of events has been added.
-_REFIT_GROWTH = 0.15
+_REFIT_GROWTH = 0.3
 _FIRST_FIT = 5  # events
 # Base rankings: `attributes`, `tfidf`, and both together, each at several scales.
 _SCALES = (5.0, 10.0, 20.0)
