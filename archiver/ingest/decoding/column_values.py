@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.ingest.decoding.line_decoder import (
-    MAX_EVENT_TIME,
+    END_OF_EVENT_TIME,
     MIN_EVENT_TIME,
     timestamps_from_texts,
 )
@@ -92,7 +92,7 @@ def _timestamps_from_seconds(values: pa.Array) -> pa.Array | None:
         return None
     seconds = values.to_numpy()
     # Beyond this, products of a whole number as float64 and as integer may differ.
-    limit = min(MAX_EVENT_TIME, 2**53 / 1e6)
+    limit = min(END_OF_EVENT_TIME, 2**53 / 1e6)
     if not ((seconds >= MIN_EVENT_TIME) & (seconds <= limit)).all():
         return None
     micros = np.rint(seconds * 1e6)

@@ -19,6 +19,8 @@ from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import InvalidValue
 from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.ingest.decoding.numbers import (
+    JsonNumber,
+    is_integer_text,
     needs_text,
     number_in_json,
     numbers_from_floats,
@@ -36,7 +38,7 @@ MAX_LINE_BYTES = 1 << 20  # bytes
 
 # Bounds of event times: leaves room for time arithmetic without overflow.
 MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
-MAX_EVENT_TIME = 253402300799  # 9999-12-31T23:59:59Z, in seconds since 1970
+END_OF_EVENT_TIME = 253402300800  # 10000-01-01T00:00:00Z, exclusive, in seconds since 1970
 
 _MAX_DETAIL_LENGTH = 200  # characters of an error message
 
@@ -295,6 +297,8 @@ def timestamps_from_texts(text: pa.Array) -> pa.Array | None:
 
 
 def _to_string(value: Any) -> str:
+    if isinstance(value, JsonNumber) and not is_integer_text(value):
+        value = float(value)
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
@@ -317,7 +321,7 @@ def _to_date(value: Any) -> date:
 
 def _to_micros(value: Any) -> Micros:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or not MIN_EVENT_TIME <= value <= MAX_EVENT_TIME:
+        if not math.isfinite(value) or not MIN_EVENT_TIME <= value < END_OF_EVENT_TIME:
             raise InvalidValue(
                 f"{abbreviate(value)} seconds since 1970 is not between the years 1900 and 9999"
             )
@@ -339,7 +343,7 @@ def _to_micros(value: Any) -> Micros:
 
 
 def _is_valid_time(micros: Micros) -> bool:
-    return MIN_EVENT_TIME * 1_000_000 <= micros <= MAX_EVENT_TIME * 1_000_000
+    return MIN_EVENT_TIME * 1_000_000 <= micros < END_OF_EVENT_TIME * 1_000_000
 
 
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {

@@ -22,6 +22,7 @@ from archiver.ingest.decoding.invalid_value import abbreviate
 INT_LIMITS = {"int": 2**31, "bigint": 2**63}
 
 _MAX_INT_DIGITS = 19  # decimal digits of the largest bigint
+_MIN_WIDE_INTEGER = 2.0**63  # integers in JSON that the parser returns as floats are not below it
 _MAX_EXPONENT_DIGITS = 7  # more digits of an exponent mean a number of millions of digits
 _DECIMAL = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]*))?|\.(?P<only_part>[0-9]+))"
@@ -55,10 +56,17 @@ def number_in_json(line: bytes, field: str) -> JsonNumber:
 
 
 def needs_text(value: object, kind: str) -> bool:
-    """Whether a value parsed from JSON has lost digits that the declared number type may need."""
+    """Whether a value parsed from JSON has lost digits that the declared type may need."""
     if type(value) is not float:
         return False
+    if kind == "string":
+        return abs(value) >= _MIN_WIDE_INTEGER
     return kind in INT_LIMITS or (kind == "float" and bool(_is_rounded_twice(np.array(value))))
+
+
+def is_integer_text(number: JsonNumber) -> bool:
+    """Whether a number in JSON is written as an integer: all its digits count, as in an ID."""
+    return number.removeprefix("-").isdecimal()
 
 
 def to_integer(value: Any, kind: str) -> int:

@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn, InvalidValue
 from archiver.ingest.decoding.line_decoder import (
-    MAX_EVENT_TIME,
+    END_OF_EVENT_TIME,
     MIN_EVENT_TIME,
     DecodedRows,
     RefusedLine,
@@ -187,7 +187,7 @@ def _convert_times(name: str, values: pa.Array, errors: dict[int, str]) -> pa.Ar
     per_second = _UNITS_PER_SECOND[values.type.unit]
     units = values.cast(pa.int64())
     low = max(MIN_EVENT_TIME * per_second, _MIN_INT64)
-    high = min(MAX_EVENT_TIME * per_second, _MAX_INT64)
+    high = min(END_OF_EVENT_TIME * per_second - 1, _MAX_INT64)
     outside = pc.or_(pc.less(units, low), pc.greater(units, high))
     for index in _true_indices(outside):
         errors.setdefault(index, f"column {name}: not between the years 1900 and 9999")

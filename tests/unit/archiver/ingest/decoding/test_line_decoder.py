@@ -1,5 +1,6 @@
 """Messages of refused lines and headers; see also the property tests."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -64,3 +65,40 @@ def test_duplicate_field_name_in_the_header_is_rejected() -> None:
     assert parse_csv_header(b"ts, host") == ["ts", "host"]
     with pytest.raises(ValueError, match="duplicate field name"):
         parse_csv_header(b"ts,host,ts")
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        b'"9999-12-31T23:59:59.999999Z"',
+        b'"9999-12-31T23:59:59.999999999Z"',
+        b'"9999-12-31T22:59:59.999999-01:00"',
+    ],
+)
+def test_last_microsecond_of_the_year_9999_is_a_time(time: bytes) -> None:
+    decoded = decode_lines(SCHEMA, "jsonl", [b'{"ts": %b}' % time], 1)
+    assert decoded.table["ts"].cast("int64").to_pylist() == [253402300800 * 10**6 - 1]
+
+
+@pytest.mark.parametrize(
+    "time", [b"253402300800", b'"9999-12-31T23:00:00-01:00"', b'"1899-12-31T23:59:59.999999Z"']
+)
+def test_time_beyond_the_years_is_refused(time: bytes) -> None:
+    (refused,) = decode_lines(SCHEMA, "jsonl", [b'{"ts": %b}' % time], 1).refused_lines
+    assert refused.detail.endswith("is not between the years 1900 and 9999")
+
+
+def test_integer_beyond_64_bits_keeps_its_digits_as_text() -> None:
+    schema = replace(SCHEMA, columns={"ts": "timestamp", "id": "string"})
+    numbers = [
+        "123456789012345678901234567890",
+        "123456789012345678901234567891",
+        "-9223372036854775809",
+        "18446744073709551616",
+        "1e19",
+        "1e3",
+        "7",
+    ]
+    lines = [b'{"ts": 0, "id": %b}' % number.encode() for number in numbers]
+    texts = decode_lines(schema, "jsonl", lines, 1).table["id"].to_pylist()
+    assert texts == [*numbers[:4], "1e+19", "1000.0", "7"]

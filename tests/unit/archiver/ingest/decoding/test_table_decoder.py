@@ -66,6 +66,15 @@ def test_time_beyond_any_calendar_is_refused_alone() -> None:
     assert refused.detail == "column ts: not between the years 1900 and 9999"
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_last_second_of_the_year_9999_is_a_time(unit: str) -> None:
+    end = 253402300800 * {"s": 1, "ms": 10**3, "us": 10**6}[unit]
+    moments = pa.array([end - 1, end], pa.timestamp(unit, tz="UTC"))
+    decoded = decode_table(SCHEMA, pa.table({"ts": moments}), 1)
+    assert decoded.line_numbers.tolist() == [1]
+    assert [refused.line for refused in decoded.refused_lines] == [2]
+
+
 def _decode_numbers(kind: str, values: pa.Array) -> tuple[list[object], list[str]]:
     schema = replace(SCHEMA, columns={"ts": "timestamp", "x": kind})
     decoded = decode_table(schema, pa.table({"ts": times(*range(len(values))), "x": values}), 1)
