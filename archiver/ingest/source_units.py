@@ -206,4 +206,4 @@ def csv_fields(header: bytes) -> list[str]:
     try:
         return parse_csv_header(header)
     except ValueError:
-        return []  # each line is then refused for its number of fields
+        return []  # each line is then refused for its header

@@ -41,6 +41,10 @@ MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
 END_OF_EVENT_TIME = 253402300800  # 10000-01-01T00:00:00Z, exclusive, in seconds since 1970
 
 _MAX_DETAIL_LENGTH = 200  # characters of an error message
+_INVALID_HEADER = (
+    "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an open "
+    "quote"
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,8 @@ def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
     width = len(header)
 
     def parse(line: bytes) -> dict[str, Any]:
+        if not width:
+            raise InvalidValue(_INVALID_HEADER)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -61,6 +61,14 @@ def test_csv_line_with_missing_fields_is_refused() -> None:
     assert (refused.line, refused.detail) == (3, "the line has 1 fields, the header has 2")
 
 
+def test_lines_after_an_invalid_csv_header_are_refused_for_it() -> None:
+    (refused,) = decode_lines(SCHEMA, "csv", [b"2026-01-31,1"], 2, []).refused_lines
+    assert refused.detail == (
+        "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an "
+        "open quote"
+    )
+
+
 def test_duplicate_field_name_in_the_header_is_rejected() -> None:
     assert parse_csv_header(b"ts, host") == ["ts", "host"]
     with pytest.raises(ValueError, match="duplicate field name"):
