@@ -12,7 +12,7 @@ ArchiverError
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
 ├── SourceDamaged        a source unit cannot be read to its end
-├── SourceUnreachable    the disk of a source file fails; trying again makes sense
+├── SourceUnreachable    a source file is not permitted or its disk fails; worth trying again
 ├── StorageFailed        object storage cannot be reached or refuses a request
 ├── TaskLost             the process of a task on an executor has died
 └── ValueLost            an archived value would not be the same in the declared type
@@ -56,7 +56,7 @@ class SourceDamaged(ArchiverError):
 
 
 class SourceUnreachable(ArchiverError):
-    """The disk of a source file fails. It may be back later. The message names the file."""
+    """A source file is not permitted or its disk fails. It may be read later; the message names it."""
 
 
 class IncompatibleColumn(ArchiverError):

@@ -10,7 +10,7 @@ from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.source_files import read_content, read_lines, read_tables
+from archiver.ingest.source_files import find_open_error, read_content, read_lines, read_tables
 from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit
 from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -34,6 +34,7 @@ __all__ = [
     "ReadProgress",
     "SourceUnit",
     "TextRecord",
+    "find_open_error",
     "read_content",
     "read_lines",
     "read_tables",

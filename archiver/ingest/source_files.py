@@ -19,8 +19,8 @@ from archiver.storage import ObjectPath
 def read_lines(path: Path | ObjectPath) -> Iterator[bytes]:
     """The lines of a file, without line endings; a `.gz` file is decompressed.
 
-    Raises `SourceDamaged` if the file is truncated, missing or not permitted, and
-    `SourceUnreachable` if the disk fails.
+    Raises `SourceDamaged` if the file is truncated or missing, and `SourceUnreachable` if it is not
+    permitted or the disk fails.
     """
     with _damage_as_error(path), _open_lines(path) as lines:
         for line in lines:
@@ -36,8 +36,8 @@ def read_content(path: Path | ObjectPath) -> bytes:
 def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:
     """The rows of a Parquet file, in tables of at most `BATCH_RECORDS` rows.
 
-    Raises `SourceDamaged` if the file is invalid, missing or not permitted, and
-    `SourceUnreachable` if the disk fails.
+    Raises `SourceDamaged` if the file is invalid or missing, and `SourceUnreachable` if it is not
+    permitted or the disk fails.
     """
     try:
         with path.open("rb") as content, pq.ParquetFile(content) as file:
@@ -47,6 +47,16 @@ def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:
         if isinstance(error, OSError) and error.errno is not None:
             raise _to_read_error(path, error) from error
         raise SourceDamaged(f"not a readable Parquet file: {str(error)[:200]}") from error
+
+
+def find_open_error(path: Path) -> SourceUnreachable | None:
+    """Why a file cannot be opened; None if it can, or is gone."""
+    try:
+        with path.open("rb"):
+            return None
+    except OSError as error:
+        read_error = _to_read_error(path, error)
+        return read_error if isinstance(read_error, SourceUnreachable) else None
 
 
 @contextmanager
@@ -73,7 +83,7 @@ def _damage_as_error(path: Path | ObjectPath) -> Iterator[None]:
 def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | SourceUnreachable:
     """`SourceDamaged` for an error of the file, `SourceUnreachable` for one of its disk.
 
-    The first becomes a dead letter; the second may be temporary.
+    The first becomes a dead letter; the second ends, as when permission is given.
     """
     if isinstance(error, FileNotFoundError) and isinstance(path, Path) and path.is_symlink():
         return SourceUnreachable(
@@ -81,8 +91,6 @@ def _to_read_error(path: Path | ObjectPath, error: OSError) -> SourceDamaged | S
         )
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         return SourceDamaged("the file does not exist or is a directory")
-    if isinstance(error, PermissionError):
-        return SourceDamaged("cannot read the file: permission denied")
     return SourceUnreachable(
         f"{escape_name(str(path))}: cannot read the file: {error.strerror or error}"
     )

@@ -74,6 +74,7 @@ class Ingest:
             for unit in failed:
                 if not self._failures.is_set_aside(unit):
                     waiting_streams.add(unit.stream)
+        self._failures.record_unopened(postponed)
         return postponed
 
     def _ingest_group(

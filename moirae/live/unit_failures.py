@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 import sql
 from archiver.errors import ArchiverError, SourceUnreachable, TaskLost
-from archiver.ingest import SourceUnit
+from archiver.ingest import SourceUnit, find_open_error
 from moirae.errors import MoiraeError, first_line
 from moirae.live.set_aside import SetAside
 from sql.archive import Subject, UnitGateway
@@ -155,6 +155,14 @@ class UnitFailures:
         reason = describe_failure(error)
         self._set_aside.record_failure(subject_of(unit), reason, fingerprint(unit), self._now())
 
+    def record_unopened(self, units: Iterable[SourceUnit]) -> None:
+        """Record the files of some units that cannot be opened: together, not one each minute."""
+        for unit in units:
+            if isinstance(unit.path, Path) and self._may_try(unit):
+                error = find_open_error(unit.path)
+                if error is not None:
+                    self.record_failure(unit, error)
+
     def record_listing(self, stream: str, problem: str | None) -> bool:
         """Record why files of a stream cannot be listed; None: they can.
 
@@ -243,7 +251,7 @@ def fingerprint(unit: SourceUnit) -> str:
             status = unit.path.stat()
         except OSError as error:
             return f"{error.errno}"
-        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
     return f"{unit.size}"
 
 

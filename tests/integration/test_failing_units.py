@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import structlog
 
 import sql
 from archiver.chunks import CutPolicy
-from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.ingest import ArchiveWriter, SourceUnit, read_lines
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.live.ingest import Ingest
@@ -141,6 +142,21 @@ def test_unit_is_set_aside_after_a_minute_and_later_ones_are_read(failing: Faili
     assert failing.counts() == {"a": (1, 0), "b": (0, 0)}
     failing.advance(3600)
     assert failing.try_units(breaking.unit) == ["1"]
+
+
+def test_files_that_cannot_be_opened_hold_their_stream_for_a_minute_in_all(
+    failing: FailingIngest, tmp_path: Path
+) -> None:
+    units = []
+    for name in ("1", "2", "3"):
+        path = tmp_path / name
+        path.symlink_to("nowhere")
+        units.append(SourceUnit("a", name, "jsonl", partial(read_lines, path), path=path))
+    for _ in range(2):
+        assert failing.try_units(*units, _unit("a", "4", 4)) == ["1", "2", "3", "4"]
+        failing.advance(30)
+    assert failing.try_units(*units, _unit("a", "4", 4)) == ["1", "2", "3"]
+    assert failing.counts()["a"] == (1, 0)
 
 
 def test_unit_that_is_read_later_says_how_many_rows_are_late(failing: FailingIngest) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.errors import SourceUnreachable
 from archiver.ingest.source_files import read_lines, read_tables
 
 _NOBODY = 65534
@@ -27,12 +27,13 @@ def _as_unprivileged_user() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("read", [read_lines, read_tables])
-def test_file_without_permission_is_damaged(tmp_path: Path, read: type) -> None:
+def test_file_without_permission_may_be_read_later(tmp_path: Path, read: type) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n")
     path.chmod(0)
-    with _as_unprivileged_user(), pytest.raises(SourceDamaged, match="permission denied"):
+    with _as_unprivileged_user(), pytest.raises(SourceUnreachable) as raised:
         list(read(path))
+    assert str(raised.value) == f"{path}: cannot read the file: Permission denied"
 
 
 def test_link_to_nothing_may_be_read_later(tmp_path: Path) -> None:

@@ -120,6 +120,32 @@ def test_fingerprint_differs_once_a_file_is_replaced_or_gone(tmp_path: Path) -> 
     assert len({before, after, fingerprint(unit)}) == 3
 
 
+def test_file_that_got_permission_is_read_at_once(failures: UnitFailures, tmp_path: Path) -> None:
+    path = tmp_path / "1"
+    path.write_text("x")
+    unit = _unit("a", "1", path)
+    failures.record_failure(unit, SourceUnreachable("permission denied"))
+    path.chmod(0o640)
+    assert _groups(failures, unit) == [["a1"]]
+
+
+def test_files_that_cannot_be_opened_are_set_aside_in_the_same_minute(
+    failures: UnitFailures, clock: Clock, tmp_path: Path
+) -> None:
+    units = []
+    for name in "123":
+        (tmp_path / name).symlink_to("nowhere")
+        units.append(_unit("a", name, tmp_path / name))
+    (tmp_path / "4").write_text("x")
+    good = _unit("a", "4", tmp_path / "4")
+    for _ in range(3):
+        failures.record_failure(units[0], SourceUnreachable("a link to nothing"))
+        failures.record_unopened([*units, good])
+        clock.advance(30)
+    assert all(map(failures.is_set_aside, units))
+    assert _groups(failures, *units, good) == [["a4"]]
+
+
 def test_failed_files_that_are_gone_are_forgotten(failures: UnitFailures) -> None:
     units = [_unit("a", "1"), _unit("a", "2"), _unit("a", "landed"), _unit("b", "1")]
     for unit in units:
