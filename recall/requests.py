@@ -236,8 +236,8 @@ class Coverage:
     """What an answer was computed from. The fields are keys of stored and exported JSON.
 
     Times are event time in microseconds. `asked_from`: where the requested range begins, also if
-    the chunks there have expired; None: with the first row. `read_from`, `read_to`: the range that was read.
-    Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
+    the chunks there have expired; None: with the first row. `read_from`, `read_to`: the range that
+    was read. Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
     of the pieces left may still change the answer; None: not known.
     `final`: there will be no further answer. `partial`: part of the requested range is missing.

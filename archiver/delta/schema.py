@@ -102,10 +102,6 @@ class StreamSchema:
         read_names = {self.present_field(column, names) for column in self.columns}
         return [name for name in names if name not in read_names]
 
-    def declared_at(self, append: int) -> "StreamSchema":
-        """The declaration under which the rows of an append were read."""
-        return self.declaration(int(self.declaration_numbers(np.array([append]))[0]))
-
     def declaration_numbers(self, appends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The position of the declaration of each append: in `earlier`, or its length."""
         last_appends = [declaration.last_append for declaration in self.earlier]

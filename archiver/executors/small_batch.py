@@ -22,9 +22,8 @@ from archiver.times import Micros
 class SmallBatchContext:
     """What the task of the job needs.
 
-    `progress`: before the batch. `files`: by stream,
-    the archived files that may have rows since `files_since`; None: all. `append_numbers`: by
-    stream.
+    `progress`: before the batch. `files`: by stream, the archived files that may have rows since
+    `files_since`; None: all. `append_numbers`: by stream.
     """
 
     units: RegisteredUnits

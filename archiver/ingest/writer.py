@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -61,18 +62,20 @@ from archiver.ingest.watermarks import (
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros, from_micros
-from sql.archive import (
-    ChunkGateway,
-    DeadLetterGateway,
-    MarkedDeadLetterRow,
-    StreamGateway,
-)
+from sql.archive import ChunkGateway, DeadLetterGateway, MarkedDeadLetterRow, StreamGateway
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
 
 # Returns the ids of the chunks that running recalls have yet to read.
 ChunksInUse = Callable[[], Collection[int]]
+
+
+class _RetriedUnit(NamedTuple):
+    """A unit with dead letters that are decoded again."""
+
+    open_unit: OpenUnit
+    letters: Sequence[MarkedDeadLetterRow]
 
 
 class ArchiveWriter:
@@ -276,13 +279,23 @@ class ArchiveWriter:
     def retry(self, now: Micros) -> IngestResult:
         """Decode and archive dead letters marked for retry again, as parts of their units.
 
-        Letters of streams that are undeclared, or wait, stay marked. The transaction that deletes the dead letters
-        also updates the counters of their units. Rows appended before a crash are recognised by
-        unit and line, as in `ingest`.
+        Letters of streams that are undeclared, or wait, stay marked. The transaction that deletes
+        the dead letters also updates the counters of their units. Rows appended before a crash are
+        recognised by unit and line, as in `ingest`.
         """
         letters = self._dead_letter_gateway.list_marked(self._writable_streams, _RETRY_BATCH)
         batch = self._start_batch(now)
-        retried: list[tuple[OpenUnit, list[MarkedDeadLetterRow]]] = []
+        retried, archived = self._append_letters(letters, batch)
+        self.engines.local.count_archived_lines([unit.open_unit for unit in retried], batch)
+        self._finish_retries(retried, batch)
+        self._update_memory(archived)
+        return IngestResult(archived)
+
+    def _append_letters(
+        self, letters: Sequence[MarkedDeadLetterRow], batch: IngestBatch
+    ) -> tuple[list[_RetriedUnit], dict[str, ArchivedRows]]:
+        """Decode letters, and append the rows that are new; by stream what was archived."""
+        retried: list[_RetriedUnit] = []
         on_time: dict[str, list[pa.Table]] = {}
         appended_rows: Counter[str] = Counter()
         for (stream, unit_id), group in groupby(letters, key=attrgetter("stream", "unit_id")):
@@ -290,13 +303,19 @@ class ArchiveWriter:
             open_unit = OpenUnit(
                 retry_unit(unit_letters), unit_id, retry_rule(unit_letters, self.watermark(stream))
             )
-            retried.append((open_unit, unit_letters))
+            retried.append(_RetriedUnit(open_unit, unit_letters))
             for decoded_slice in decode_unit(open_unit, batch):
                 on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
                 appended_rows[stream] += appended
                 on_time.setdefault(stream, []).append(on_time_rows)
             batch.finish_reading(open_unit)
-        self.engines.local.count_archived_lines([unit for unit, _ in retried], batch)
+        archived: dict[str, ArchivedRows] = {}
+        for stream, tables in on_time.items():
+            archived[stream] = ArchivedRows(appended_rows[stream], pa.concat_tables(tables))
+        return retried, archived
+
+    def _finish_retries(self, retried: Iterable[_RetriedUnit], batch: IngestBatch) -> None:
+        """Record in the ledger what became of retried letters, in one transaction."""
         with self.fenced_transaction():
             for open_unit, unit_letters in retried:
                 self.catalog.record_retried(
@@ -308,11 +327,6 @@ class ArchiveWriter:
                 self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
             self._record_late_rows(batch)
         self.progress = batch.progress.streams
-        archived: dict[str, ArchivedRows] = {}
-        for stream, tables in on_time.items():
-            archived[stream] = ArchivedRows(appended_rows[stream], pa.concat_tables(tables))
-        self._update_memory(archived)
-        return IngestResult(archived)
 
     def cancel_retries(self) -> None:
         """Withdraw the requests to retry dead letters that `retry` has yet to process."""

@@ -247,7 +247,7 @@ def _open_archive(
 def _open_relations(
     settings: Settings, connection: sql.Connection, set_aside: SetAside
 ) -> Relations:
-    """The relations, whose files are watched from now on: they may have to be unchanged for seconds.
+    """The relations. Their files are watched from now on: they may have to be unchanged for seconds.
 
     Raises `MoiraeError`.
     """

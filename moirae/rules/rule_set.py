@@ -202,9 +202,6 @@ class RuleSet:
     rules: tuple[Rule, ...] = ()
     derived: tuple[DerivedQuery, ...] = ()
 
-    def find_rule(self, id: str) -> Rule | None:
-        return next((rule for rule in self.rules if rule.id == id), None)
-
 
 def build_derived_queries(group: Group, origin: Origin | None = None) -> tuple[DerivedQuery, ...]:
     """The derived streams of a group; `origin` is the group's."""

@@ -80,8 +80,9 @@ class Workers:
     """The engines and the thread pool of a process.
 
     `query_timeout`: seconds that a query may work: the start of Spark does not count, nor does the
-    time in which a busy machine does not let this process work. `concurrency`: queries that may run at once, at
-    most the number of engines; may be changed at any time. `on_query_end` is called in any thread.
+    time in which a busy machine does not let this process work. `concurrency`: queries that may run
+    at once, at most the number of engines; may be changed at any time. `on_query_end` is called in
+    any thread.
     """
 
     def __init__(

@@ -61,10 +61,11 @@ class Bucket:
 class IdentityContext:
     """What all tasks of the job need.
 
-    `unit_ids`: ledger ids of the units of the batch. `arrival`: by task, the position of
-    each segment in the order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
-    event times that divide the buckets. `shared_times`: by stream, those of which several tasks may
-    have rows, see `find_shared_times`. `newest_chunk_start`: None for the beginning of time.
+    `unit_ids`: ledger ids of the units of the batch. `arrival`: by task, the position of each
+    segment in the order of arrival. `groups`: by task, the group of rows of each segment.
+    `bounds`: by stream, the event times that divide the buckets. `shared_times`: by stream, those
+    of which several tasks may have rows, see `find_shared_times`. `newest_chunk_start`: None for
+    the beginning of time.
     `needs_times`: whether a chunk may be cut.
     """
 

@@ -80,7 +80,8 @@ def _convert(values: pa.Array, kind: str) -> pa.Array | None:
 def _is_json(values: pa.Array) -> bool:
     """Whether numbers are as in JSON, and as the line decoder parses them.
 
-    Arrow's reader accepts NaN and Infinity, and overflows to infinity. The text -0 is 0 for the line decoder.
+    Arrow's reader accepts NaN and Infinity, and overflows to infinity. The text -0 is 0 for the
+    line decoder.
     """
     numbers = values.drop_null().to_numpy()
     has_negative_zero = (np.signbit(numbers) & (numbers == 0)).any()

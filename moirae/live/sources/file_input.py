@@ -1,4 +1,4 @@
-"""The files of all streams, in folders and in object storage: discovered, and ingested in batches."""
+"""The files of all streams, in folders and object storage: discovered, and ingested in batches."""
 
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress

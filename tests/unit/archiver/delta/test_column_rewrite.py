@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -109,10 +110,9 @@ def test_rewritten_table_has_new_columns_and_the_same_identities(
     assert stored.schema.field("v").type == pa.float64()
     assert sorted(stored["v"].to_pylist()) == [float(number) for number in range(1, 9)]
     assert sorted(stored["_append"].to_pylist()) == [1] * 4 + [2] * 2 + [3] * 2
-    assert [changed.schema.declared_at(append).columns["v"] for append in (3, 4)] == [
-        "bigint",
-        "double",
-    ]
+    numbers = changed.schema.declaration_numbers(np.array([3, 4]))
+    types = [changed.schema.declaration(int(number)).columns["v"] for number in numbers]
+    assert types == ["bigint", "double"]
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])

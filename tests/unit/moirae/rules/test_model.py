@@ -13,8 +13,6 @@ def test_every_key_is_read() -> None:
     assert (derived.group, derived.stream, derived.archive) == ("testbed", "load", True)
     (rule,) = rule_set.rules
     assert (rule.id, rule.group, rule.derived) == ("testbed/NodeOverloaded", "testbed", (derived,))
-    assert rule_set.find_rule(rule.id) is rule
-    assert rule_set.find_rule("testbed/Other") is None
     spec = rule.spec
     assert spec.expr == "SELECT host, ts, cpu FROM load WHERE cpu > 90"
     assert (spec.key, spec.id, spec.for_) == (("host",), None, timedelta(0))
