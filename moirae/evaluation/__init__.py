@@ -19,6 +19,7 @@ from moirae.evaluation.evaluator import (
 )
 from moirae.evaluation.executor_rules import ExecutorRules, is_executable
 from moirae.evaluation.guard import Guard
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
@@ -30,6 +31,7 @@ __all__ = [
     "EventContexts",
     "ExecutorRules",
     "Guard",
+    "IndexedRules",
     "LiveStreamRows",
     "MAX_PAST_EVENT_ROWS",
     "RecallAnswers",

@@ -204,6 +204,12 @@ class RuleBatcher:
                 self._plain_queries[key] = None
         return self._plain_queries[key]
 
+    def take_event_query(self, rule: ActiveRule) -> exp.Query:
+        """The bound event query of a rule, which is not cached any longer."""
+        query = self._event_query(rule)
+        del self._event_queries[rule.rule_version]
+        return query
+
     def explain_not_plain(self, rule: ActiveRule) -> str | None:
         """Why a rule is not plain; None if it is."""
         try:

@@ -33,6 +33,7 @@ from moirae.evaluation.executor_rules import (
     is_executable,
 )
 from moirae.evaluation.guard import Guard
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
@@ -42,13 +43,15 @@ from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import Statement
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.routing import EngineChoice
-from recall.errors import LimitExceeded, StatementTimeout
-from recall.statements import FileRows
+from recall.errors import LimitExceeded, SparkRequired, StatementTimeout
+from recall.statements import FileRows, divide_files
 
 _JOB_ERRORS = (PySparkException, Py4JJavaError)
 _STATEMENT_ERRORS = (*_JOB_ERRORS, StatementTimeout)
 # Spark's setting for the bytes that all tasks of a job may return to the driver (default: 1 GiB).
 _RESULT_LIMIT = "spark.driver.maxResultSize"
+
+_MAX_READ_ROWS = 2_000_000  # rows of files that the index reads in this process
 
 MAX_PAST_EVENT_ROWS = 500_000
 """Event rows of a rule in a chunk that the driver holds to decide the past of its alerts: about 1 GB
@@ -86,6 +89,7 @@ class RuleEvaluator:
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
+        self._indexed = IndexedRules(columns)
         self._executor_rules = executor_rules
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
@@ -99,8 +103,11 @@ class RuleEvaluator:
             stream for rule in active_rules for stream in rule.definition.rule.revision_streams
         ]
         self._rows.revisions.set_streams(streams)
-        self._batcher.add_streams({stream.name: stream.columns for stream in streams})
+        columns = {stream.name: stream.columns for stream in streams}
+        self._batcher.add_streams(columns)
+        self._indexed.add_streams(columns)
         self._batcher.remove_inactive(active_rules)
+        self._indexed.remove_inactive(active_rules)
         if self._local is not None:
             self._local.reset()
         if self._panes is not None:
@@ -148,6 +155,7 @@ class RuleEvaluator:
         rows = self._rows.find_range(stream, rule_slice.input_range)
         if not isinstance(rows, FileRows):
             return
+        rules = self._indexed.select(rules, self._batcher).others
         batches = self._batcher.batch(rules).batches
         if self._panes is not None and any(batch.duckdb_query.paned_query for batch in batches):
             return
@@ -220,6 +228,47 @@ class RuleEvaluator:
         self._guard.record_cost(rules, seconds)
 
     def _evaluate_group(
+        self,
+        rules: Sequence[ActiveRule],
+        inputs: _Inputs,
+        row_count: int,
+        rule_slice: RuleSlice | None,
+    ) -> EvaluationResult:
+        selection = self._indexed.select(rules, self._batcher)
+        results: list[EvaluationResult] = []
+        remaining = list(selection.others)
+        for stream, rows in inputs.items():
+            members = [rule for rule in selection.indexed if stream in rule.shape.streams]
+            if not members:
+                continue
+            try:
+                results += self._evaluate_indexed(members, stream, rows)
+            except SparkRequired:
+                remaining += members
+        if remaining:
+            results.append(self._evaluate_with_engines(remaining, inputs, row_count, rule_slice))
+        return _merge_results(results)
+
+    def _evaluate_indexed(
+        self, rules: Sequence[ActiveRule], stream: str, rows: pa.Table | DataFrame | FileRows
+    ) -> list[EvaluationResult]:
+        """The results of rules in the index, and of rows that it does not decide.
+
+        Raises `SparkRequired`.
+        """
+        results: list[EvaluationResult] = []
+        for table in _tables_of(rows):
+            indexed = self._indexed.evaluate(rules, stream, table)
+            results.append(EvaluationResult(indexed.event_rows))
+            if indexed.undecided is not None:
+                undecided_rules, undecided_rows = indexed.undecided
+                inputs = {stream: undecided_rows}
+                results.append(
+                    self._evaluate_with_engines(undecided_rules, inputs, len(undecided_rows), None)
+                )
+        return results
+
+    def _evaluate_with_engines(
         self,
         rules: Sequence[ActiveRule],
         inputs: _Inputs,
@@ -402,6 +451,30 @@ class RuleEvaluator:
         except StatementTimeout:
             return False
         return False
+
+
+def _merge_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
+    """All event rows by rule, but those of rules that failed over any rows."""
+    if len(results) == 1:
+        return results[0]
+    failed = frozenset().union(*(result.failed for result in results))
+    event_rows: dict[ActiveRule, list[EventRow]] = {}
+    for result in results:
+        for rule, rule_rows in result.event_rows:
+            if rule.name not in failed:
+                event_rows.setdefault(rule, []).extend(rule_rows)
+    return EvaluationResult(list(event_rows.items()), failed)
+
+
+def _tables_of(rows: pa.Table | DataFrame | FileRows) -> Iterator[pa.Table]:
+    """Rows as tables that this process reads. Raises `SparkRequired`."""
+    if isinstance(rows, pa.Table):
+        yield rows
+    elif isinstance(rows, FileRows) and rows.row_count <= _MAX_READ_ROWS:
+        for part in divide_files(rows, cores=1):
+            yield rows.read(part)
+    else:
+        raise SparkRequired("more rows than this process reads")
 
 
 def _up_to_result_limit(outcomes: Iterator[BatchOutcome]) -> Iterator[BatchOutcome]:

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import EventContexts, RuleBatcher, is_executable
+from moirae.evaluation import EventContexts, IndexedRules, RuleBatcher, is_executable
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import Definition
@@ -17,6 +17,7 @@ from moirae.rules.requests import (
 )
 from recall.engines import Template
 from recall.engines.routing import explain_engine
+from recall.errors import SparkRequired
 from recall.event_plans import order_stages
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
@@ -89,9 +90,10 @@ def _explain_evaluation(
     local_query: PlainQuery | None = None
     query: dict[str, Any]
     if batch is None:
+        engine, reason = _explain_single(IndexedRules(columns), batcher, rule)
         query = {
-            "engine": "spark",
-            "reason": batcher.explain_not_plain(rule),
+            "engine": engine,
+            "reason": reason,
             "query": rule.bind_event_query().sql(dialect="spark"),
             "constants": {},
             "shared_with": [],
@@ -123,6 +125,16 @@ def _explain_evaluation(
             "shared_with": shared_with,
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
+
+
+def _explain_single(
+    indexed_rules: IndexedRules, batcher: RuleBatcher, rule: ActiveRule
+) -> tuple[str, str | None]:
+    """The engine of a rule that shares no query, and why."""
+    try:
+        return "rule index", f"evaluated for rows with: {indexed_rules.explain(rule)}"
+    except SparkRequired:
+        return "spark", batcher.explain_not_plain(rule)
 
 
 def _explain_plain(in_memory: str, on_executors: bool) -> tuple[str, str]:

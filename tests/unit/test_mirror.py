@@ -58,6 +58,14 @@ MODULES_BY_TEST = {
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
+    "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
+    "contract/test_compiled_conditions.py": """
+        moirae.evaluation.index.compiled_rules moirae.evaluation.index.conditions
+        moirae.evaluation.index.order
+        moirae.evaluation.index.regex moirae.evaluation.index.values""",
+    "property/test_rule_index.py": """
+        moirae.evaluation.index.anchor_lookup moirae.evaluation.index.index_batch
+        moirae.evaluation.index.rule_index""",
     "integration/test_failing_units.py": "moirae.live.landed_input",
     "integration/test_changed_keys.py": "archiver.ingest.changed_lateness sql.archive.lateness",
     "integration/test_changing_streams.py": """

@@ -23,8 +23,10 @@ from recall.errors import SparkRequired
 from recall.query.plain.expressions import ExpressionWriter
 from recall.query.plain.model import (
     EXACT_TYPES,
+    PLAIN_TYPES,
     PanedQuery,
     PlainQuery,
+    PlainType,
     SqlDialect,
     TypedExpression,
     select_columns,
@@ -38,8 +40,10 @@ __all__ = [
     "DuckDBDialect",
     "EXACT_TYPES",
     "ExpressionWriter",
+    "PLAIN_TYPES",
     "PanedQuery",
     "PlainQuery",
+    "PlainType",
     "SparkDialect",
     "TypedExpression",
     "check_stage_select",

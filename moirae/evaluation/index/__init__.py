@@ -1,0 +1,22 @@
+"""Rules as an index: a row is evaluated with those rules only that it may match.
+
+Conditions are compiled once. From each follows a necessary condition over constants, by which rows
+are found for all rules at once: hash lookups, sorted bounds, and one Aho-Corasick pass over a column
+of text (Aho and Corasick: Efficient String Matching. CACM 18(6), 1975). What cannot be compiled with
+the result of Spark raises `SparkRequired`. No I/O.
+"""
+
+from moirae.evaluation.index.anchors import Anchor, describe
+from moirae.evaluation.index.compiled_rules import CompiledRule, RuleCompiler, RuleOutput
+from moirae.evaluation.index.rule_index import AnchorFrequencies, RuleIndex, Verdicts
+
+__all__ = [
+    "Anchor",
+    "AnchorFrequencies",
+    "CompiledRule",
+    "RuleOutput",
+    "RuleCompiler",
+    "RuleIndex",
+    "Verdicts",
+    "describe",
+]

@@ -1,0 +1,393 @@
+"""Conditions compiled from SQL: tests of a row with the truth of Spark. No I/O."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from moirae.evaluation.index.anchors import Necessary, all_of, any_of
+from moirae.evaluation.index.order import (
+    OPPOSITES,
+    ORDER_TESTS,
+    bound_anchor,
+    common_number,
+    parse_literal,
+)
+from moirae.evaluation.index.patterns import TextTest, compile_regex
+from moirae.evaluation.index.text_columns import map_text
+from moirae.evaluation.index.values import (
+    Row,
+    RowLayout,
+    Value,
+    change_case,
+    column_value,
+    concatenate,
+    constant_value,
+    cut,
+    first_present,
+    measure_length,
+    trim,
+)
+from recall.errors import SparkRequired
+from recall.query import clauses_of
+
+RowTest = Callable[[Row], bool]
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_LIKE_CHARACTERS = {"%": ".*", "_": "."}
+_LIKE_WILDCARDS = re.compile("[%_]")
+
+
+class CompiledCondition(NamedTuple):
+    """Tests whether a condition is true, and whether it is false, which NULL is not.
+
+    `if_true`, `if_false`: what is necessary for either.
+    """
+
+    is_true: RowTest
+    is_false: RowTest
+    if_true: Necessary
+    if_false: Necessary
+
+    def negate(self) -> "CompiledCondition":
+        """NOT."""
+        return CompiledCondition(self.is_false, self.is_true, self.if_false, self.if_true)
+
+
+class ConditionCompiler:
+    """Compiles expressions over the rows of one table. All methods raise `SparkRequired`."""
+
+    def __init__(self, layout: RowLayout, alias: str) -> None:
+        """`alias`: of the table, as written."""
+        self._layout = layout
+        self._alias = alias.lower()
+
+    # Conditions
+
+    def compile_condition(self, node: exp.Expr) -> CompiledCondition:
+        """A boolean expression."""
+        node = node.unnest()
+        if isinstance(node, exp.And):
+            return _conjunction(list(map(self.compile_condition, node.flatten())))
+        if isinstance(node, exp.Or):
+            negated = [self.compile_condition(part).negate() for part in node.flatten()]
+            return _conjunction(negated).negate()
+        if isinstance(node, exp.Not):
+            return self.compile_condition(node.this).negate()
+        if type(node) in _COMPARISONS:
+            return self._compare(node.this, _COMPARISONS[type(node)], node.expression)
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            above = self._compare(node.this, ">=", node.args["low"])
+            return _conjunction([above, self._compare(node.this, "<=", node.args["high"])])
+        if isinstance(node, exp.In) and clauses_of(node) == {"this", "expressions"}:
+            return self._in_list(node)
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            get = self.compile_value(node.this).get
+            return CompiledCondition(
+                lambda row: get(row) is None, lambda row: get(row) is not None, None, None
+            )
+        if isinstance(node, exp.Boolean):
+            truth = bool(node.this)
+            return CompiledCondition(lambda row: truth, lambda row: not truth, None, None)
+        test = self._compile_text_test(node)
+        if test is not None:
+            return test
+        return self._truth_value(self.compile_value(node))
+
+    def _truth_value(self, value: Value) -> CompiledCondition:
+        if value.type != "boolean":
+            raise SparkRequired("condition that is not boolean")
+        get = value.get
+        return CompiledCondition(
+            lambda row: get(row) is True,
+            lambda row: get(row) is False,
+            value.equals(True),
+            value.equals(False),
+        )
+
+    def _compile_text_test(self, node: exp.Expr) -> CompiledCondition | None:
+        """A test of a text with a constant; None for other expressions."""
+        if isinstance(node, exp.RegexpLike) and clauses_of(node) == {"this", "expression"}:
+            return self._match(node)
+        if isinstance(node, exp.Like | exp.ILike):
+            return self._like(node)
+        if not isinstance(node, exp.Contains | exp.StartsWith | exp.EndsWith):
+            return None
+        if clauses_of(node) - {"this", "expression"} - {"json_scope"}:
+            raise SparkRequired("function with further arguments")
+        value = self.compile_value(node.this)
+        text = self._constant_text(node.expression)
+        value.check_sigma(text)
+        _check_text(value)
+        necessary = value.contains(text)
+        if isinstance(node, exp.Contains):
+            return _text_condition(value, lambda candidate: text in candidate, necessary)
+        if isinstance(node, exp.StartsWith):
+            return _text_condition(value, lambda candidate: candidate.startswith(text), necessary)
+        return _text_condition(value, lambda candidate: candidate.endswith(text), necessary)
+
+    def _match(self, node: exp.RegexpLike) -> CompiledCondition:
+        value = self.compile_value(node.this)
+        _check_text(value)
+        pattern = self._constant_text(node.expression)
+        if not value.is_exact and not pattern.isascii():
+            raise SparkRequired("regular expression beyond ASCII over lower(…)")
+        return self._test_pattern(value, compile_regex(pattern))
+
+    def _test_pattern(self, value: Value, test: TextTest) -> CompiledCondition:
+        holds = test.holds
+        necessary = test.necessary(value.contains)
+        if value.is_raw and value.column is not None:
+            slot = self._layout.slot(value.column, test.case)
+            raw_slot = self._layout.slot(value.column)
+
+            def is_true(row: Row) -> bool:
+                text = row[slot]
+                return text is not None and holds(text, row[raw_slot])
+
+            def is_false(row: Row) -> bool:
+                text = row[slot]
+                return text is not None and not holds(text, row[raw_slot])
+
+            return CompiledCondition(is_true, is_false, necessary, None)
+        return _text_condition(
+            value, lambda text: holds(map_text(text, test.case), text), necessary
+        )
+
+    def _like(self, node: exp.Like | exp.ILike) -> CompiledCondition:
+        if clauses_of(node) - {"this", "expression", "negate"}:
+            raise SparkRequired("LIKE with further clauses")
+        value = self.compile_value(node.this)
+        pattern = self._constant_text(node.expression)
+        if isinstance(node, exp.ILike):
+            value = change_case(value, "lower", self._layout)
+            pattern = change_case(constant_value(pattern, "string"), "lower", self._layout).constant
+        value.check_sigma(pattern)
+        _check_text(value)
+        if "\\" in pattern:
+            raise SparkRequired("LIKE with escapes")
+        condition = self._like_pattern(value, pattern)
+        return condition.negate() if node.args.get("negate") else condition
+
+    def _like_pattern(self, value: Value, pattern: str) -> CompiledCondition:
+        inner = pattern.strip("%")
+        if "_" in pattern or "%" in inner:
+            return self._match_parts(value, pattern)
+        necessary = value.contains(inner)
+        starts = not pattern.startswith("%")
+        ends = not pattern.endswith("%")
+        if starts and ends:
+            return self._equal(value, constant_value(inner, "string"))
+        if starts:
+            return _text_condition(value, lambda text: text.startswith(inner), necessary)
+        if ends:
+            return _text_condition(value, lambda text: text.endswith(inner), necessary)
+        return _text_condition(value, lambda text: inner in text, necessary)
+
+    def _match_parts(self, value: Value, pattern: str) -> CompiledCondition:
+        regex = "".join(_LIKE_CHARACTERS.get(character, character) for character in _quote(pattern))
+        # With a character after it, `$` does not match before a line end.
+        test = compile_regex(f"(?s)^{regex}\\x00$")
+        necessary = all_of([value.contains(part) for part in _LIKE_WILDCARDS.split(pattern)])
+        return _text_condition(value, lambda text: test.holds(text + "\0", text), necessary)
+
+    # Comparisons
+
+    def _compare(self, left_node: exp.Expr, sign: str, right_node: exp.Expr) -> CompiledCondition:
+        left, right = self.compile_value(left_node), self.compile_value(right_node)
+        if left.is_constant and not right.is_constant:
+            left, right, sign = right, left, _MIRRORED[sign]
+        if not right.is_constant:
+            return self._compare_values(left, sign, right)
+        if sign == "=":
+            return self._equal(left, right)
+        if sign == "<>":
+            return self._equal(left, right).negate()
+        return self._order(left, sign, right)
+
+    def _equal(self, value: Value, constant: Value) -> CompiledCondition:
+        expected = constant.constant
+        if value.type == "boolean" and constant.type == "boolean":
+            condition = self._truth_value(value)
+            return condition if expected else condition.negate()
+        if value.type != "string" or constant.type != "string":
+            return self._order(value, "=", constant)
+        value.check_sigma(expected)
+        return _text_condition(value, lambda text: text == expected, value.equals(expected))
+
+    def _order(self, value: Value, sign: str, constant: Value) -> CompiledCondition:
+        bound = constant.constant
+        if value.type == "string" and constant.type == "string":
+            value.check_sigma(bound)
+            if not value.is_exact and not bound.isascii():
+                raise SparkRequired("order of lower(…)")
+            convert = None
+        else:
+            convert, bound = common_number(value, constant)
+        get = value.get
+        test = ORDER_TESTS[sign]
+        opposite = ORDER_TESTS[OPPOSITES[sign]]
+
+        def is_true(row: Row) -> bool:
+            operand = get(row)
+            if operand is None:
+                return False
+            return test(operand if convert is None else convert(operand), bound)
+
+        def is_false(row: Row) -> bool:
+            operand = get(row)
+            if operand is None:
+                return False
+            return opposite(operand if convert is None else convert(operand), bound)
+
+        return CompiledCondition(
+            is_true,
+            is_false,
+            bound_anchor(value, sign, bound),
+            bound_anchor(value, OPPOSITES[sign], bound),
+        )
+
+    def _compare_values(self, left: Value, sign: str, right: Value) -> CompiledCondition:
+        integers = {"int", "bigint"}
+        is_comparable = left.type == right.type or {left.type, right.type} <= integers
+        if not is_comparable or left.type == "double" or not (left.is_exact and right.is_exact):
+            raise SparkRequired("comparison of values of these types")
+        get_left, get_right = left.get, right.get
+        test, opposite = ORDER_TESTS[sign], ORDER_TESTS[OPPOSITES[sign]]
+
+        def compare(row: Row, holds: Callable[[Any, Any], bool]) -> bool:
+            a, b = get_left(row), get_right(row)
+            return a is not None and b is not None and holds(a, b)
+
+        return CompiledCondition(
+            lambda row: compare(row, test), lambda row: compare(row, opposite), None, None
+        )
+
+    def _in_list(self, node: exp.In) -> CompiledCondition:
+        value = self.compile_value(node.this)
+        constants = list(map(self.compile_value, node.expressions))
+        if value.type != "string" or not all(
+            constant.is_constant and constant.type == "string" for constant in constants
+        ):
+            equalities = [self._compare(node.this, "=", part).negate() for part in node.expressions]
+            return _conjunction(equalities).negate()
+        texts = frozenset(constant.constant for constant in constants)
+        for text in texts:
+            value.check_sigma(text)
+        necessary = any_of([value.equals(text) for text in sorted(texts)])
+        return _text_condition(value, lambda text: text in texts, necessary)
+
+    # Values
+
+    def compile_value(self, node: exp.Expr) -> Value:
+        """An expression of any type."""
+        node = node.unnest()
+        if isinstance(node, exp.Column):
+            self.check_column(node)
+            return column_value(self._layout, node.name)
+        if isinstance(node, exp.Literal):
+            return parse_literal(node, "")
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+            return parse_literal(node.this, "-")
+        if isinstance(node, exp.Boolean):
+            return constant_value(bool(node.this), "boolean")
+        if isinstance(node, exp.Lower | exp.Upper):
+            case = "lower" if isinstance(node, exp.Lower) else "upper"
+            return change_case(self.compile_value(node.this), case, self._layout)  # type: ignore[arg-type]
+        if isinstance(node, exp.Trim) and clauses_of(node) == {"this"}:
+            return trim(self.compile_value(node.this))
+        if isinstance(node, exp.Length) and clauses_of(node) == {"this"}:
+            return measure_length(self.compile_value(node.this))
+        if isinstance(node, exp.Substring):
+            return self._substring(node)
+        if isinstance(node, exp.Concat | exp.DPipe):
+            if isinstance(node, exp.Concat) and node.args.get("coalesce"):
+                raise SparkRequired("concat that leaves out NULL")
+            parts = node.expressions if isinstance(node, exp.Concat) else [node.left, node.right]
+            return concatenate(list(map(self.compile_value, parts)))
+        if isinstance(node, exp.Coalesce) and clauses_of(node) == {"this", "expressions"}:
+            return first_present(list(map(self.compile_value, [node.this, *node.expressions])))
+        raise SparkRequired(f"unsupported expression {node.sql(dialect='spark')[:80]}")
+
+    def check_column(self, node: exp.Column) -> None:
+        """Raises `SparkRequired` for a column of another table."""
+        if node.db or node.table.lower() not in ("", self._alias):
+            raise SparkRequired("column of another table")
+
+    def _substring(self, node: exp.Substring) -> Value:
+        numbers: list[int] = []
+        for argument in filter(None, [node.args.get("start"), node.args.get("length")]):
+            number = self.compile_value(argument)
+            if not number.is_constant or number.type != "int":
+                raise SparkRequired("substring at a place that is not constant")
+            numbers.append(number.constant)
+        if not numbers or clauses_of(node) - {"this", "start", "length"}:
+            raise SparkRequired("substring without a place")
+        length = numbers[1] if len(numbers) > 1 else None
+        return cut(self.compile_value(node.this), numbers[0], length)
+
+    def _constant_text(self, node: exp.Expr) -> str:
+        value = self.compile_value(node)
+        if not value.is_constant or value.type != "string":
+            raise SparkRequired("comparison with a text that is not constant")
+        return str(value.constant)
+
+
+def _conjunction(conditions: Sequence[CompiledCondition]) -> CompiledCondition:
+    """AND."""
+    truths = [condition.is_true for condition in conditions]
+    falsehoods = [condition.is_false for condition in conditions]
+
+    def is_true(row: Row) -> bool:
+        for test in truths:
+            if not test(row):
+                return False
+        return True
+
+    def is_false(row: Row) -> bool:
+        for test in falsehoods:
+            if test(row):
+                return True
+        return False
+
+    return CompiledCondition(
+        is_true,
+        is_false,
+        all_of([condition.if_true for condition in conditions]),
+        any_of([condition.if_false for condition in conditions]),
+    )
+
+
+def _text_condition(
+    value: Value, holds: Callable[[str], bool], necessary: Necessary
+) -> CompiledCondition:
+    get = value.get
+
+    def is_true(row: Row) -> bool:
+        text = get(row)
+        return text is not None and holds(text)
+
+    def is_false(row: Row) -> bool:
+        text = get(row)
+        return text is not None and not holds(text)
+
+    return CompiledCondition(is_true, is_false, necessary, None)
+
+
+def _check_text(value: Value) -> None:
+    if value.type != "string":
+        raise SparkRequired("test of a text over a value that is none")
+
+
+def _quote(pattern: str) -> str:
+    """A LIKE pattern whose characters mean themselves in a regular expression, but for % and _."""
+    return re.sub(r"[^\w%\s]", lambda match: "\\" + match.group(), pattern, flags=re.ASCII)

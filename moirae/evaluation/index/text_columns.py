@@ -1,0 +1,139 @@
+"""A column of text in the cases that conditions compare it in. No I/O.
+
+Each distinct value is mapped once, and all of them as one text.
+"""
+
+from collections.abc import Sequence
+from functools import cache, cached_property
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moirae.evaluation.index.case_mappings import (
+    CaseMapping,
+    ascii_mapping,
+    folding,
+    lower_mapping,
+    pattern_mapping,
+    upper_mapping,
+)
+
+Case = Literal["raw", "lower", "upper", "pattern", "ascii", "folded"]
+"""How a text is compared: as it is, under `lower` or `upper`, by patterns with the flags `iu`, by
+patterns with the flag `i` alone, by the index.
+"""
+
+Values = Sequence[str | None]
+
+_CODE_POINTS = 0x110000
+# Code points without an image of exactly one code point, in a table of images.
+_NO_SINGLE_IMAGE = 0xFFFFFFFF
+
+
+class FoldedText(NamedTuple):
+    """Folded values one after the other, and where each starts; the last start is the end."""
+
+    text: str
+    starts: npt.NDArray[np.int64]
+
+
+class TextColumn:
+    """The distinct values of a column, and which of them each row has."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        encoded = column.combine_chunks().dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        self._distinct: list[str] = encoded.dictionary.to_pylist()
+        # Rows without a value have the position of None, which is the last one.
+        positions = encoded.indices.fill_null(len(self._distinct))
+        self.positions: npt.NDArray[np.int64] = positions.to_numpy().astype(np.int64)
+        self._rows_by_value: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+
+    def values(self, case: Case) -> list[str | None]:
+        """The value of each row in a case."""
+        distinct: list[str | None] = [*map_texts(self._distinct, case), None]
+        return [distinct[position] for position in self.positions.tolist()]
+
+    @cached_property
+    def folded(self) -> FoldedText:
+        """The distinct values, folded."""
+        values = map_texts(self._distinct, "folded")
+        starts = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
+        return FoldedText("".join(values), starts)
+
+    def rows_of(
+        self, value_numbers: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The rows with any of some distinct values; for each the index of its number."""
+        if self._rows_by_value is None:
+            rows = np.argsort(self.positions, kind="stable")
+            bounds = np.searchsorted(self.positions[rows], np.arange(len(self._distinct) + 1))
+            self._rows_by_value = rows, bounds
+        rows, bounds = self._rows_by_value
+        return expand(rows, bounds, value_numbers)
+
+
+def case_mapping(case: Case) -> CaseMapping | None:
+    """The mapping of a case; None: values as they are."""
+    match case:
+        case "lower":
+            return lower_mapping()
+        case "upper":
+            return upper_mapping()
+        case "pattern":
+            return pattern_mapping()
+        case "ascii":
+            return ascii_mapping()
+        case "folded":
+            return folding()
+    return None
+
+
+def map_text(text: str, case: Case) -> str:
+    """A text in a case."""
+    mapping = case_mapping(case)
+    return text if mapping is None else text.translate(mapping)
+
+
+def map_texts(texts: Sequence[str], case: Case) -> list[str]:
+    """The images of texts."""
+    mapping = case_mapping(case)
+    if not texts or mapping is None:
+        return list(texts)
+    joined = "".join(texts)
+    if joined.isascii():
+        joined = joined.upper() if case == "upper" else joined.lower()
+    else:
+        codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+        images = _image_table(case)[codes]
+        if (images == _NO_SINGLE_IMAGE).any():
+            return [text.translate(mapping) for text in texts]
+        joined = images.tobytes().decode("utf-32-le")
+    bounds = accumulate(map(len, texts), initial=0)
+    return [joined[start:end] for start, end in pairwise(bounds)]
+
+
+def expand(
+    members: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], groups: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """All members of some groups; for each the index of its group in `groups`.
+
+    Group n has the members from `bounds[n]` to `bounds[n + 1]`.
+    """
+    counts = bounds[groups + 1] - bounds[groups]
+    indexes = np.repeat(np.arange(len(groups)), counts)
+    offsets = np.arange(len(indexes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return members[bounds[groups[indexes]] + offsets], indexes
+
+
+@cache
+def _image_table(case: Case) -> npt.NDArray[np.uint32]:
+    """The image of each code point."""
+    table = np.arange(_CODE_POINTS, dtype=np.uint32)
+    for code, image in (case_mapping(case) or {}).items():
+        table[code] = ord(image) if len(image) == 1 else _NO_SINGLE_IMAGE
+    return table
