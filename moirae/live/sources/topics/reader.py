@@ -7,13 +7,15 @@ checkpoint. A batch is read by Spark, then archived and evaluated like any other
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 from pyspark.sql import DataFrame
 
 from archiver.periodic import Clock
-from archiver.threads import start_daemon
+from archiver.threads import start_thread
 from moirae.config import KafkaSource, Stream
 from moirae.errors import Stopped, TopicChanged, TopicError
 from moirae.live.sources.archiving import InputArchiving
@@ -57,8 +59,6 @@ class TopicReader:
         self.stream = stream
         self.position = TopicPosition(stream, declared.source, archiving, clock)
         self.outage = TopicOutage(clock)
-        self.failure: BaseException | None = None
-        """An error of the archive, which ends the process."""
         self._declared = declared
         self._topic = declared.source.kafka.topic
         self._client = client
@@ -69,11 +69,18 @@ class TopicReader:
         self._clock = clock
         self._read_at = -_BUSY_TIME
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._reading: Future[None] | None = None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """An error of the archive, by which the thread has ended; it ends the process."""
+        if self._reading is None or not self._reading.done():
+            return None
+        return self._reading.exception()
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = start_daemon(self._run, f"topic {self.stream}")
+        self._reading = start_thread(self._run, f"topic {self.stream}")
 
     def request_stop(self) -> None:
         """Have the thread end after what it is doing."""
@@ -81,23 +88,19 @@ class TopicReader:
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread, some seconds at most: it may wait for a broker."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        if self._reading is not None:
+            wait([self._reading], timeout)
         self._client.close()
 
     def is_running(self) -> bool:
         """Whether the topic is still read."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._reading is not None and not self._reading.done()
 
     def _run(self) -> None:
-        try:
-            pause: float | None = 0.0
+        pause: float | None = 0.0
+        with suppress(Stopped):
             while pause is not None and not self._stop.wait(pause):
                 pause = self.run_once()
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.failure = error
 
     def run_once(self) -> float | None:
         """Look at the topic and read its next records.
