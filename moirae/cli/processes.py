@@ -62,7 +62,6 @@ def up(
 ) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.runtime import release_database, run_supervisor
-    from moirae.runtime.storage import find_changed_types
 
     configure_logging(log_format)
     settings = load_settings_from_environment(workspace)
@@ -78,14 +77,7 @@ def up(
         )
     _exit_on_thread_failure("up", settings)
     started_at = datetime.now(UTC)
-    if find_changed_types(settings):
-        from moirae.deployments import check_changed_keys  # slow to load, and rarely needed
-
-        check_changed_keys(settings)
-    if drain and not settings.find_rule_files():
-        from moirae.deployments import select_rule_files  # slow to load, and rarely needed
-
-        select_rule_files(settings, [])  # raises: a drain needs rules
+    _check_rule_files(settings, drain)
     try:
         code = run_supervisor(
             settings,
@@ -101,6 +93,20 @@ def up(
     finally:
         release_database(settings)
     raise typer.Exit(code)
+
+
+def _check_rule_files(settings: Settings, drain: bool) -> None:
+    """Check what would end the processes later. Raises `MoiraeError`."""
+    from moirae.runtime.storage import find_changed_types
+
+    if find_changed_types(settings):
+        from moirae.deployments import check_changed_keys  # slow to load, and rarely needed
+
+        check_changed_keys(settings)
+    if drain and not settings.find_rule_files():
+        from moirae.deployments import select_rule_files  # slow to load, and rarely needed
+
+        select_rule_files(settings, [])  # raises: a drain needs rules
 
 
 @run_app.command()

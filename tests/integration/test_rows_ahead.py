@@ -58,7 +58,7 @@ TOPIC = Stream.model_validate(
 )
 
 
-class NoQueries:
+class NoReaders:
     """Queries of sources without unread input."""
 
     def has_unread_files(self, _: str) -> bool:
@@ -96,7 +96,7 @@ class Archive:
             archive=self.writer,
             tracker=self.tracker,
             has_landed=lambda _: self.unread,
-            queries=NoQueries(),  # type: ignore[arg-type]
+            readers=NoReaders(),  # type: ignore[arg-type]
         )
 
     def ingest(self, name: str, rows: Sequence[tuple[str, datetime]], now: datetime) -> None:

@@ -73,7 +73,9 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     state = collect_state(connection)
     yield from _collect_processes(connection)
     yield from _collect_restarts(connection, state)
-    yield from _collect_streams(connection, state)
+    yield from _collect_records(connection)
+    yield from _collect_event_times(connection)
+    yield from _collect_unread_input(connection, state)
     yield from _collect_topics(connection)
     yield from _collect_counts(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
@@ -131,7 +133,7 @@ def _collect_restarts(connection: sql.Connection, state: StateReport) -> Iterato
     yield last_failure
 
 
-def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:
+def _collect_records(connection: sql.Connection) -> Iterator[Metric]:
     records = CounterMetricFamily(
         "moirae_records",
         "Records read, and what became of them: archived, duplicate or dead letter.",
@@ -142,7 +144,7 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     )
     skipped = CounterMetricFamily(
         "moirae_skipped_records",
-        "Records that are no rows, and are not counted as read, by reason.",
+        "Records that are not rows, and are not counted as read, by reason.",
         labels=["stream", "reason"],
     )
     late_by_ahead = CounterMetricFamily(
@@ -163,6 +165,9 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     yield late
     yield late_by_ahead
     yield skipped
+
+
+def _collect_event_times(connection: sql.Connection) -> Iterator[Metric]:
     newest = GaugeMetricFamily(
         "moirae_stream_newest_timestamp_seconds",
         "Newest event time of a stream.",
@@ -189,6 +194,9 @@ def _collect_streams(connection: sql.Connection, state: StateReport) -> Iterator
     yield newest
     yield lag
     yield ahead
+
+
+def _collect_unread_input(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:
     unread = GaugeMetricFamily(
         "moirae_unread_input_seconds",
         "How long the oldest input of a stream waits to be archived.",
