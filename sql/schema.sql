@@ -602,9 +602,7 @@ CREATE TABLE learned_models (
     learned_until bigint NOT NULL,
     resolutions   integer NOT NULL,
     arrays        bytea NOT NULL,
-    built_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of the arrays. Models of another format are not used.
-    format        integer NOT NULL
+    built_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX learned_models_recall ON learned_models (rule, version, recall, id DESC);
 

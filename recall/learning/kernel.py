@@ -5,8 +5,8 @@ term k is `heads[k]`, the entry after e is `entries[e].links`, and -1 ends the l
 tag (`entry_tags`), how often the two occurred together (`entry_counts`), and the same with earlier
 occurrences of the term counting less (`entry_recent`), as of the occurrence `entry_updates` of the
 term. Its weight (`entry_weights`, with the sum of its squared gradients in `entry_squares`) corrects
-what the counts say. `term_counts` has the number of occurrences by term; an occurrence may count
-less than 1. What a term occurred with k occurrences ago counts `decay`^k.
+what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence
+of a term counts `decay`^(k - 1).
 
 An entry is one record of 28 bytes, so that reading it is one access to memory: there may be millions.
 
@@ -24,9 +24,9 @@ ENTRY = np.dtype(
     [
         ("links", np.int32),
         ("entry_tags", np.int32),
-        ("entry_counts", np.float32),
+        ("entry_counts", np.int32),
         ("entry_recent", np.float32),
-        ("entry_updates", np.float32),
+        ("entry_updates", np.int32),
         ("entry_weights", np.float32),
         ("entry_squares", np.float32),
     ]
@@ -38,14 +38,14 @@ _MAX_AGE = 2048
 
 
 @compiled
-def add_occurrences(terms, tag, amount, decay, term_counts, heads, entries, entry_count):
+def add_occurrences(terms, tag, decay, term_counts, heads, entries, entry_count):
     """Count a tag with each of some terms; return the number of entries.
 
-    `amount`: how much the occurrence counts. `entries` has room for one more entry for each term.
+    `entries` has room for one more entry for each term.
     """
     for number in range(len(terms)):
         term = terms[number]
-        term_counts[term] += amount
+        term_counts[term] += 1
         position, end = heads[term], -1
         while position >= 0 and entries[position].entry_tags != tag:
             position, end = entries[position].links, position
@@ -60,16 +60,16 @@ def add_occurrences(terms, tag, amount, decay, term_counts, heads, entries, entr
             else:
                 entries[end].links = position
             entry.entry_tags = tag
-            entry.entry_counts = 0.0
+            entry.entry_counts = 0
             entry.entry_recent = 0.0
             entry.entry_updates = term_counts[term]
             entry.entry_weights = 0.0
             entry.entry_squares = 0.0
         entry = entries[position]
         age = term_counts[term] - entry.entry_updates
-        entry.entry_recent = entry.entry_recent * decay**age + amount
+        entry.entry_recent = entry.entry_recent * decay**age + 1.0
         entry.entry_updates = term_counts[term]
-        entry.entry_counts += amount
+        entry.entry_counts += 1
     return entry_count
 
 
@@ -124,7 +124,7 @@ def sum_evidence(
             if products[row, tag] > _MAX_PRODUCT:
                 sums[row, tag] += np.log(products[row, tag])
                 products[row, tag] = 1.0
-            age = int(count - entry.entry_updates)
+            age = count - entry.entry_updates
             if age < _MAX_AGE:
                 recent = entry.entry_recent * powers[age]
                 products[row + 1, tag] *= recent * scales[tag] + 1.0

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.learning import kernel
-from recall.learning.arrays import grow
 from recall.similarity.measures import ContextVector, Floats, Ids
 
 # A term's share of tags is estimated as if it had occurred this many times more.
@@ -77,10 +76,6 @@ class PredictionError:
     by_tag: Floats
     gradient: Floats
 
-    def scale(self, amount: float) -> "PredictionError":
-        """The error of an event that counts less than 1."""
-        return PredictionError(amount * self.by_tag, amount * self.gradient)
-
 
 class TagModel:
     """Counts of tags by term, and the weight of each attribute.
@@ -100,7 +95,7 @@ class TagModel:
         self._weights = np.zeros(0)
         self._square_sums = np.zeros(0)
         # By term.
-        self._term_counts = np.zeros(0)
+        self._term_counts = np.zeros(0, dtype=np.int64)
         self._heads = np.full(0, -1, dtype=np.int64)
         # By entry, see `recall.learning.kernel`.
         self._entry_count = 0
@@ -221,23 +216,20 @@ class TagModel:
         change: Floats = np.log(smoothed / smoothed.sum()) - np.log(shares)
         return change
 
-    def learn(
-        self, context: ContextVector, tag: str, error: PredictionError | None, amount: float = 1.0
-    ) -> int:
+    def learn(self, context: ContextVector, tag: str, error: PredictionError | None) -> int:
         """Count an event, and adjust the weights; returns the number of its tag.
 
         `error`: of a prediction for this event, made before its tag was known; None: there is none.
-        `amount`: how much the event counts.
         """
         tag_id = self._tag_ids.setdefault(tag, len(self.tags))
         if error is not None:
             self._adjust_weights(error.gradient)
-        self._count(context.terms, tag, tag_id, amount)
+        self._count(context.terms, tag, tag_id)
         if error is not None and len(context.terms):
             self._adjust_term_weights(context.terms, error.by_tag)
         return tag_id
 
-    def _count(self, terms: Ids, tag: str, tag_id: int, amount: float) -> None:
+    def _count(self, terms: Ids, tag: str, tag_id: int) -> None:
         if tag_id == len(self.tags):
             self.tags.append(tag)
             self._tag_counts = grow(self._tag_counts, len(self.tags))
@@ -247,16 +239,15 @@ class TagModel:
         self._entry_count = kernel.add_occurrences(
             terms,
             tag_id,
-            amount,
             _TERM_DECAY,
             self._term_counts,
             self._heads,
             self._entries,
             self._entry_count,
         )
-        self._tag_counts[tag_id] += amount
-        self._recent_tag_counts *= _TAG_DECAY**amount
-        self._recent_tag_counts[tag_id] += amount
+        self._tag_counts[tag_id] += 1
+        self._recent_tag_counts *= _TAG_DECAY
+        self._recent_tag_counts[tag_id] += 1
         self.event_count += 1
 
     def forget_events(self) -> None:
@@ -321,7 +312,6 @@ class TagModel:
             entries[name] = np.ascontiguousarray(self._entries[name][: self._entry_count])
         return {
             "tags": np.array(self.tags, dtype=np.str_),
-            "event_count": np.array(self.event_count),
             "tag_counts": self._tag_counts[: len(self.tags)],
             "recent_tag_counts": self._recent_tag_counts[: len(self.tags)],
             "weights": self._weights,
@@ -339,7 +329,7 @@ class TagModel:
         model._tag_ids = {tag: number for number, tag in enumerate(model.tags)}
         model._tag_counts = arrays["tag_counts"]
         model._recent_tag_counts = arrays["recent_tag_counts"]
-        model.event_count = int(arrays["event_count"])
+        model.event_count = int(model._tag_counts.sum())
         model._weights, model._square_sums = arrays["weights"], arrays["square_sums"]
         model._term_counts, model._heads = arrays["term_counts"], arrays["heads"]
         model._entry_count = len(arrays["links"])
@@ -347,3 +337,15 @@ class TagModel:
         for name in kernel.ENTRY.names or ():
             model._entries[name] = arrays[name]
         return model
+
+
+def grow(array: npt.NDArray[Any], size: int, fill: float = 0) -> npt.NDArray[Any]:
+    """The array itself if it has `size` elements, else a longer copy, padded with `fill`."""
+    if size <= len(array):
+        return array
+    padding_size = max(size, 2 * len(array), _MIN_CAPACITY) - len(array)
+    if array.dtype.names is not None:
+        padding = np.zeros(padding_size, array.dtype)
+    else:
+        padding = np.full(padding_size, fill, array.dtype)
+    return np.concatenate([array, padding])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recall.learning import MIN_EPISODES
 from recall.relevance.rankers import (
     AlertContext,
     CandidateSet,
@@ -47,8 +46,7 @@ class ForecastReliability:
 
     The log losses (nats) are the mean of -log of the probability of the label that was right: of
     the forecasts, of the past frequencies of tags, and of the vote of the ten most similar events
-    by `tfidf`. `withheld_share`: of the queries, those with too few episodes of known tag to say:
-    they count as the frequencies' prediction.
+    by `tfidf`.
     """
 
     queries: int
@@ -58,7 +56,6 @@ class ForecastReliability:
     frequency_log_loss: float
     vote_log_loss: float
     bins: list[ForecastBin]
-    withheld_share: float
 
 
 @dataclass
@@ -71,7 +68,6 @@ class _Outcomes:
     label: list[float]
     frequency: list[float]
     vote: list[float]
-    withheld: list[bool]
 
 
 def measure_forecasts(
@@ -81,7 +77,7 @@ def measure_forecasts(
 
     `ranker`: without queries so far. `known_tags`: the IDs of the alerts whose tag becomes known.
     """
-    outcomes = _Outcomes([], [], [], [], [], [])
+    outcomes = _Outcomes([], [], [], [], [])
     for candidate_set in iter_candidate_sets(alerts, ranker.gap, event_ids=set(known_tags)):
         if ranker.resolution_count(candidate_set) >= _FIRST_RESOLUTIONS:
             _add_outcome(outcomes, candidate_set, ranker)
@@ -100,7 +96,6 @@ def measure_forecasts(
         frequency_log_loss=_log_loss(outcomes.frequency),
         vote_log_loss=_log_loss(outcomes.vote),
         bins=bins,
-        withheld_share=float(np.mean(outcomes.withheld)),
     )
 
 
@@ -108,18 +103,14 @@ def _add_outcome(outcomes: _Outcomes, candidate_set: CandidateSet, ranker: Learn
     model = ranker.model(candidate_set)
     probabilities, new_tag = ranker.tag_probabilities(candidate_set)
     tag = ranker.find_tag(candidate_set)
-    counts = model.history.counts
-    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
     all_labels = np.append(probabilities, new_tag)
-    is_withheld = model.history.episode_count < MIN_EPISODES
-    if is_withheld:
-        all_labels = frequencies
-    outcomes.withheld.append(is_withheld)
     best = int(np.argmax(all_labels))
     label = _NONE_OF_THESE if tag is None else tag
     outcomes.predicted.append(float(all_labels[best]))
     outcomes.correct.append(best == (len(probabilities) if tag is None else tag))
     outcomes.label.append(float(all_labels[label]))
+    counts = model.tag_model.tag_counts
+    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
     outcomes.frequency.append(float(frequencies[label]))
     votes = _VOTE_SMOOTHING * frequencies
     for row in _most_similar_rows(candidate_set):
