@@ -45,6 +45,12 @@ _INVALID_HEADER = (
     "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an open "
     "quote"
 )
+# By a part of the message of Python's CSV reader: the fact for the user.
+_CSV_ERRORS = {
+    "unexpected end of data": "a quoted field has no closing quote",
+    "expected after": "a closing quote is followed by text; a quote in quoted text is doubled",
+    "new-line character": "a carriage return within the line; lines end with LF or CRLF",
+}
 
 
 @dataclass(frozen=True)
@@ -106,10 +112,7 @@ def decode_lines(
 
 def parse_csv_header(line: bytes) -> list[str]:
     """The field names in the first line of a CSV file. Raises `ValueError` if it is invalid."""
-    try:
-        names = next(csv.reader([line.decode("utf-8")], strict=True))
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
+    names = _split_csv(_decode_utf8(line))
     if len(set(names)) != len(names):
         raise ValueError("duplicate field name in the CSV header")
     return [name.strip() for name in names]
@@ -170,18 +173,33 @@ def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
     def parse(line: bytes) -> dict[str, Any]:
         if not width:
             raise InvalidValue(_INVALID_HEADER)
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidValue("not UTF-8 text") from error
+        text = _decode_utf8(line)
         # Splitting is much faster than csv.reader, with the same result for lines without quotes.
-        fields = text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
+        fields = text.split(",") if '"' not in text else _split_csv(text)
         if len(fields) != width:
             raise InvalidValue(f"the line has {len(fields)} fields, the header has {width}")
         # An empty field is a null.
         return {name: field or None for name, field in zip(header, fields, strict=True)}
 
     return parse
+
+
+def _decode_utf8(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidValue("not UTF-8 text") from error
+
+
+def _split_csv(text: str) -> list[str]:
+    """The fields of one record. Raises `InvalidValue`."""
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        for parser_message, fact in _CSV_ERRORS.items():
+            if parser_message in str(error):
+                raise InvalidValue(fact) from error
+        raise InvalidValue(str(error)) from error
 
 
 def _extra_column(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:

@@ -69,6 +69,22 @@ def test_lines_after_an_invalid_csv_header_are_refused_for_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        (b'"a,1', "a quoted field has no closing quote"),
+        (b'"a"b,1', "a closing quote is followed by text; a quote in quoted text is doubled"),
+        (b'"a"\rb,1', "a carriage return within the line; lines end with LF or CRLF"),
+        (b"\xff,1", "not UTF-8 text"),
+    ],
+)
+def test_invalid_csv_is_described_in_lines_and_headers(line: bytes, fact: str) -> None:
+    (refused,) = decode_lines(SCHEMA, "csv", [line], 2, ["ts", "n"]).refused_lines
+    assert refused.detail == fact
+    with pytest.raises(ValueError, match=fact):
+        parse_csv_header(line)
+
+
 def test_duplicate_field_name_in_the_header_is_rejected() -> None:
     assert parse_csv_header(b"ts, host") == ["ts", "host"]
     with pytest.raises(ValueError, match="duplicate field name"):

@@ -33,7 +33,7 @@ def test_error_after_a_quoted_line_break_has_the_line_of_the_file() -> None:
 
 
 def test_quote_that_is_never_closed_is_refused_with_its_line() -> None:
-    with pytest.raises(ProblemsError, match="hosts:2: unexpected end of data"):
+    with pytest.raises(ProblemsError, match="hosts:2: a quoted field has no closing quote"):
         _cores(b'host,cores,since\n"a,1,\nb,2,\n')
 
 
