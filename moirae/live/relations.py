@@ -26,6 +26,7 @@ from moirae.live.sources import (
     TableRelationReader,
     identity_columns,
 )
+from recall.engines import to_json_value
 from recall.query import sql_names
 from sql.archive import (
     HeldRelationRow,
@@ -317,6 +318,8 @@ class Relations:
 def _to_arrow(values: list[Any], column_type: str) -> pa.Array:
     if column_type in ("timestamp", "date"):  # ISO 8601 text in JSON
         return pa.array(values, pa.string()).cast(ARROW_TYPES[column_type])
+    if column_type in ("float", "double"):  # NaN and infinity are text in JSON
+        values = [None if value is None else float(value) for value in values]
     return pa.array(values, ARROW_TYPES[column_type])
 
 
@@ -327,6 +330,12 @@ def _json_key(relation: Relation, row: Row) -> bytes:
 
 
 def _to_json_values(row: Row) -> dict[str, Any]:
-    """The row as it comes back from JSON: times are ISO 8601 texts."""
-    values: dict[str, Any] = orjson.loads(orjson.dumps(row, option=orjson.OPT_UTC_Z))
-    return values
+    """The row as it comes back from JSON: times, NaN and infinity are texts, NUL is ␀."""
+    values = {
+        name: to_json_value(value) if isinstance(value, float) else value
+        for name, value in row.items()
+    }
+    stored: dict[str, Any] = sql.replace_nul(
+        orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))
+    )
+    return stored

@@ -143,6 +143,30 @@ def test_each_version_is_logged_with_its_changes(hosts: Hosts) -> None:
     assert hosts.current() == {"h0": "oslo", "h1": "rome", "h9": "rome"}
 
 
+def test_nul_in_a_text_is_stored_as_in_events(hosts: Hosts) -> None:
+    for site in ("os\0lo", "ber\0gen"):
+        hosts.path.write_text(f"host,site,since\na\0b,{site},2026-01-01\n")
+        hosts.start()
+        assert hosts.current() == {"a\u2400b": site.replace("\0", "\u2400")}
+        assert not hosts.reload()
+
+
+def test_nan_and_infinity_of_a_column_stay(hosts: Hosts) -> None:
+    hosts.declared = hosts.declared.model_copy(
+        update={"columns": {"host": "string", "weight": "double"}}
+    )
+    hosts.path.write_text("host,weight\na,NaN\nb,-inf\nc,1.5\nd,\n")
+    hosts.start()
+    assert hosts.relations is not None
+    assert list(map(str, hosts.relations.table("hosts")["weight"].to_pylist())) == [
+        "nan",
+        "-inf",
+        "1.5",
+        "None",
+    ]
+    assert not hosts.reload()
+
+
 def test_event_at_the_time_of_the_change_keeps_its_version(hosts: Hosts) -> None:
     hosts.write(1)
     hosts.start()
