@@ -7,6 +7,7 @@ the same rows. What cannot be is refused before anything starts.
 
 import json
 import random
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -339,3 +340,36 @@ def run_machine(
             phases=[Phase.generate],
         ),
     )
+
+
+def run_sequence(
+    starter: Starter, seed: int, steps: int, spark: SparkSession | None = None
+) -> None:
+    """Run one sequence of so many steps, drawn by `seed`: each kind of step before any twice.
+
+    Hypothesis begins with its simplest sequence, which is too simple where there is time for one.
+    """
+    machine_type = type("Machine", (WorkspaceMachine,), {"spark": spark, "starter": starter})
+    machine = machine_type()
+    rng = random.Random(seed)
+    machine.make_workspace(seed=seed)
+    kinds: list[Callable[[], None]] = [
+        lambda: machine.add_or_remove_stream(name=rng.choice(NAMES)),
+        lambda: machine.add_or_remove_column(name=rng.choice(sorted(TYPES))),
+        lambda: machine.widen_column(name=rng.choice(["v", "f"])),
+        lambda: machine.change_source(source=rng.choice(["second", "http"])),
+        machine.rename_streams,
+        machine.change_rules,
+        lambda: machine.kill_at_any_moment(moment=rng.random()),
+        lambda: machine.declare_what_cannot_be(
+            kind=rng.choice(["narrower type", "other id", "other time"])
+        ),
+    ]
+    pending: list[Callable[[], None]] = []
+    try:
+        for _ in range(steps):
+            if not pending:
+                pending = rng.sample(kinds, len(kinds))
+            pending.pop()()
+    finally:
+        machine.teardown()

@@ -1,5 +1,6 @@
 """A workspace lives in processes of its own, which are killed now and then."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.faults.harness import kill
-from tests.workspace_machine import Start, run_machine
+from tests.workspace_machine import Start, run_sequence
 
 pytestmark = pytest.mark.faults
 
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 DRAIN_TIMEOUT = 900.0  # seconds
 # A process is killed before it has run for so long: while it starts, or while it archives.
 KILLED_WITHIN = 30.0  # seconds
@@ -51,4 +53,4 @@ def _command(root: Path, *arguments: str) -> list[str]:
 
 @pytest.mark.timeout(7200)
 def test_workspace_goes_on_whatever_changes(spark: SparkSession) -> None:
-    run_machine(ProcessStarter(), examples=1, steps=12, spark=spark)
+    run_sequence(ProcessStarter(), SEED, steps=12, spark=spark)

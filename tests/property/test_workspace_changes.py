@@ -29,7 +29,7 @@ from sql.archive import UnitGateway
 from tests.examples import examples
 from tests.ingest_scenario import NOW
 from tests.inline_jobs import InlineJobs
-from tests.workspace_machine import Start, WorkspaceMachine, run_machine
+from tests.workspace_machine import Start, WorkspaceMachine, run_machine, run_sequence
 
 pytestmark = pytest.mark.services
 
@@ -98,6 +98,12 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
             discovery = FolderDiscovery(name, source.files, base, find_archived)
             units += make_units(discovery.find_new(), {name: source.format}, base)
     return units
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_archive_goes_on_through_each_kind_of_change(seed: int) -> None:
+    run_sequence(ArchiveStarter(), seed, steps=16)
 
 
 @pytest.mark.slow
