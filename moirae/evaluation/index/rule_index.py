@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from moirae.errors import Undecided
 from moirae.evaluation.index.anchor_lookup import AnchorLookup
 from moirae.evaluation.index.anchors import Anchor, anchors_in, choose
 from moirae.evaluation.index.compiled_rules import CompiledRule
 from moirae.evaluation.index.index_batch import IndexBatch
-from moirae.evaluation.index.patterns import Undecided
 from moirae.evaluation.index.text_columns import expand
 from moirae.evaluation.index.values import Row, RowLayout
 
