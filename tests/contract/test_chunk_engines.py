@@ -550,6 +550,7 @@ def test_object_storage_is_read_like_a_folder(
         assert are_equal(answer(compared, history, make_template(sql), [20, 60]), expected)
 
 
+@pytest.mark.slow
 def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """Rows with a limit, by default newest first, or ordered by the query."""
     spark, _ = engines

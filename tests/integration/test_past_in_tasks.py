@@ -73,6 +73,7 @@ def find(
     return sorted(events, key=lambda event: (event.ts, event.eid)), jobs.task_count
 
 
+@pytest.mark.slow
 def test_past_in_tasks_is_that_of_one_statement(world: tuple[World, Settings]) -> None:
     """Only what DuckDB can run, from some rows on, and not with engine `local`."""
     archive, settings = world

@@ -145,6 +145,7 @@ def test_live_equals_batch_with_rows_ahead_of_the_clock(
     _alerts(world)
 
 
+@pytest.mark.slow
 def test_new_rows_are_detected_and_settled_by_one_job(make: Make) -> None:
     """The newest row is detected, the others are settled; then it is settled, too."""
     world = make("spark")

@@ -106,6 +106,7 @@ def _assert_same_verdicts(
         assert _verdict(cache.validate, sql) == _verdict(validate, sql), sql
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @example(
     template="SELECT host, ts FROM t WHERE host = {} AND cpu > {}",
