@@ -13,6 +13,21 @@ from recall.query import Unsupported, parse, tables_in
 # By stream and column, its type before and now.
 ChangedTypes = Mapping[str, Mapping[str, tuple[str, str]]]
 
+_OF_THE_TYPE_OF_ITS_PARTS = (
+    exp.Paren,
+    exp.Neg,
+    exp.Abs,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Max,
+    exp.Min,
+    exp.Sum,
+    exp.Coalesce,
+    exp.Greatest,
+    exp.Least,
+)
+
 
 def find_changed_keys(rule: Rule, changed: ChangedTypes) -> Iterator[Problem]:
     """Why events and alerts would be others: columns of `key` and `id` with another text.
@@ -22,7 +37,7 @@ def find_changed_keys(rule: Rule, changed: ChangedTypes) -> Iterator[Problem]:
     spec = rule.spec
     for rule_key, names in (("key", spec.key), ("id", spec.id)):
         for name in names or ():
-            for stream, column in _sources(rule, name):
+            for stream, column in dict.fromkeys(_sources(rule, name)):
                 if column in changed.get(stream, {}):
                     old_type, new_type = changed[stream][column]
                     yield rule.make_problem(
@@ -34,23 +49,48 @@ def find_changed_keys(rule: Rule, changed: ChangedTypes) -> Iterator[Problem]:
 
 
 def _sources(rule: Rule, name: str) -> Iterator[tuple[str, str]]:
-    """The columns of streams that a column of the event query is selected from as it is."""
-    if rule.spec.expr is None:
-        if rule.spec.stream is not None:
-            yield rule.spec.stream, name
-        return
+    """The columns of streams whose type is that of a column of the event query, also through
+    derived streams.
+    """
+    derived = {query.stream: query.expr for query in rule.derived}
+    if rule.spec.expr is not None:
+        yield from _sources_in(rule.spec.expr, name, derived)
+    elif rule.spec.stream is not None:
+        yield from _sources_of(rule.spec.stream, name, derived)
+
+
+def _sources_in(sql: str, name: str, derived: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     try:
-        query = parse(rule.spec.expr)
+        query = parse(sql)
     except Unsupported:
         return  # reported by the check of the rule
     for selection in query.selects:
         value = selection.unalias()
-        is_star = isinstance(value, exp.Star) or value.is_star
-        is_column = isinstance(value, exp.Column) and selection.alias_or_name == name
-        if is_star or is_column:
-            column = name if is_star else value.name
-            for stream in tables_in(rule.spec.expr):
-                yield stream, column
+        if isinstance(value, exp.Star) or value.is_star:
+            columns = [name]
+        elif selection.alias_or_name == name:
+            columns = list(_columns_of_type(value))
+        else:
+            continue
+        for stream in tables_in(sql):
+            for column in columns:
+                yield from _sources_of(stream, column, derived)
+
+
+def _sources_of(stream: str, column: str, derived: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield stream, column
+    if stream in derived:
+        unread = {name: sql for name, sql in derived.items() if name != stream}
+        yield from _sources_in(derived[stream], column, unread)
+
+
+def _columns_of_type(value: exp.Expr) -> Iterator[str]:
+    """The columns whose type decides that of a value."""
+    if isinstance(value, exp.Column):
+        yield value.name
+    elif isinstance(value, _OF_THE_TYPE_OF_ITS_PARTS):
+        for part in value.iter_expressions():
+            yield from _columns_of_type(part)
 
 
 def with_term_types(definition: Definition, altered: Mapping[str, Mapping[str, str]]) -> Definition:

@@ -1,9 +1,12 @@
 """Changed column types: keys that would change are refused, terms of contexts make a version."""
 
+from dataclasses import replace
+
 import pytest
 
 from moirae.rules import AlertSpec, Definition, Rule
 from moirae.rules.changed_columns import find_changed_keys, with_term_types
+from moirae.rules.rule_set import DerivedQuery
 
 CHANGED = {"m": {"v": ("bigint", "double")}}
 
@@ -22,6 +25,9 @@ def rule(expr: str, key: list[str], **keys: object) -> Rule:
         ("SELECT CAST(v AS bigint) AS v, ts FROM m", ["v"], False),
         ("SELECT host, v, ts FROM m", ["host"], False),
         ("SELECT host, v, ts FROM n", ["v"], False),
+        ("SELECT max(v) + 1 AS top, max(ts) AS ts FROM m GROUP BY host", ["top"], True),
+        ("SELECT coalesce(v, 0) AS w, ts FROM m", ["w"], True),
+        ("SELECT CASE WHEN v > 5 THEN 'high' END AS level, ts FROM m", ["level"], False),
     ],
 )
 def test_keys_with_another_text_are_refused(expr: str, key: list[str], is_refused: bool) -> None:
@@ -29,6 +35,19 @@ def test_keys_with_another_text_are_refused(expr: str, key: list[str], is_refuse
     assert len(problems) == is_refused
     if is_refused:
         assert "CAST(v AS bigint) AS" in problems[0].message
+
+
+def test_keys_from_derived_streams_are_refused() -> None:
+    derived = [
+        DerivedQuery("g", "tops", "SELECT host, ts, max(v) AS top FROM m GROUP BY host, ts"),
+        DerivedQuery("g", "named", "SELECT host, ts, top AS w FROM tops"),
+    ]
+    reader = replace(
+        rule("SELECT host, w AS level, ts FROM named", ["level"]), derived=tuple(derived)
+    )
+    (problem,) = find_changed_keys(reader, CHANGED)
+    assert "column v of stream m, bigint before and double now" in problem.message
+    assert list(find_changed_keys(replace(reader, derived=()), CHANGED)) == []
 
 
 def test_absence_reads_its_stream() -> None:
