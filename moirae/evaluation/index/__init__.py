@@ -6,15 +6,13 @@ of text (Aho and Corasick: Efficient String Matching. CACM 18(6), 1975). What ca
 the result of Spark raises `SparkRequired`. No I/O.
 """
 
-from moirae.evaluation.index.anchors import Anchor, describe
-from moirae.evaluation.index.compiled_rules import CompiledRule, RuleCompiler, RuleOutput
+from moirae.evaluation.index.anchors import describe
+from moirae.evaluation.index.compiled_rules import CompiledRule, RuleCompiler
 from moirae.evaluation.index.rule_index import AnchorFrequencies, RuleIndex, Verdicts
 
 __all__ = [
-    "Anchor",
     "AnchorFrequencies",
     "CompiledRule",
-    "RuleOutput",
     "RuleCompiler",
     "RuleIndex",
     "Verdicts",

@@ -31,17 +31,10 @@ from moirae.evaluation.index.values import (
 )
 from recall.errors import SparkRequired
 from recall.query import clauses_of
+from recall.query.plain import COMPARISONS
 
 RowTest = Callable[[Row], bool]
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _LIKE_CHARACTERS = {"%": ".*", "_": "."}
 _LIKE_WILDCARDS = re.compile("[%_]")
@@ -83,8 +76,8 @@ class ConditionCompiler:
             return _conjunction(negated).negate()
         if isinstance(node, exp.Not):
             return self.compile_condition(node.this).negate()
-        if type(node) in _COMPARISONS:
-            return self._compare(node.this, _COMPARISONS[type(node)], node.expression)
+        if type(node) in COMPARISONS:
+            return self._compare(node.this, COMPARISONS[type(node)], node.expression)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             above = self._compare(node.this, ">=", node.args["low"])
             return _conjunction([above, self._compare(node.this, "<=", node.args["high"])])

@@ -10,7 +10,14 @@ from sqlglot import exp
 from moirae.evaluation.index.anchors import Anchor, Necessary
 from moirae.evaluation.index.values import NUMBERS, Value, constant_value
 from recall.errors import SparkRequired
+from recall.query.plain import literal_type
 
+_NUMBER_READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "bigint": int,
+    "double": float,
+    "decimal": Decimal,
+}
 OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 # NaN equals itself in Spark and is greater than any other number. A constant is never NaN: so
 # what NaN is not less than or equal to is less.
@@ -26,19 +33,10 @@ ORDER_TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 def parse_literal(node: exp.Literal, sign: str) -> Value:
     """A constant; `sign`: before its text. Raises `SparkRequired`."""
-    text = sign + node.this
-    if node.is_string:
+    constant_type = literal_type(node, sign)
+    if constant_type == "string":
         return constant_value(node.this, "string")
-    if not node.is_int:
-        if "e" in text.lower():
-            return constant_value(float(text), "double")
-        return constant_value(Decimal(text), "decimal")
-    number = int(text)
-    if -(1 << 31) <= number < 1 << 31:
-        return constant_value(number, "int")
-    if -(1 << 63) <= number < 1 << 63:
-        return constant_value(number, "bigint")
-    raise SparkRequired("integer out of range for bigint")
+    return constant_value(_NUMBER_READERS[constant_type](sign + node.this), constant_type)
 
 
 def common_number(value: Value, constant: Value) -> tuple[Callable[[Any], Any] | None, Any]:

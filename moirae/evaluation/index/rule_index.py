@@ -3,7 +3,7 @@
 A row is evaluated with the rules for which it has one of the anchors. No I/O.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +29,13 @@ _MAX_MEASURED_ROWS = 1 << 20  # rows after which frequencies are not measured ag
 class Verdicts(NamedTuple):
     """The rows for which a rule holds, and the candidates for which Spark alone knows it.
 
-    `rule`: its position. `values`: of the rows, by the layout. `candidates`: how many rows were
-    evaluated.
+    `rule`: its position. `values`: of the rows, by the layout.
     """
 
     rule: int
     rows: list[int]
     values: list[Row]
     undecided: list[int]
-    candidates: int
 
 
 class AnchorFrequencies:
@@ -91,7 +89,6 @@ class RuleIndex:
             anchors |= anchors_in(rule.necessary)
         self._anchors = sorted(anchors, key=repr)
         self._lookup: AnchorLookup | None = None
-        self._anchors_by_rule: dict[int, frozenset[Anchor]] = {}
         self._rules_of_anchors = _Groups([])
         self._unselective: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -124,10 +121,6 @@ class RuleIndex:
         for rule in self._unselective.tolist():
             yield rule, list(range(len(batch)))
 
-    def explain(self) -> Mapping[int, frozenset[Anchor]]:
-        """The anchors of each rule that has any."""
-        return self._anchors_by_rule
-
     def _evaluate_rule(
         self, rule: int, candidates: list[int], rows: Sequence[Row], start: int
     ) -> Verdicts:
@@ -144,11 +137,10 @@ class RuleIndex:
                 except Undecided:
                     undecided.append(start + row)
         values = [rows[row] for row in matches]
-        return Verdicts(rule, [start + row for row in matches], values, undecided, len(candidates))
+        return Verdicts(rule, [start + row for row in matches], values, undecided)
 
     def _choose_anchors(self, batch: IndexBatch) -> None:
         self._frequencies.measure(AnchorLookup(self._anchors), batch)
-        self._anchors_by_rule = {}
         rules_by_anchor: dict[Anchor, list[int]] = {}
         unselective: list[int] = []
         for number, rule in enumerate(self._rules):
@@ -156,7 +148,6 @@ class RuleIndex:
             if choice is None:
                 unselective.append(number)
                 continue
-            self._anchors_by_rule[number] = choice.anchors
             for anchor in choice.anchors:
                 rules_by_anchor.setdefault(anchor, []).append(number)
         self._lookup = AnchorLookup(list(rules_by_anchor))

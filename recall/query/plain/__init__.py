@@ -20,7 +20,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from recall.errors import SparkRequired
-from recall.query.plain.expressions import ExpressionWriter
+from recall.query.plain.expressions import COMPARISONS, ExpressionWriter, literal_type
 from recall.query.plain.model import (
     EXACT_TYPES,
     PLAIN_TYPES,
@@ -37,6 +37,7 @@ from recall.query.plain.select import RenderedSelect, SelectWriter
 from recall.query.plain.stage_select import check_stage_select
 
 __all__ = [
+    "COMPARISONS",
     "DuckDBDialect",
     "EXACT_TYPES",
     "ExpressionWriter",
@@ -48,6 +49,7 @@ __all__ = [
     "TypedExpression",
     "check_stage_select",
     "create_recall_writer",
+    "literal_type",
     "select_columns",
     "to_duckdb_sql",
     "to_plain",

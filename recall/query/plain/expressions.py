@@ -25,7 +25,7 @@ from recall.query.plain.model import (
 
 # From narrow to wide.
 _NUMERIC_TYPES: tuple[PlainType, ...] = ("int", "bigint", "double")
-_COMPARISONS: dict[type[exp.Expr], str] = {
+COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -178,8 +178,8 @@ class ExpressionWriter:
             return f"({left_sql} {operator} {right_sql})"
         if isinstance(node, exp.Not):
             return f"(NOT {self.write_condition(node.this)})"
-        if type(node) in _COMPARISONS:
-            return self._write_comparison(node.this, _COMPARISONS[type(node)], node.expression)
+        if type(node) in COMPARISONS:
+            return self._write_comparison(node.this, COMPARISONS[type(node)], node.expression)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             above = self._write_comparison(node.this, ">=", node.args["low"])
             below = self._write_comparison(node.this, "<=", node.args["high"])
@@ -342,21 +342,25 @@ class ExpressionWriter:
         return f"CAST({value.literal} AS {target_type.upper()})"
 
 
+def literal_type(node: exp.Literal, sign: str) -> PlainType:
+    """The type of a constant; `sign`: before its text. Raises `SparkRequired`."""
+    if node.is_string:
+        return "string"
+    if not node.is_int:
+        return "double" if "e" in node.this.lower() else "decimal"
+    number = int(sign + node.this)
+    if -(1 << 31) <= number < 1 << 31:
+        return "int"
+    if -(1 << 63) <= number < 1 << 63:
+        return "bigint"
+    raise SparkRequired("integer out of range for bigint")
+
+
 def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
     text = sign + node.this
-    if node.is_string:
-        if "\0" in text:
-            raise SparkRequired("string with the character NUL")
-        return TypedExpression("", "string", text)
-    if not node.is_int:
-        has_exponent = "e" in text.lower()
-        return TypedExpression("", "double" if has_exponent else "decimal", text)
-    number = int(text)
-    if -(1 << 31) <= number < 1 << 31:
-        return TypedExpression("", "int", text)
-    if -(1 << 63) <= number < 1 << 63:
-        return TypedExpression("", "bigint", text)
-    raise SparkRequired("integer out of range for bigint")
+    if node.is_string and "\0" in text:
+        raise SparkRequired("string with the character NUL")
+    return TypedExpression("", literal_type(node, sign), text)
 
 
 def _python_value(text: str, constant_type: PlainType) -> int | float | str:
