@@ -325,13 +325,17 @@ class WorkspaceMachine(RuleBasedStateMachine):
         assert [row[0] for row in rows] == list(range(len(stream.delivered)))
 
 
+def machine_type(starter: Starter, spark: SparkSession | None = None) -> type[WorkspaceMachine]:
+    """A machine that starts its workspaces so. `spark`: reads tables, too."""
+    return type("Machine", (WorkspaceMachine,), {"spark": spark, "starter": starter})
+
+
 def run_machine(
     starter: Starter, examples: int, steps: int, spark: SparkSession | None = None
 ) -> None:
     """Run some sequences of so many steps; the same ones each time. `spark`: reads tables, too."""
-    machine = type("Machine", (WorkspaceMachine,), {"spark": spark, "starter": starter})
     run_state_machine_as_test(
-        machine,
+        machine_type(starter, spark),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -349,8 +353,7 @@ def run_sequence(
 
     Hypothesis begins with its simplest sequence, which is too simple where there is time for one.
     """
-    machine_type = type("Machine", (WorkspaceMachine,), {"spark": spark, "starter": starter})
-    machine = machine_type()
+    machine = machine_type(starter, spark)()
     rng = random.Random(seed)
     machine.make_workspace(seed=seed)
     kinds: list[Callable[[], None]] = [

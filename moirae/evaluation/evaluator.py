@@ -155,7 +155,7 @@ class RuleEvaluator:
         rows = self._rows.find_range(stream, rule_slice.input_range)
         if not isinstance(rows, FileRows):
             return
-        rules = self._indexed.select(rules, self._batcher).others
+        rules = self._indexed.select(rules, self._batcher).remaining
         batches = self._batcher.batch(rules).batches
         if self._panes is not None and any(batch.duckdb_query.paned_query for batch in batches):
             return
@@ -236,7 +236,7 @@ class RuleEvaluator:
     ) -> EvaluationResult:
         selection = self._indexed.select(rules, self._batcher)
         results: list[EvaluationResult] = []
-        remaining = list(selection.others)
+        remaining = list(selection.remaining)
         for stream, rows in inputs.items():
             members = [rule for rule in selection.indexed if stream in rule.shape.streams]
             if not members:

@@ -34,10 +34,10 @@ _MAX_SHAPE_RULES = 8
 
 
 class RuleSelection(NamedTuple):
-    """The rules that the index evaluates, and the others."""
+    """The rules that the index evaluates, and those that it leaves to the engines."""
 
     indexed: tuple[ActiveRule, ...]
-    others: tuple[ActiveRule, ...]
+    remaining: tuple[ActiveRule, ...]
 
 
 class UndecidedRows(NamedTuple):

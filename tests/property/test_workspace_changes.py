@@ -29,7 +29,7 @@ from sql.archive import UnitGateway
 from tests.examples import examples
 from tests.ingest_scenario import NOW
 from tests.inline_jobs import InlineJobs
-from tests.workspace_machine import Start, WorkspaceMachine, run_machine, run_sequence
+from tests.workspace_machine import Start, machine_type, run_machine, run_sequence
 
 pytestmark = pytest.mark.services
 
@@ -112,10 +112,7 @@ def test_archive_goes_on_whatever_changes() -> None:
 
 
 def test_each_change_goes_on() -> None:
-    machine_type = type(
-        "Machine", (WorkspaceMachine,), {"spark": None, "starter": ArchiveStarter()}
-    )
-    machine = machine_type()
+    machine = machine_type(ArchiveStarter())()
     machine.make_workspace(seed=3)
     try:
         machine.rename_streams()

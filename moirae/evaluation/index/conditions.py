@@ -196,16 +196,16 @@ class ConditionCompiler:
     # Comparisons
 
     def _compare(self, left_node: exp.Expr, sign: str, right_node: exp.Expr) -> CompiledCondition:
-        left, right = self.compile_value(left_node), self.compile_value(right_node)
-        if left.is_constant and not right.is_constant:
-            left, right, sign = right, left, _MIRRORED[sign]
-        if not right.is_constant:
-            return self._compare_values(left, sign, right)
+        value, operand = self.compile_value(left_node), self.compile_value(right_node)
+        if value.is_constant and not operand.is_constant:
+            value, operand, sign = operand, value, _MIRRORED[sign]
+        if not operand.is_constant:
+            return self._compare_values(value, sign, operand)
         if sign == "=":
-            return self._equal(left, right)
+            return self._equal(value, operand)
         if sign == "<>":
-            return self._equal(left, right).negate()
-        return self._order(left, sign, right)
+            return self._equal(value, operand).negate()
+        return self._order(value, sign, operand)
 
     def _equal(self, value: Value, constant: Value) -> CompiledCondition:
         expected = constant.constant
@@ -249,16 +249,16 @@ class ConditionCompiler:
             bound_anchor(value, OPPOSITES[sign], bound),
         )
 
-    def _compare_values(self, left: Value, sign: str, right: Value) -> CompiledCondition:
+    def _compare_values(self, value: Value, sign: str, operand: Value) -> CompiledCondition:
         integers = {"int", "bigint"}
-        is_comparable = left.type == right.type or {left.type, right.type} <= integers
-        if not is_comparable or left.type == "double" or not (left.is_exact and right.is_exact):
+        is_comparable = value.type == operand.type or {value.type, operand.type} <= integers
+        if not is_comparable or value.type == "double" or not (value.is_exact and operand.is_exact):
             raise SparkRequired("comparison of values of these types")
-        get_left, get_right = left.get, right.get
+        get_value, get_operand = value.get, operand.get
         test, opposite = ORDER_TESTS[sign], ORDER_TESTS[OPPOSITES[sign]]
 
         def compare(row: Row, holds: Callable[[Any, Any], bool]) -> bool:
-            a, b = get_left(row), get_right(row)
+            a, b = get_value(row), get_operand(row)
             return a is not None and b is not None and holds(a, b)
 
         return CompiledCondition(

@@ -68,7 +68,7 @@ def test_few_plain_rules_and_windows_stay_with_their_engines() -> None:
     refused = _rule("refused", "regexp_replace(command, 'a', 'b') = 'x'")
     indexed = IndexedRules(COLUMNS)
     selection = indexed.select([plain, refused], RuleBatcher(COLUMNS))
-    assert selection.others == (plain, refused)
+    assert selection.remaining == (plain, refused)
 
 
 def test_many_shapes_of_plain_rules_are_in_the_index() -> None:
@@ -76,6 +76,6 @@ def test_many_shapes_of_plain_rules_are_in_the_index() -> None:
     rules.append(_rule("all", "n > 0 OR n IS NULL"))
     indexed = IndexedRules(COLUMNS)
     selection = indexed.select(rules, RuleBatcher(COLUMNS))
-    assert selection.others == (rules[-1],)
+    assert selection.remaining == (rules[-1],)
     result = indexed.evaluate(selection.indexed, "s", ROWS)
     assert [len(rows) for _, rows in result.event_rows] == [1] * 29
