@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 from psycopg import Connection
+from pyspark.sql import SparkSession
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta import ColumnRewrite
@@ -104,6 +105,12 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
 @pytest.mark.parametrize("seed", range(5))
 def test_archive_goes_on_through_each_kind_of_change(seed: int) -> None:
     run_sequence(ArchiveStarter(), seed, steps=16)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_spark_reads_the_same_rows_through_each_kind_of_change(spark: SparkSession) -> None:
+    run_sequence(ArchiveStarter(), seed=5, steps=16, spark=spark)
 
 
 @pytest.mark.slow
