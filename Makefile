@@ -60,6 +60,7 @@ test-fast: setup
 
 slow: setup broker
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
+	@$(BIN)/python -m pytest --hypothesis-profile thorough -n 2 tests/property
 
 lint: setup
 	@$(BIN)/ruff check .

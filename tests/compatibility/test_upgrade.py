@@ -80,6 +80,7 @@ def upgraded(request: pytest.FixtureRequest) -> Iterator[Upgraded]:
                 yield Upgraded(root, process, described)
 
 
+@pytest.mark.slow
 def test_rows_of_before_are_duplicates_although_columns_change(upgraded: Upgraded) -> None:
     """`n` is widened; `rack`, `process` and `cores` were not declared."""
     upgraded.replace("n: bigint, cpu: double", "n: double, cpu: double, rack: int")

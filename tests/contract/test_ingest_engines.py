@@ -126,7 +126,7 @@ def ingest_all(batches: Sequence[Sequence[SourceUnit]]) -> Run:
     return lambda writer, _: ingest(writer, batches)
 
 
-@pytest.mark.parametrize("seed", [*range(3), *_slow(*range(3, 8))])
+@pytest.mark.parametrize("seed", [0, *_slow(*range(1, 8))])
 @pytest.mark.usefixtures("small_slices")
 def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, seed: int) -> None:
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=4, files=5, rows=120))

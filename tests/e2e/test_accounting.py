@@ -13,6 +13,8 @@ import pytest
 from moirae.inspect.doctor import run_checks
 from tests.faults.harness import Stage, stage
 
+pytestmark = pytest.mark.slow
+
 SEED, RECORDS = 11, 10_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -132,6 +132,7 @@ PAGES = ("/", f"/alerts/{ALERT}", "/system", "/login", "/static/login.css", "/no
 CHANGING_HEADERS = {"date", "content-length"}  # of answers that depend on the time
 
 
+@pytest.mark.slow
 def test_each_route_that_answers_get_answers_head(served: Served, document: dict[str, Any]) -> None:
     urls = [url for method, url, _, _ in _routes(document) if method == "GET"]
     options = {"headers": {"Accept": "text/html"}}

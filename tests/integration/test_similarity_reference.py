@@ -192,7 +192,10 @@ def assert_equal_answers(answers: Answers, reference: Answers) -> None:
         ), query
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in SCENARIOS],
+)
 def test_answers_equal_the_stored_reference(name: str) -> None:
     reference = reference_of(name)
     step = max(1, len(reference) // SAMPLE) if name in LARGE else 1

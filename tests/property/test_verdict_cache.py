@@ -175,8 +175,10 @@ def test_cached_verdict_equals_full_validation_at_length(
             20,
             marks=pytest.mark.slow,
         ),
-        ("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20),
-        ("SELECT host, ts FROM t WHERE host = 'ä' AND cpu > 1{0:02}", 20),
+        pytest.param("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20, marks=pytest.mark.slow),
+        pytest.param(
+            "SELECT host, ts FROM t WHERE host = 'ä' AND cpu > 1{0:02}", 20, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_equivalent_queries_are_validated_once(
