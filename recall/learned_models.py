@@ -7,7 +7,7 @@ from cachetools import LRUCache
 
 import sql
 from recall.errors import ModelExpired
-from recall.learning import LearnedScorer, StoredModel, name_place
+from recall.learning import MODEL_FORMAT, LearnedScorer, StoredModel, name_place
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity import CorpusEvent, EventScorer
 from recall.similarity.measures import LEARNED_MEASURE
@@ -35,12 +35,14 @@ class LearnedModels:
         if question.measure != LEARNED_MEASURE:
             return None
         before = event.ts - max(question.gap, 1) + 1
-        row = self._gateway.find_usable(rule, version, recall, before)
+        row = self._gateway.find_usable((rule, version, recall), before=before, format=MODEL_FORMAT)
         return None if row is None else row.id
 
     def load_newest(self, rule: str, version: str, recall: str) -> StoredModel | None:
         """The newest model of a recall; None: there is none."""
-        row = self._gateway.find_usable(rule, version, recall, _END_OF_TIME)
+        row = self._gateway.find_usable(
+            (rule, version, recall), before=_END_OF_TIME, format=MODEL_FORMAT
+        )
         return None if row is None else self.load(row.id)
 
     def load(self, model_id: int) -> StoredModel:
@@ -50,7 +52,12 @@ class LearnedModels:
             arrays = self._gateway.get_arrays(model_id)
             if arrays is None:
                 raise ModelExpired(f"the learned model {model_id} was deleted by retention")
-            model = StoredModel.from_bytes(arrays)
+            try:
+                model = StoredModel.from_bytes(arrays)
+            except ValueError as error:
+                raise ModelExpired(
+                    f"the learned model {model_id} is of an older version"
+                ) from error
             self._models[model_id] = model
         return model
 

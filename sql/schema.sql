@@ -570,14 +570,15 @@ CREATE TABLE alert_notes (
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
 
--- Feedback on single hits: whether a past event helps with an event. A later judgement replaces it.
+-- Feedback on single hits: whether a past event helps with an event. A later judgement of the same person
+-- replaces theirs.
 CREATE TABLE judgements (
     eid      uuid NOT NULL,
     past_eid uuid NOT NULL,
     helps    boolean NOT NULL,
     author   text NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (eid, past_eid)
+    PRIMARY KEY (eid, past_eid, author)
 );
 CREATE INDEX judgements_by_past ON judgements (past_eid);
 
@@ -602,7 +603,9 @@ CREATE TABLE learned_models (
     learned_until bigint NOT NULL,
     resolutions   integer NOT NULL,
     arrays        bytea NOT NULL,
-    built_at      timestamptz NOT NULL DEFAULT clock_timestamp()
+    built_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Of the arrays. Models of another format are not used.
+    format        integer NOT NULL
 );
 CREATE INDEX learned_models_recall ON learned_models (rule, version, recall, id DESC);
 

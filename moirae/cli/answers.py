@@ -128,6 +128,20 @@ def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
         yield _render_parts(event)
     for note in _select_notes(past.get("notes", ())):
         yield _render_note(note)
+    if event.judgements:
+        yield Text.assemble(("      judged ", "dim"), _describe_judgements(event.judgements))
+
+
+def _describe_judgements(judgements: Sequence[Mapping[str, Any]]) -> str:
+    """Who agrees and who disagrees that a past event is relevant."""
+    opinions = []
+    for judgement in judgements:
+        verb = "agrees" if judgement["helps"] else "disagrees"
+        opinions.append(f"{escape_control(judgement['author'])} {verb}")
+    text = ", ".join(opinions)
+    if len({judgement["helps"] for judgement in judgements}) > 1:
+        text += "; nothing is learned from it, as opinions differ"
+    return text
 
 
 def _render_parts(event: "SimilarEvent") -> Text:

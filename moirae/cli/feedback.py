@@ -1,4 +1,4 @@
-"""`moirae similarity eval`, `ask`, `agree`, `disagree`: evaluate and judge similar past events."""
+"""`moirae similarity eval`, `ask`, `agree`, `disagree`, `withdraw`: evaluate and judge past events."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -173,6 +173,22 @@ def disagree(
 ) -> None:
     """Mark a past event as not relevant to an event."""
     _record_judgement(workspace, eid, past, relevant=False, author=author)
+
+
+def withdraw(
+    eid: JudgedEventArgument,
+    past: PastEventArgument,
+    author: AuthorOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Withdraw your own judgement of a past event. Those of other people remain."""
+    from moirae.services.operations.events import WithdrawalBody, withdraw_judgement
+
+    with open_services(workspace) as services:
+        judged = withdraw_judgement(
+            services.with_author(author), eid, make_query(WithdrawalBody, past=past)
+        )
+    print(f"withdrawn: judgement of {judged.past_eid} for {judged.eid}")
 
 
 def _record_judgement(

@@ -12,7 +12,11 @@ from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
 from moirae.feedback.training import build_training_cases
 from moirae.feedback.unresolved import list_unresolved
-from moirae.feedback.workspace import load_judged_corpora, record_judgement
+from moirae.feedback.workspace import (
+    load_judged_corpora,
+    record_judgement,
+    withdraw_judgement,
+)
 
 __all__ = [
     "CalibrationTask",
@@ -30,4 +34,5 @@ __all__ = [
     "read_resolutions",
     "record_judgement",
     "build_training_cases",
+    "withdraw_judgement",
 ]

@@ -17,7 +17,7 @@ from moirae.feedback.judgements import JudgedCorpus
 from moirae.feedback.learning_process import run_in_process
 from moirae.feedback.training import build_past_events, build_training_cases
 from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
-from recall.learning import TrainingEvent, build_model
+from recall.learning import MODEL_FORMAT, TrainingEvent, build_model
 from recall.relevance import fit_calibration
 from recall.similarity.measures import LEARNED_MEASURE
 from sql.similarity import (
@@ -113,6 +113,7 @@ def _store_model(connection: sql.Connection, judged: JudgedRecall, built: _Built
         learned_until=built.learned_until,
         resolutions=built.resolutions,
         arrays=built.arrays,
+        format=MODEL_FORMAT,
     )
     gateway.delete_superseded(*recall)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 import orjson
 
@@ -11,7 +12,7 @@ from archiver.storage import StorageRoot
 from archiver.times import micros_column
 from moirae.alerts import canonical_json
 from moirae.deployments import RuleRegistry
-from moirae.errors import UsageError
+from moirae.errors import NotFound, UsageError
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.rules import Definition, SimilarRecall
 from recall.relevance.rankers import AlertContext
@@ -20,7 +21,7 @@ from sql.similarity import CorpusGateway, JudgementGateway
 
 
 def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
-    """Store a judgement; it replaces an earlier one of the same two events.
+    """Store a judgement; it replaces an earlier one of the same two events by its author.
 
     Raises `UsageError` if they are not two events of the same rule.
     """
@@ -33,6 +34,16 @@ def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
             " use an event that `moirae similar` shows"
         )
     gateway.put(judgement.eid, judgement.past_eid, helps=judgement.helps, author=judgement.author)
+
+
+def withdraw_judgement(
+    connection: sql.Connection, eid: UUID, past_eid: UUID, *, author: str
+) -> None:
+    """Delete the author's judgement of two events. Raises `NotFound` if there is none."""
+    if not JudgementGateway(connection).withdraw(eid, past_eid, author=author):
+        raise NotFound(
+            f"no own judgement of {past_eid} for {eid}: those of other people cannot be withdrawn"
+        )
 
 
 class JudgedRecall(NamedTuple):

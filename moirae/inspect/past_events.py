@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 import sql
 from sql.events import EventGateway
 from sql.recalls import LastAnswerRow
+from sql.reports import OverviewGateway
 from sql.stages import RowRevisionGateway, StageRow
 
 _OPEN_STATES = ("waiting", "running", "suspended")
@@ -48,6 +49,13 @@ class PastEvent(TypedDict):
     notes: Sequence[PastNote]
 
 
+class Opinion(TypedDict):
+    """Whether a person found a past event relevant."""
+
+    author: str
+    helps: bool
+
+
 @dataclass(frozen=True)
 class SimilarEvent:
     """A past event that is similar to an event."""
@@ -69,6 +77,8 @@ class SimilarEvent:
     """By the measure `learned`: what shared terms, resolution, and place and age add to its rank."""
     tag_terms: list[tuple[str, float]] = field(default_factory=list)
     """The terms that speak for the past event's resolution, by the measure `learned`."""
+    judgements: list[Opinion] = field(default_factory=list)
+    """Whether people found the past event relevant to the event, newest first."""
 
     @property
     def resolutions(self) -> list[PastNote]:
@@ -138,7 +148,7 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
     remaining: Mapping[UUID, float | None] = {}
     if open_tasks:
         remaining = forecast_tasks(connection, open_tasks, concurrency)
-    answers = [_make_answer(connection, row, remaining.get(row.task)) for row in rows]
+    answers = [_make_answer(connection, eid, row, remaining.get(row.task)) for row in rows]
     stages = {row.name: row for row in RowRevisionGateway(connection).list_stages(eid)}
     answers += map(_make_stage_answer, stages.values())
     return sorted(answers, key=lambda answer: (_KINDS.index(answer.kind), answer.recall))
@@ -151,14 +161,14 @@ def load_past_events(connection: sql.Connection, eids: Iterable[UUID]) -> dict[U
 
 
 def make_hits(
-    connection: sql.Connection, answer: Sequence[Mapping[str, Any]]
+    connection: sql.Connection, eid: UUID, answer: Sequence[Mapping[str, Any]]
 ) -> list[SimilarEvent]:
-    """The hits of a stored answer of a similarity recall."""
-    return _load_hits(connection, answer)
+    """The hits of a stored answer of a similarity recall about an event."""
+    return _load_hits(connection, eid, answer)
 
 
 def _make_answer(
-    connection: sql.Connection, row: LastAnswerRow, remaining_seconds: float | None
+    connection: sql.Connection, eid: UUID, row: LastAnswerRow, remaining_seconds: float | None
 ) -> RecallAnswer:
     hits = None
     rows = None
@@ -166,7 +176,7 @@ def _make_answer(
     comparable = candidates = None
     if row.request["kind"] == "similar":
         if row.answer is not None:
-            hits = _load_hits(connection, row.answer)
+            hits = _load_hits(connection, eid, row.answer)
         if hits and row.answer:
             candidates = row.answer[0].get("corpus", {}).get("candidates")
             comparable = _comparable_probability(connection, row, hits)
@@ -216,15 +226,21 @@ def _order_columns(
     return order_columns(query, rows)
 
 
-def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) -> list[SimilarEvent]:
+def _load_hits(
+    connection: sql.Connection, eid: UUID, rows: Sequence[Mapping[str, Any]]
+) -> list[SimilarEvent]:
     from archiver.times import from_micros
 
+    opinions: dict[UUID, list[Opinion]] = {}
+    for judgement in OverviewGateway(connection).list_judgements(eid):
+        opinion = Opinion(author=judgement.author, helps=judgement.helps)
+        opinions.setdefault(judgement.past_eid, []).append(opinion)
     past_events = load_past_events(connection, [UUID(row["past_eid"]) for row in rows])
     hits: list[SimilarEvent] = []
     for row in rows:
-        eid = UUID(row["past_eid"])
+        past_eid = UUID(row["past_eid"])
         event = SimilarEvent(
-            eid=eid,
+            eid=past_eid,
             rank=row["rank"],
             score=row["score"],
             ts=from_micros(row["past_ts"]),
@@ -233,7 +249,8 @@ def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) ->
             only_past=row["only_past"],
             parts=row.get("parts"),
             tag_terms=list(map(tuple, row.get("tag_terms", ()))),
-            past=past_events.get(eid),
+            past=past_events.get(past_eid),
+            judgements=opinions.get(past_eid, []),
         )
         hits.append(event)
     return hits

@@ -8,7 +8,7 @@ from recall.learning.learned_model import (
 )
 from recall.learning.learner import Learner
 from recall.learning.resolutions import GroupedEvent, Resolution, find_usable_times
-from recall.learning.stored_model import StoredModel, name_place
+from recall.learning.stored_model import MODEL_FORMAT, StoredModel, name_place
 
 __all__ = [
     "BuiltModel",
@@ -18,6 +18,7 @@ __all__ = [
     "LearnedModel",
     "LearnedScorer",
     "Learner",
+    "MODEL_FORMAT",
     "Resolution",
     "ResolutionForecast",
     "StoredModel",

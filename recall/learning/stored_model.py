@@ -23,7 +23,8 @@ from recall.learning.tag_model import TagModel
 from recall.similarity.measures import ContextVector, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-_FORMAT_VERSION = 1
+MODEL_FORMAT = 1
+"""Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _SEPARATOR = "\x1f"
 _NO_ROWS = np.zeros(0, dtype=np.int64)
@@ -168,7 +169,7 @@ class StoredModel:
         """The stored form: a compressed archive of NumPy arrays, without pickled objects."""
         model = self.model
         arrays: dict[str, npt.NDArray[Any]] = {
-            "format": np.array(_FORMAT_VERSION),
+            "format": np.array(MODEL_FORMAT),
             "terms": np.array(
                 self.vocabulary.decode_terms(range(len(self.vocabulary))), dtype=np.str_
             ),
@@ -196,7 +197,7 @@ class StoredModel:
         """Restore what `to_bytes` returned. Raises `ValueError` for another format."""
         with np.load(BytesIO(stored), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        if int(arrays["format"]) != _FORMAT_VERSION:
+        if int(arrays["format"]) != MODEL_FORMAT:
             raise ValueError(f"learned model has the unknown format {arrays['format']}")
         tag_arrays = {}
         for name, array in arrays.items():

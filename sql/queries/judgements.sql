@@ -1,12 +1,17 @@
 -- put --
--- Store a judgement; it replaces an earlier one of the same events.
+-- Store a judgement; it replaces an earlier one of the same events by the same person.
 INSERT INTO judgements (eid, past_eid, helps, author) VALUES (%(eid)s, %(past_eid)s, %(helps)s, %(author)s)
-ON CONFLICT (eid, past_eid) DO UPDATE SET helps = excluded.helps, author = excluded.author, at = clock_timestamp()
+ON CONFLICT (eid, past_eid, author) DO UPDATE SET helps = excluded.helps, at = clock_timestamp()
+
+-- withdraw --
+-- Delete a person's judgement of a past event for an event.
+DELETE FROM judgements WHERE eid = %(eid)s AND past_eid = %(past_eid)s AND author = %(author)s
 
 -- list_of_rule --
--- Judgements of past events for events of a rule.
-SELECT j.eid::text AS eid, j.past_eid::text AS past_eid, j.helps FROM judgements j
+-- Judgements of past events for events of a rule: one for each pair on which all people agree.
+SELECT j.eid::text AS eid, j.past_eid::text AS past_eid, bool_and(j.helps) AS helps FROM judgements j
 WHERE EXISTS (SELECT FROM events e WHERE e.eid = j.eid AND e.rule = %(rule)s)
+GROUP BY j.eid, j.past_eid HAVING bool_and(j.helps) = bool_or(j.helps)
 
 -- list_rules_of_event --
 -- The rules of an event.

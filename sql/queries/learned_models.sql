@@ -1,12 +1,14 @@
 -- add --
 -- Store a model.
-INSERT INTO learned_models (rule, version, recall, learned_until, resolutions, arrays)
-VALUES (%(rule)s, %(version)s, %(recall)s, %(learned_until)s, %(resolutions)s, %(arrays)s) RETURNING id
+INSERT INTO learned_models (rule, version, recall, learned_until, resolutions, arrays, format)
+VALUES (%(rule)s, %(version)s, %(recall)s, %(learned_until)s, %(resolutions)s, %(arrays)s,
+    %(format)s) RETURNING id
 
 -- find_usable --
--- The newest model of a recall that has learned from no event at or after a time.
+-- The newest model of a recall, of a format, that has learned from no event at or after a time.
 SELECT id, learned_until, resolutions FROM learned_models
 WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND learned_until < %(before)s
+    AND format = %(format)s
 ORDER BY id DESC LIMIT 1
 
 -- get_arrays --

@@ -63,11 +63,18 @@ class JudgementGateway(Gateway):
     queries = "judgements"
 
     def put(self, eid: UUID, past_eid: UUID, *, helps: bool, author: str) -> None:
-        """Store a judgement; it replaces an earlier one of the same two events."""
+        """Store a judgement; it replaces an earlier one of the same two events by the author."""
         self._execute("put", eid=eid, past_eid=past_eid, helps=helps, author=author)
 
+    def withdraw(self, eid: UUID, past_eid: UUID, *, author: str) -> bool:
+        """Delete the author's judgement of two events. Returns whether there was one."""
+        deleted = self._execute("withdraw", eid=eid, past_eid=past_eid, author=author)
+        return deleted.rowcount > 0
+
     def list_of_rule(self, rule: str) -> list[JudgementRow]:
-        """The judgements for events of a rule, in no order."""
+        """The judgements for events of a rule, in no order: one for each pair of events on which
+        all who judged it agree.
+        """
         return self._records(JudgementRow, "list_of_rule", rule=rule)
 
     def list_rules_of_event(self, eid: UUID) -> set[str]:

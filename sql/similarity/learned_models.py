@@ -24,9 +24,18 @@ class LearnedModelGateway(Gateway):
     queries = "learned_models"
 
     def add(
-        self, recall: tuple[str, str, str], *, learned_until: int, resolutions: int, arrays: bytes
+        self,
+        recall: tuple[str, str, str],
+        *,
+        learned_until: int,
+        resolutions: int,
+        arrays: bytes,
+        format: int,
     ) -> int:
-        """Store a model of a recall (rule, version, name); returns its ID."""
+        """Store a model of a recall (rule, version, name); returns its ID.
+
+        `format`: of the arrays.
+        """
         rule, version, name = recall
         return int(
             self._value(
@@ -37,20 +46,25 @@ class LearnedModelGateway(Gateway):
                 learned_until=learned_until,
                 resolutions=resolutions,
                 arrays=arrays,
+                format=format,
             )
         )
 
     def find_usable(
-        self, rule: str, version: str, recall: str, before: int
+        self, recall: tuple[str, str, str], *, before: int, format: int
     ) -> LearnedModelRow | None:
-        """The newest model that has learned from no event at or after `before`; None: none."""
+        """The newest model of a recall (rule, version, name) that has learned from no event at or
+        after `before`, with arrays of this format; None: there is none.
+        """
+        rule, version, name = recall
         return self._record(
             LearnedModelRow,
             "find_usable",
             rule=rule,
             version=version,
-            recall=recall,
+            recall=name,
             before=before,
+            format=format,
         )
 
     def get_arrays(self, id: int) -> bytes | None:

@@ -296,6 +296,8 @@ def test_judgement_is_stored_and_shown_again(browser: Browser) -> None:
     browser.wait_for_text("operator disagrees", "article")
     browser.open(ALERT, "article")
     browser.wait_for_text("operator disagrees", "article")
+    browser.press_button("Disagree", "article")
+    browser.wait_for(lambda: "operator disagrees" not in browser.text("article"))
 
 
 def test_new_alert_and_its_end_appear_live(browser: Browser, served: Served) -> None:

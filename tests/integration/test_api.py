@@ -48,6 +48,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/dead-letters/progress": {"ids": []},
     "/api/v1/dead-letters/retry": {"ids": ["1:99"]},
     "/api/v1/events/{event}/judgements": {"past": EVENT, "helps": True},
+    "/api/v1/events/{event}/judgements/withdraw": {"past": EVENT},
     "/api/v1/queries": {"sql": "SELECT count(*) AS n FROM cpu"},
     "/api/v1/rules/resume": {"rules": ["r"]},
     "/api/v1/streams/{stream}/progress": {"batches": []},

@@ -19,7 +19,7 @@ from archiver.chunks.chunk import FIRST_CHUNK
 from moirae.cli import app
 from moirae.config.settings import load_settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.errors import UsageError
+from moirae.errors import NotFound, UsageError
 from moirae.feedback.calibration_task import build_models, calibrate
 from moirae.feedback.workspace import load_judged_corpora
 from moirae.inspect.past_events import load_answers
@@ -256,7 +256,12 @@ def test_judgement_of_a_hit_is_stored(workspace: tuple[Path, Connection[Any]]) -
         path, "similarity", "agree", query_event, past, "--author", "ops"
     )
     ((_, _, corpus_events),) = load_judged_corpora(connection, archive(path))
+    assert corpus_events.judgements == {}, "people disagree"
+    run(path, "similarity", "withdraw", query_event, past)
+    ((_, _, corpus_events),) = load_judged_corpora(connection, archive(path))
     assert corpus_events.judgements == {(query_event, past): True}
+    with pytest.raises(NotFound, match="no own judgement of"):
+        run(path, "similarity", "withdraw", query_event, past)
     with pytest.raises(UsageError, match="is not a past event of the rule of"):
         run(path, "similarity", "agree", query_event, query_event)
 

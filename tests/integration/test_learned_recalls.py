@@ -14,6 +14,7 @@ from recall.corpora import Corpora
 from recall.errors import ModelExpired
 from recall.learned_models import LearnedModels
 from recall.learning import BuiltModel, TrainingEvent, build_model
+from recall.learning.stored_model import MODEL_FORMAT
 from recall.ledger.tasks import Ledger
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.similar_answers import SimilarReplayer
@@ -68,6 +69,7 @@ def _store_model(past: History, count: int) -> BuiltModel:
         learned_until=built.learned_until,
         resolutions=built.resolutions,
         arrays=built.model.to_bytes(),
+        format=MODEL_FORMAT,
     )
     return built
 

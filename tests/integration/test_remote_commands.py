@@ -107,6 +107,8 @@ CHANGING: list[list[str]] = [
     ["alerts", "resolve", ALERT, "restarted", "--tag", "restart"],
     ["similarity", "agree", NEWEST, EVENT],
     ["similarity", "disagree", NEWEST, EVENT],
+    ["similarity", "withdraw", NEWEST, EVENT],
+    ["similarity", "withdraw", NEWEST, EVENT],
     ["similarity", "agree", NEWEST, NEWEST],
     ["finalize", EVENT],
     ["finalize", EVENT, "-o", "json"],

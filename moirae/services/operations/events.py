@@ -43,6 +43,12 @@ class JudgementBody(Arguments):
     helps: bool = Field(description="Whether the past event is relevant to the event.")
 
 
+class WithdrawalBody(Arguments):
+    """Which judgement to withdraw."""
+
+    past: IdPrefix = Field(description="Past event or its alert, or a unique prefix of an ID.")
+
+
 @dataclass(frozen=True)
 class EventPage:
     """Events, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
@@ -82,6 +88,15 @@ class StoredJudgement:
     eid: UUID
     past_eid: UUID
     helps: bool
+    author: str
+
+
+@dataclass(frozen=True)
+class JudgedEvents:
+    """An event and a past one whose judgement by `author` was withdrawn."""
+
+    eid: UUID
+    past_eid: UUID
     author: str
 
 
@@ -131,7 +146,10 @@ def show_similar(workspace: "LocalWorkspace", event: IdPrefix) -> list[RecallAns
 
 @operation("POST", "/events/{event}/judgements", role="operator")
 def judge(workspace: "LocalWorkspace", event: IdPrefix, body: JudgementBody) -> StoredJudgement:
-    """Judge whether a past event is relevant to an event. It replaces an earlier judgement."""
+    """Judge whether a past event is relevant to an event.
+
+    It replaces an earlier judgement of the two events by the same person.
+    """
     from moirae.feedback import Judgement, record_judgement
 
     judgement = Judgement(
@@ -142,6 +160,19 @@ def judge(workspace: "LocalWorkspace", event: IdPrefix, body: JudgementBody) -> 
     )
     record_judgement(workspace.connection, judgement)
     return StoredJudgement(judgement.eid, judgement.past_eid, body.helps, workspace.author)
+
+
+@operation("POST", "/events/{event}/judgements/withdraw", role="operator")
+def withdraw_judgement(
+    workspace: "LocalWorkspace", event: IdPrefix, body: WithdrawalBody
+) -> JudgedEvents:
+    """Withdraw one's own judgement of a past event for an event."""
+    from moirae.feedback import withdraw_judgement as withdraw
+
+    eid = find_event(workspace.connection, event)
+    past_eid = find_event(workspace.connection, body.past)
+    withdraw(workspace.connection, eid, past_eid, author=workspace.author)
+    return JudgedEvents(eid, past_eid, workspace.author)
 
 
 def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:

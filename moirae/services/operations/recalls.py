@@ -337,7 +337,7 @@ def describe_revision(connection: sql.Connection, row: RevisionRow) -> RecallRev
     if row.answer is None:  # left out
         pass
     elif row.kind == "similar":
-        hits = make_hits(connection, row.answer)
+        hits = make_hits(connection, row.eid, row.answer)
     elif row.sql is not None:
         rows = order_columns(row.sql, row.answer)
         estimates = order_columns(row.sql, row.estimates or [])

@@ -1097,12 +1097,36 @@ export interface paths {
         get: operations["overview_list_judgements"];
         put?: never;
         /**
-         * Judge whether a past event is relevant to an event. It replaces an earlier judgement.
-         * @description Judge whether a past event is relevant to an event. It replaces an earlier judgement.
+         * Judge whether a past event is relevant to an event.
+         * @description Judge whether a past event is relevant to an event.
+         *
+         *     It replaces an earlier judgement of the two events by the same person.
          *
          *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["events_judge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events/{event}/judgements/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraw one's own judgement of a past event for an event.
+         * @description Withdraw one's own judgement of a past event for an event.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["events_withdraw_judgement"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2277,6 +2301,24 @@ export interface components {
             at: string;
         };
         /**
+         * JudgedEvents
+         * @description An event and a past one whose judgement by `author` was withdrawn.
+         */
+        JudgedEvents: {
+            /**
+             * Eid
+             * Format: uuid
+             */
+            eid: string;
+            /**
+             * Past Eid
+             * Format: uuid
+             */
+            past_eid: string;
+            /** Author */
+            author: string;
+        };
+        /**
          * JudgementBody
          * @description A judgement of a similar past event.
          */
@@ -2427,6 +2469,16 @@ export interface components {
             fired: number;
             /** Without Alert */
             without_alert: number;
+        };
+        /**
+         * Opinion
+         * @description Whether a person found a past event relevant.
+         */
+        Opinion: {
+            /** Author */
+            author: string;
+            /** Helps */
+            helps: boolean;
         };
         /**
          * PastEvent
@@ -3331,6 +3383,8 @@ export interface components {
                 string,
                 number
             ][];
+            /** Judgements */
+            judgements?: components["schemas"]["Opinion"][];
         };
         /**
          * SourceErrorStatus
@@ -3712,6 +3766,17 @@ export interface components {
             batch: string;
             /** Bytes */
             bytes: number;
+        };
+        /**
+         * WithdrawalBody
+         * @description Which judgement to withdraw.
+         */
+        WithdrawalBody: {
+            /**
+             * Past
+             * @description Past event or its alert, or a unique prefix of an ID.
+             */
+            past: string;
         };
         /**
          * WorkspaceStatus
@@ -5675,6 +5740,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StoredJudgement"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    events_withdraw_judgement: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WithdrawalBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JudgedEvents"];
                 };
             };
             /** @description A problem */

@@ -1,5 +1,6 @@
 """Answers of recalls as the command line draws them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 from rich.console import Console, RenderableType
 
 from moirae.cli.answers import render_answer, render_hits
-from moirae.inspect.past_events import RecallAnswer, SimilarEvent
+from moirae.inspect.past_events import Opinion, RecallAnswer, SimilarEvent
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "partial": True}
@@ -65,6 +66,16 @@ def test_single_recurrence_is_named_once() -> None:
 def test_deleted_past_event_shows_score_and_time() -> None:
     hit = SimilarEvent(UUID(int=1), 2, 0.25, START, [], [], [], None)
     assert draw(render_hits([hit]))[0].startswith("2. 0.250 2026-01-01 00:00:00Z")
+
+
+def test_different_opinions_about_a_past_event_are_shown() -> None:
+    agreed, disagreed = Opinion(author="ada", helps=True), Opinion(author="bob", helps=False)
+    hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], None)
+    assert draw(render_hits([replace(hit, judgements=[agreed])]))[-1] == "judged ada agrees"
+    lines = draw(render_hits([replace(hit, judgements=[disagreed, agreed])]))
+    assert lines[-1] == (
+        "judged bob disagrees, ada agrees; nothing is learned from it, as opinions differ"
+    )
 
 
 def test_long_answer_shows_number_of_omitted_rows() -> None:

@@ -1,10 +1,11 @@
 // A similar past alert: what it shares, what was done then, whether it came back.
 
 import { Alert as Message, Button, Card, CardBody, ExpandableSection, Label } from "./library";
-import { useState } from "react";
+import { useContext, useState } from "react";
 import { Link } from "react-router";
 import { type Hit, type Judgement, describeProblem } from "../api";
 import { describeHit, describeLength, describeReturn, findRemedy } from "../answers";
+import { SessionContext } from "../session";
 import { Time } from "./common";
 
 const RARE_SHARE = 0.15; // of the score, from which a shared term is highlighted
@@ -13,19 +14,24 @@ const MAX_TERMS = 8; // shown without expanding
 interface Props {
   eid: string;
   hit: Hit;
-  judgement: Judgement | undefined;
-  /** Stores an opinion; fails with an `ApiError`. */
-  judge: ((past: string, helps: boolean) => Promise<void>) | null;
+  /** Of all people, one each. */
+  judgements: Judgement[];
+  /** Stores an opinion, or withdraws it (null); fails with an `ApiError`. */
+  judge: ((past: string, helps: boolean | null) => Promise<void>) | null;
 }
 
-export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
+export function SimilarAlert({ eid, hit, judgements, judge }: Props) {
   const { past } = hit;
   const [problem, setProblem] = useState("");
   const remedy = findRemedy(hit);
   const facts = [describeLength(hit), describeReturn(hit)].filter(Boolean);
+  const user = useContext(SessionContext)?.name;
+  const judgement = judgements.find((entry) => entry.author === user);
+  /** Pressed again, a button withdraws the opinion. */
   async function store(helps: boolean): Promise<void> {
     setProblem("");
-    await judge?.(hit.eid, helps).catch((error) => setProblem(describeProblem(helps ? "Agree" : "Disagree", error)));
+    const opinion = judgement?.helps === helps ? null : helps;
+    await judge?.(hit.eid, opinion).catch((error) => setProblem(describeProblem(helps ? "Agree" : "Disagree", error)));
   }
 
   const title = describeHit(hit);
@@ -87,13 +93,19 @@ export function SimilarAlert({ eid, hit, judgement, judge }: Props) {
             </>
           )}
           <span className="note" role="status">
-            {judgement && `${judgement.author} ${judgement.helps ? "agrees" : "disagrees"}`}
+            {describeJudgements(judgements)}
           </span>
         </div>
         <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </CardBody>
     </Card>
   );
+}
+
+function describeJudgements(judgements: Judgement[]): string {
+  const opinions = judgements.map(({ author, helps }) => `${author} ${helps ? "agrees" : "disagrees"}`).join(", ");
+  const isDisputed = new Set(judgements.map(({ helps }) => helps)).size > 1;
+  return isDisputed ? `${opinions}. Opinions differ: nothing is learned from them.` : opinions;
 }
 
 /** The terms that both contexts have, the most distinguishing first, with their share of the score. */

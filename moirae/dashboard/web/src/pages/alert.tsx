@@ -116,8 +116,10 @@ function Report({ report, error, reload, update }: ReportProps) {
   );
   useKeys({ c: () => hits.length && navigate(`/compare/${alert.eid}/${hits[0].eid}`) });
 
-  async function judge(past: string, helps: boolean): Promise<void> {
-    await post(`/events/${alert.eid}/judgements`, { past, helps });
+  /** `helps` null: withdraw one's own judgement. */
+  async function judge(past: string, helps: boolean | null): Promise<void> {
+    const path = `/events/${alert.eid}/judgements`;
+    await (helps === null ? post(`${path}/withdraw`, { past }) : post(path, { past, helps }));
     judgements.reload();
   }
 
@@ -144,7 +146,7 @@ function Report({ report, error, reload, update }: ReportProps) {
               key={hit.eid}
               eid={alert.eid}
               hit={hit}
-              judgement={judgements.data?.find((entry) => entry.past_eid === hit.eid)}
+              judgements={judgements.data?.filter((entry) => entry.past_eid === hit.eid) ?? []}
               judge={isOperator ? judge : null}
             />
           ))}
