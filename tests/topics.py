@@ -42,14 +42,16 @@ STREAM = """
     columns: {{ts: timestamp, k: string}}
     time: ts
     id: [k]
-    source: {{kafka: {{servers: "{servers}", topic: {topic}}}}}
+    source: {{kafka: {{servers: "{servers}", topic: {topic}{more}}}}}
 """
 
 
-def declare(servers: str, **topics: str) -> str:
-    """A workspace file; `topics`: the topic of each stream."""
+def declare(servers: str, properties: str = "", **topics: str) -> str:
+    """A workspace file; `topics`: the topic of each stream. `properties`: the file of all."""
+    more = f", properties: {properties}" if properties else ""
     streams = [
-        STREAM.format(name=name, servers=servers, topic=topic) for name, topic in topics.items()
+        STREAM.format(name=name, servers=servers, topic=topic, more=more)
+        for name, topic in topics.items()
     ]
     return "home: .moirae\nstreams:\n" + "".join(streams)
 
@@ -57,11 +59,13 @@ def declare(servers: str, **topics: str) -> str:
 class Topics:
     """Makes topics of a broker, and sends records to them."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, **security: str) -> None:
+        """`security`: settings of the clients, with `_` for `.` in their names."""
         from confluent_kafka.admin import AdminClient
 
         self.servers = broker.address
         settings: dict[str, Any] = {"bootstrap.servers": broker.address, "log_level": 0}
+        settings |= {name.replace("_", "."): value for name, value in security.items()}
         self._admin = AdminClient(settings)
         self._settings = settings
         self._connect_producer()
@@ -112,6 +116,15 @@ class Topics:
     def send_rows(self, topic: str, prefix: str, count: int, partition: int = 0) -> None:
         """Send rows with the keys `<prefix>0`, `<prefix>1`, …"""
         self.send(topic, [row(f"{prefix}{number}") for number in range(count)], partition)
+
+    def begin_transaction(self, name: str) -> Any:
+        """A producer whose transaction has begun."""
+        from confluent_kafka import Producer
+
+        producer = Producer({**self._settings, "transactional.id": name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        return producer
 
     @staticmethod
     def _wait(condition: Callable[[], bool]) -> None:
@@ -212,10 +225,10 @@ class ReaderWorld:
 
 @contextmanager
 def reader_world(
-    spark: SparkSession, engine: EngineMode, servers: str, **topics: str
+    spark: SparkSession, engine: EngineMode, servers: str, properties: str = "", **topics: str
 ) -> Iterator[ReaderWorld]:
     """A workspace whose streams read topics."""
-    with workspace(declare(servers, **topics), "groups: []\n") as root:
+    with workspace(declare(servers, properties, **topics), "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:
             world = ReaderWorld(root, connection, spark, engine)

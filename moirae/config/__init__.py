@@ -7,12 +7,14 @@ from moirae.config.durations import (
     format_duration,
     parse_duration,
 )
+from moirae.config.paths import interpolate
 from moirae.config.positions import locate
 from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
 from moirae.config.streams import (
     FileFormat,
     FileSource,
     HttpSource,
+    Kafka,
     KafkaSource,
     Relation,
     RelationFile,
@@ -29,6 +31,7 @@ __all__ = [
     "FileFormat",
     "FileSource",
     "HttpSource",
+    "Kafka",
     "KafkaSource",
     "PositiveDuration",
     "Relation",
@@ -38,6 +41,7 @@ __all__ = [
     "TableSource",
     "format_duration",
     "infer_format",
+    "interpolate",
     "locate",
     "load_settings_from_environment",
     "parse_duration",

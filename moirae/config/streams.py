@@ -112,6 +112,12 @@ class Kafka(ConfigModel):
         description="Bootstrap servers: host:port, separated by commas; ${VAR} is replaced."
     )
     topic: Text = Field(description="Name of the topic.")
+    properties: LocalPath | None = Field(
+        default=None,
+        description="File of Java properties with further settings of Kafka's client, such as "
+        "those of SASL and TLS, relative to the workspace file; ${VAR} is replaced there.",
+        examples=["kafka.properties"],
+    )
 
 
 class KafkaSource(ConfigModel):

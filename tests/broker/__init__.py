@@ -17,10 +17,11 @@ _SETTINGS = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=CLIENT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=CLIENT://127.0.0.1:{port}
+inter.broker.listener.name=CLIENT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENT:{protocol}
 log.dirs={folder}/log
 num.partitions=2
 offsets.topic.replication.factor=1
@@ -28,6 +29,18 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
+# TLS with the certificate of a folder, and one user.
+_SECURED = """
+ssl.keystore.type=PEM
+ssl.keystore.location={certificate}/keystore.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={certificate}/cert.pem
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+listener.name.client.plain.sasl.jaas.config={login} required username="{user}" password="{password}" user_{user}="{password}";
+"""
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+USER = "moirae"
 # Spark's wheel contains the Scala library.
 _SCALA = ":".join(map(str, Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")))
 _JAVA = [
@@ -43,15 +56,22 @@ _JAVA = [
 class Broker:
     """A broker with its data in a folder. Its address survives restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificate: Path | None = None, password: str = "") -> None:
+        """`certificate`: the folder of one, for TLS and the password of `USER`."""
         self._folder = folder
         port, controller_port = _free_port(), _free_port()
         self.address = f"127.0.0.1:{port}"
         self._port = port
         self._settings = folder / "server.properties"
-        self._settings.write_text(
-            _SETTINGS.format(port=port, controller=controller_port, folder=folder)
+        protocol = "SASL_SSL" if certificate else "PLAINTEXT"
+        text = _SETTINGS.format(
+            port=port, controller=controller_port, folder=folder, protocol=protocol
         )
+        if certificate:
+            text += _SECURED.format(
+                certificate=certificate, login=PLAIN_LOGIN, user=USER, password=password
+            )
+        self._settings.write_text(text)
         cluster_id = str(uuid.uuid4()).replace("-", "")[:22]
         format_storage = self._start_java(
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings)

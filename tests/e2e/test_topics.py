@@ -45,7 +45,9 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture
 def system(broker: Broker) -> Iterator[Stage]:
     """Streams x and a read topics, stream f reads files."""
-    streams = [STREAM.format(name=name, servers=broker.address, topic=name) for name in "xa"]
+    streams = [
+        STREAM.format(name=name, servers=broker.address, topic=name, more="") for name in "xa"
+    ]
     listen = 'server: {listen: "127.0.0.1:0"}'
     declared = f"home: .moirae\n{listen}\nstreams:{''.join(streams)}{FILES}rules: [rules.yaml]\n"
     with workspace(declared, RULES) as root:

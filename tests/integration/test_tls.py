@@ -1,9 +1,7 @@
 """The server over https, and behind a proxy."""
 
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,25 +12,15 @@ from typer.testing import CliRunner
 from moirae.cli import app
 from moirae.errors import Unreachable
 from tests.api_data import RULES, WORKSPACE
+from tests.certificates import make_certificate
 from tests.served import Served, serve
-
-OPENSSL = shutil.which("openssl")
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with cert.pem and key.pem of 127.0.0.1."""
-    if OPENSSL is None:
-        pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
-    folder.chmod(0o755)
-    command = (
-        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=moirae -keyout key.pem -out cert.pem"
-    )
-    subject = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        [OPENSSL, *command.split(), *subject], cwd=folder, check=True, capture_output=True
-    )
+    make_certificate(folder)
     return folder
 
 

@@ -31,6 +31,7 @@ MODULES_BY_TEST = {
         moirae.live.ingest moirae.live.loop moirae.live.run
         moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
+    "integration/test_secured_topics.py": "moirae.live.sources.topics.client_settings",
     "integration/test_topics.py": """
         archiver.ingest.ledger.topics moirae.live.sources.archiving moirae.live.sources.topics.position
         moirae.live.sources.topics.reader moirae.live.sources.topics.readers

@@ -8,8 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from archiver.ingest import OffsetRange
-from moirae.config import KafkaSource
-from moirae.live.sources.topics.errors import translate
+from moirae.live.sources.topics.client_settings import ClientSettings
 from moirae.live.sources.topics.plan import TopicState
 
 _TIMEOUT_MILLIS = 3_000  # of a request
@@ -22,11 +21,12 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class TopicClient:
     """A client for one topic, open between the first request and `close`."""
 
-    def __init__(self, spark: SparkSession, source: KafkaSource) -> None:
+    def __init__(self, spark: SparkSession, settings: ClientSettings) -> None:
         self._spark = spark
-        self._servers = source.kafka.servers
-        self._topic = source.kafka.topic
+        self._settings = settings
+        self._topic = settings.topic
         self._admin: Any = None
+        self._isolation = ""
         self._cluster = ""
 
     def fetch_state(self) -> TopicState:
@@ -39,7 +39,7 @@ class TopicClient:
         except Py4JError as error:
             # A new client resolves the names of the servers again.
             self.close()
-            raise translate(error, self._servers, self._topic) from None
+            raise self._settings.translate(error) from None
 
     def fetch_id(self) -> str:
         """The id of the topic as it is now. Raises as `fetch_state`."""
@@ -47,7 +47,7 @@ class TopicClient:
             return self._read_id(self._describe())
         except Py4JError as error:
             self.close()
-            raise translate(error, self._servers, self._topic) from None
+            raise self._settings.translate(error) from None
 
     def close(self) -> None:
         """Close the client."""
@@ -89,19 +89,27 @@ class TopicClient:
         specs = self._jvm.java.util.HashMap()
         for number in numbers:
             specs.put(kafka.common.TopicPartition(self._topic, number), spec)
+        # With read_committed, an open transaction is the end: its records are read when it is.
+        isolation = kafka.common.IsolationLevel.valueOf(self._isolation.upper())
+        options = kafka.clients.admin.ListOffsetsOptions(isolation)
         # The text is one call to the JVM, whatever the number of partitions.
-        return parse_offsets(self._get(self._admin.listOffsets(specs).all()).toString())
+        return parse_offsets(self._get(self._admin.listOffsets(specs, options).all()).toString())
 
     def _get(self, future: Any) -> Any:
         return future.get(_TIMEOUT_MILLIS, self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
 
     def _open(self) -> Any:
-        settings = self._jvm.java.util.Properties()
-        settings.put("bootstrap.servers", self._servers)
-        settings.put("client.id", "moirae")
-        settings.put("default.api.timeout.ms", str(_TIMEOUT_MILLIS))
-        settings.put("request.timeout.ms", str(_TIMEOUT_MILLIS))
-        return self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        settings = {
+            "client.id": "moirae",
+            "default.api.timeout.ms": str(_TIMEOUT_MILLIS),
+            "request.timeout.ms": str(_TIMEOUT_MILLIS),
+            **self._settings.load(),
+        }
+        self._isolation = settings.pop("isolation.level")  # of consumers
+        properties = self._jvm.java.util.Properties()
+        for name, value in settings.items():
+            properties.put(name, value)
+        return self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
 
 def parse_offsets(text: str) -> dict[str, int]:

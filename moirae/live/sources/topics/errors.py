@@ -48,17 +48,19 @@ def is_topic_error(error: BaseException) -> bool:
     return any(package in text for text in texts for package in _PACKAGES)
 
 
-def translate(error: BaseException, servers: str, topic: str) -> Exception:
+def translate(
+    error: BaseException, servers: str, topic: str, secrets: Sequence[str] = ()
+) -> Exception:
     """What an error of the client or of the reader means: `TopicError`, `TopicChanged`, or that
-    Spark has ended (`Unreachable`).
+    Spark has ended (`Unreachable`). `secrets`: texts that no message may have.
     """
     if isinstance(error, Py4JNetworkError) or any(text in str(error) for text in _STOPPED):
         return Unreachable("Spark has ended: topics cannot be read without it")
-    return translate_causes(list_causes(error), servers, topic)
+    return translate_causes(list_causes(error), servers, topic, secrets)
 
 
 def translate_causes(
-    causes: Sequence[JavaError], servers: str, topic: str
+    causes: Sequence[JavaError], servers: str, topic: str, secrets: Sequence[str] = ()
 ) -> TopicError | TopicChanged:
     """The same, of the exception and its causes, the innermost last."""
     names = {name.rpartition(".")[2] for name, _ in causes}
@@ -76,8 +78,16 @@ def translate_causes(
     if names & _AWAY or any(_UNRESOLVABLE in message for message in messages):
         return away(servers, topic)
     name, message = causes[-1]
+    for secret in secrets:
+        message = message.replace(secret, "***")
     detail = " ".join(message.split())[:_MAX_LENGTH] or name.rpartition(".")[2]
-    if any("Authorization" in name or "Authentication" in name for name in names):
+    if any("Authentication" in name for name in names):
+        return TopicError(
+            "failed",
+            f"the Kafka brokers {servers} or this client refuse to connect, topic {topic} is not "
+            f"read: {detail}: correct the file of `properties`; it is read again by itself",
+        )
+    if any("Authorization" in name for name in names):
         return TopicError(
             "failed",
             f"the Kafka brokers {servers} do not permit to read topic {topic}: {detail}: permit it "

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from moirae.config import KafkaSource, Settings
 from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.topics.client import TopicClient
+from moirae.live.sources.topics.client_settings import ClientSettings
 from moirae.live.sources.topics.outage import SourceProblem
 from moirae.live.sources.topics.reader import TopicReader
 from moirae.live.sources.topics.record_reader import RecordReader
@@ -35,11 +36,12 @@ class TopicReaders:
         for stream, declared in settings.streams.items():
             source = declared.source
             if isinstance(source, KafkaSource):
+                client_settings = ClientSettings(spark, source.kafka)
                 self.by_stream[stream] = TopicReader(
                     stream=stream,
                     declared=declared,
-                    client=TopicClient(spark, source),
-                    records=RecordReader(spark, stream, source),
+                    client=TopicClient(spark, client_settings),
+                    records=RecordReader(spark, stream, client_settings),
                     archiving=archiving,
                     drain=drain,
                 )

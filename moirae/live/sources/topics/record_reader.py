@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.ingest import OffsetRange
-from moirae.config import KafkaSource
 from moirae.errors import TopicChanged, TopicError
-from moirae.live.sources.topics.errors import is_topic_error, translate
+from moirae.live.sources.topics.client_settings import ClientSettings
+from moirae.live.sources.topics.errors import is_topic_error
 
 _COLUMNS = ("partition", "offset", "value")
 # Milliseconds without an answer of a broker after which reading fails, to be tried again: an outage
@@ -23,11 +23,11 @@ _TIMEOUT_MILLIS = "5000"
 class RecordReader:
     """Reads the topic of one stream."""
 
-    def __init__(self, spark: SparkSession, stream: str, source: KafkaSource) -> None:
+    def __init__(self, spark: SparkSession, stream: str, settings: ClientSettings) -> None:
         self._spark = spark
         self._stream = stream
-        self._servers = source.kafka.servers
-        self._topic = source.kafka.topic
+        self._settings = settings
+        self._topic = settings.topic
 
     def open(self, ranges: Mapping[str, OffsetRange], number: int) -> DataFrame:
         """A frame of the records of ranges: columns `partition`, `offset` and `value`.
@@ -35,12 +35,15 @@ class RecordReader:
         Each partition is one part of it. `number`: of the topic among those of its stream.
         Executors keep consumers for a topic; another one gets others. Raises as `read`.
         """
+        consumer_settings = {
+            "group.id": f"moirae-{self._stream}-{number}",
+            "default.api.timeout.ms": _TIMEOUT_MILLIS,
+            "request.timeout.ms": _TIMEOUT_MILLIS,
+            **self._settings.load(),
+        }
         reader = self._spark.read.format("kafka").options(
             **{
-                "kafka.bootstrap.servers": self._servers,
-                "kafka.group.id": f"moirae-{self._stream}-{number}",
-                "kafka.default.api.timeout.ms": _TIMEOUT_MILLIS,
-                "kafka.request.timeout.ms": _TIMEOUT_MILLIS,
+                **{f"kafka.{name}": value for name, value in consumer_settings.items()},
                 "kafkaConsumer.pollTimeoutMs": _TIMEOUT_MILLIS,
                 "fetchOffset.numRetries": "1",
                 # A record that was deleted meanwhile is an error here: the loss is recorded by
@@ -54,14 +57,14 @@ class RecordReader:
         try:
             return reader.load().select(*_COLUMNS)
         except (Py4JError, PySparkException) as error:
-            raise translate(error, self._servers, self._topic) from None
+            raise self._settings.translate(error) from None
 
     def read(self, frame: DataFrame) -> pa.Table:
         """The records of a frame. Raises `TopicError` or `TopicChanged`."""
         try:
             return frame.toArrow()
         except (Py4JError, PySparkException) as error:
-            raise translate(error, self._servers, self._topic) from None
+            raise self._settings.translate(error) from None
 
     def find_topic_error(self, error: Exception) -> Exception | None:
         """What an error of a job over a frame says about the topic; None: nothing."""
@@ -69,7 +72,7 @@ class RecordReader:
             return error
         if not is_topic_error(error):
             return None
-        return translate(error, self._servers, self._topic)
+        return self._settings.translate(error)
 
     def _dump(self, of_topic: Any) -> str:
         """JSON of the partitions of the topic, or of their offsets."""
