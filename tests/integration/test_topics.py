@@ -148,7 +148,11 @@ def test_stream_changes_between_files_and_a_topic_and_reads_each_record_once(
 ) -> None:
     topics.create("mixed", partitions=2)
     by_topic = declare(topics.servers, x="mixed")
-    source = STREAM.partition("source: ")[2].format(servers=topics.servers, topic="mixed", more="").strip()
+    source = (
+        STREAM.partition("source: ")[2]
+        .format(servers=topics.servers, topic="mixed", more="")
+        .strip()
+    )
     by_files = by_topic.replace(source, "{files: landing/*.jsonl}")
     assert by_files != by_topic
     with reader_world(spark, "local", topics.servers, x="mixed") as world:
