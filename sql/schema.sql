@@ -75,7 +75,7 @@ CREATE TABLE login_codes (
 );
 
 -- The audit log: each change by an operator. `author`: the name of the token, or the login name of
--- the command line. `via`: `cli` or `api`.
+-- the command line. `via`: `cli`, `api` or `mcp`.
 CREATE TABLE audit (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -560,13 +560,17 @@ CREATE INDEX alert_history_by_alert ON alert_history (alert_id, id);
 CREATE TABLE alert_notes (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
-    kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution', 'assign')),
+    -- proposal: a resolution by an agent, which counts when a person confirms it.
+    kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution', 'assign', 'checked', 'proposal')),
     author   text NOT NULL,
     text     text NOT NULL,
     tag      text,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Of an assignment: who is responsible for the alert.
-    assignee text
+    assignee text,
+    -- Of a checked step, whose text is what was done: what it showed, and what follows for the suspicion.
+    result   text,
+    outcome  text CHECK (outcome IN ('ruled out', 'confirmed', 'open'))
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
 

@@ -4,7 +4,7 @@ from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
-from moirae.alerts.notes import NoteKind, add_note
+from moirae.alerts.notes import NoteKind, Outcome, add_note
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "EventRow",
     "NoteKind",
     "Occurrence",
+    "Outcome",
     "add_note",
     "canonical_json",
     "deduplicate",

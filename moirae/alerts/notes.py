@@ -1,33 +1,25 @@
-"""What operators record about an alert: acknowledgements, notes, resolutions, assignments."""
+"""What people and agents record about an alert: acknowledgements, notes, resolutions, assignments,
+steps that were checked, proposed resolutions.
+"""
 
 from typing import Literal
 from uuid import UUID
 
 import sql
 from moirae.errors import UsageError
-from sql.alerts import AlertNoteGateway
+from sql.alerts import AlertNoteGateway, NewAlertNote
 
-NoteKind = Literal["ack", "note", "resolution", "assign"]
+NoteKind = Literal["ack", "note", "resolution", "assign", "checked", "proposal"]
+Outcome = Literal["ruled out", "confirmed", "open"]
+"""What a checked step says about the suspicion that it was for."""
 
 
-def add_note(
-    connection: sql.Connection,
-    alert_id: UUID,
-    *,
-    kind: NoteKind,
-    text: str,
-    author: str,
-    tag: str | None = None,
-    assignee: str | None = None,
-) -> None:
-    """Record a note of an alert.
+def add_note(connection: sql.Connection, alert_id: UUID, note: NewAlertNote) -> None:
+    """Record a note of an alert. Its kind is a `NoteKind`.
 
-    `tag`: the remedy in one word; alerts with equal tags count as the same kind. `assignee`: of an
-    assignment, who is responsible for the alert from now on.
-    Raises `UsageError` if the text is blank.
+    Its tag is the remedy in one word; alerts with equal tags count as the same kind. Raises
+    `UsageError` if the text is blank.
     """
-    if not text.strip():
-        raise UsageError(f"the text of the {kind} must not be empty")
-    AlertNoteGateway(connection).insert(
-        alert_id, kind=kind, author=author, text=text, tag=tag, assignee=assignee
-    )
+    if not note.text.strip():
+        raise UsageError(f"the text of the {note.kind} must not be empty")
+    AlertNoteGateway(connection).insert(alert_id, note)

@@ -21,6 +21,7 @@ from moirae.cli import (
     feedback,
     ingest,
     init,
+    mcp,
     processes,
     query,
     recall_control,
@@ -109,6 +110,7 @@ similarity.app.command("agree")(accept_server(feedback.agree))
 similarity.app.command("disagree")(accept_server(feedback.disagree))
 similarity.app.command("withdraw")(accept_server(feedback.withdraw))
 app.add_typer(export.app, name="export")
+app.command("mcp")(mcp.mcp)
 app.command("status")(accept_server(status.status))
 app.command("audit")(accept_server(audit.audit))
 app.command("doctor")(doctor.doctor)

@@ -58,6 +58,12 @@ AlertArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Alert or event ID, or a unique prefix of it.")
 ]
 NoteTextArgument = Annotated[str, typer.Argument(help="Text of the note.")]
+TagOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tag", help="Tag that groups resolutions of the same cause, for example restart."
+    ),
+]
 AlertStateOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -223,13 +229,7 @@ def resolve(
     alert_id: AlertArgument,
     text: NoteTextArgument,
     author: AuthorOption = None,
-    tag: Annotated[
-        str | None,
-        typer.Option(
-            "--tag",
-            help="Tag that groups resolutions of the same cause, for example restart.",
-        ),
-    ] = None,
+    tag: TagOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """Record the resolution of an alert. Its state is unaffected."""
@@ -239,15 +239,60 @@ def resolve(
     _add_note(workspace, alerts.resolve, alert_id, author, body)
 
 
+@app.command()
+def checked(
+    alert_id: AlertArgument,
+    step: Annotated[str, typer.Argument(help="What was done: a query, a command, a look.")],
+    result: Annotated[str, typer.Option("--result", help="What it showed.")] = "",
+    outcome: Annotated[
+        str, typer.Option("--outcome", help="ruled out, confirmed or open.", metavar="OUTCOME")
+    ] = "open",
+    author: AuthorOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Record a step that was checked. Similar alerts in the future show it."""
+    from moirae.services.operations import alerts
+
+    body = make_query(alerts.CheckedStep, step=step, result=result, outcome=outcome)
+    _add_note(workspace, alerts.check_step, alert_id, author, body)
+
+
+@app.command()
+def propose(
+    alert_id: AlertArgument,
+    text: NoteTextArgument,
+    author: AuthorOption = None,
+    tag: TagOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Propose a resolution, as agents do. It counts when a person confirms it."""
+    from moirae.services.operations import alerts
+
+    body = make_query(alerts.ResolutionBody, text=text, tag=tag)
+    _add_note(workspace, alerts.propose, alert_id, author, body)
+
+
+@app.command()
+def confirm(
+    alert_id: AlertArgument,
+    author: AuthorOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Confirm the newest proposed resolution of an alert."""
+    from moirae.services.operations import alerts
+
+    _add_note(workspace, alerts.confirm, alert_id, author)
+
+
 def _add_note(
     workspace: Path,
     operation: "Operation[..., AddedNote]",
     alert_id: str,
     author: str | None,
-    body: Any,
+    *body: Any,
 ) -> None:
     with open_services(workspace) as services:
-        added = operation(services.with_author(author), alert_id, body)
+        added = operation(services.with_author(author), alert_id, *body)
     print(f"added {added.kind} to {added.rule} of {format_time(added.starts_at)}")
 
 
@@ -318,6 +363,8 @@ def _format_decision(decision: HistoryChangeRow) -> str:
 
 def _format_note(note: AlertNoteRow) -> str:
     tag = f" [{note.tag}]" if note.tag else ""
+    if note.outcome is not None:
+        tag = f": {note.result} [{note.outcome}]" if note.result else f" [{note.outcome}]"
     return f"{note.text}{tag} ({format_time(to_seconds(note.at))})"
 
 

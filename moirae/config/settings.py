@@ -134,6 +134,12 @@ class Server(ConfigModel):
         "many.",
     )
 
+    agents: Literal["read", "write"] = Field(
+        default="read",
+        description="What agents may do at /mcp within the role of their token: read, or also "
+        "acknowledge alerts, add notes and checked steps, and propose resolutions.",
+    )
+
     @field_validator("listen")
     @classmethod
     def _validate_listen(cls, value: str) -> str:

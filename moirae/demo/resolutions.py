@@ -10,6 +10,7 @@ import sql
 from moirae.alerts import add_note
 from moirae.demo.causes import FailureKind
 from moirae.demo.failures import SimulatedFailure
+from sql.alerts import NewAlertNote
 from sql.reports import DemoGateway
 
 RULES_BY_KIND: Mapping[FailureKind, str] = {
@@ -36,14 +37,13 @@ def record_resolutions(connection: sql.Connection, failures: Iterable[SimulatedF
         alert_id = _find_first_alert(connection, failure)
         if alert_id is None:
             continue
-        add_note(
-            connection,
-            alert_id,
+        note = NewAlertNote(
             kind="resolution",
-            text=failure.resolution,
             author=failure.resolved_by,
+            text=failure.resolution,
             tag=failure.tag,
         )
+        add_note(connection, alert_id, note)
         count += 1
     return count
 

@@ -21,12 +21,14 @@ _KINDS = ("sql", "similar", "stage")
 
 
 class PastNote(TypedDict):
-    """A note about the alert of a past event. `at`: in ISO 8601."""
+    """A note about the alert of a past event: `sql.alerts.AlertNoteRow`. `at`: in ISO 8601."""
 
     kind: str
     author: str
     text: str
     tag: str | None
+    result: str | None
+    outcome: str | None
     at: str
 
 

@@ -25,6 +25,7 @@ from moirae.server.responses import (
 )
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.files import add_file_routes
+from moirae.server.routes.mcp import add_mcp_route
 from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import add_operation_routes
@@ -73,6 +74,7 @@ def _create_routes(
         *add_metrics_route(app, pool),
         *add_openapi_route(app),
         *add_operation_routes(app, settings, pool),
+        *add_mcp_route(app, settings, pool),
         *add_page_routes(app),
     ]
     _add_error_handlers(app, RouteTable(routes))

@@ -61,12 +61,17 @@ class LocalWorkspace:
     settings: Settings
     connection: sql.Connection
     author: str
-    via: Literal["cli", "api"]
+    via: Literal["cli", "api", "mcp"]
     idempotency_key: str | None = None
 
     def with_author(self, author: str | None) -> "LocalWorkspace":
         """See `Workspace.with_author`."""
         return self if author is None else replace(self, author=author)
+
+    def record_use(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        """Record in the audit log what changes nothing, such as a question of an agent."""
+        audit = AuditGateway(self.connection)
+        audit.insert(self.author, self.via, operation, orjson.loads(to_json(dict(arguments))))
 
     def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
         """See `Workspace.run`."""

@@ -13,7 +13,7 @@ from sql.values import replace_nul
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """A change. `via`: `cli` or `api`. `arguments`: what the operation was given."""
+    """A change. `via`: `cli`, `api` or `mcp`. `arguments`: what the operation was given."""
 
     id: int
     at: datetime

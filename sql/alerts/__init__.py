@@ -1,6 +1,6 @@
 """Alerts and notes on them."""
 
-from sql.alerts.alert_notes import AlertNoteGateway, AlertNoteRow
+from sql.alerts.alert_notes import AlertNoteGateway, AlertNoteRow, NewAlertNote
 from sql.alerts.alerts import (
     AlertDescriptionRow,
     AlertFilter,
@@ -22,6 +22,7 @@ __all__ = [
     "AlertNoteRow",
     "AlertRow",
     "NewAlert",
+    "NewAlertNote",
     "OpenAlertRow",
     "RaisedAlertRow",
     "to_json_row",

@@ -9,11 +9,25 @@ from sql.gateway import Gateway
 from sql.values import replace_nul
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAlertNote:
+    """A note to be stored; see `AlertNoteRow`."""
+
+    kind: str
+    author: str
+    text: str
+    tag: str | None = None
+    assignee: str | None = None
+    result: str | None = None
+    outcome: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class AlertNoteRow:
-    """A note. `kind`: ack, note, resolution or assign.
+    """A note. `kind`: ack, note, resolution, assign, checked or proposal.
 
-    `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None.
+    `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None. `result`,
+    `outcome`: of a checked step, whose text is what was done.
     """
 
     alert_id: UUID
@@ -22,6 +36,8 @@ class AlertNoteRow:
     text: str
     tag: str | None
     assignee: str | None
+    result: str | None
+    outcome: str | None
     at: datetime
 
 
@@ -30,25 +46,18 @@ class AlertNoteGateway(Gateway):
 
     queries = "alert_notes"
 
-    def insert(
-        self,
-        alert_id: UUID,
-        *,
-        kind: str,
-        author: str,
-        text: str,
-        tag: str | None = None,
-        assignee: str | None = None,
-    ) -> None:
+    def insert(self, alert_id: UUID, note: NewAlertNote) -> None:
         """Store a note with the present time."""
         self._execute(
             "insert",
             alert_id=alert_id,
-            kind=kind,
-            author=author,
-            text=replace_nul(text),
-            tag=tag,
-            assignee=assignee,
+            kind=note.kind,
+            author=note.author,
+            text=replace_nul(note.text),
+            tag=note.tag,
+            assignee=note.assignee,
+            result=None if note.result is None else replace_nul(note.result),
+            outcome=note.outcome,
         )
 
     def list_by_alerts(self, alert_ids: Iterable[UUID]) -> list[AlertNoteRow]:

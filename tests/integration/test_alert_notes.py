@@ -19,7 +19,7 @@ from moirae.demo.failures import SimulatedFailure
 from moirae.demo.resolutions import RULES_BY_KIND, record_resolutions
 from moirae.errors import UsageError
 from moirae.runtime import database
-from sql.alerts import AlertNoteGateway
+from sql.alerts import AlertNoteGateway, NewAlertNote
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -129,5 +129,5 @@ def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[
 def test_note_without_text_is_rejected(connection: Connection[Any], text: str) -> None:
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
-        add_note(connection, alert_id, kind="note", text=text, author="ada")
+        add_note(connection, alert_id, NewAlertNote(kind="note", text=text, author="ada"))
     assert AlertNoteGateway(connection).list_by_alerts([alert_id]) == []

@@ -40,7 +40,7 @@ FORMATS = ([], ["-o", "json"])
 # Commands about processes of this machine, its files, or files that the command names.
 LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
-    moirae run server, moirae similarity run
+    moirae run server, moirae similarity run, moirae mcp
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
@@ -105,6 +105,10 @@ CHANGING: list[list[str]] = [
     ["alerts", "note", ALERT, " "],
     ["alerts", "assign", ALERT, "ada", "until Monday"],
     ["alerts", "resolve", ALERT, "restarted", "--tag", "restart"],
+    ["alerts", "checked", ALERT, "df /var", "--result", "91 %", "--outcome", "ruled out"],
+    ["alerts", "checked", ALERT, "df /var", "--outcome", "maybe"],
+    ["alerts", "propose", ALERT, "restart it", "--tag", "restart"],
+    ["alerts", "confirm", ALERT],
     ["similarity", "agree", NEWEST, EVENT],
     ["similarity", "disagree", NEWEST, EVENT],
     ["similarity", "withdraw", NEWEST, EVENT],

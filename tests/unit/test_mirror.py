@@ -31,6 +31,8 @@ MODULES_BY_TEST = {
         moirae.live.ingest moirae.live.loop moirae.live.run
         moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
+    "integration/test_mcp.py": """
+        moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",
     "integration/test_secured_topics.py": "moirae.live.sources.topics.client_settings",
     "integration/test_topics.py": """
         archiver.ingest.ledger.topics moirae.live.sources.archiving moirae.live.sources.topics.position

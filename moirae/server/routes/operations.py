@@ -3,7 +3,7 @@
 import inspect
 import threading
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Path, Query, Request
 from starlette.responses import Response
@@ -32,7 +32,7 @@ def add_operation_routes(
     app: FastAPI, settings: Settings, pool: ConnectionPool
 ) -> list[RouteAccess]:
     """Add the routes of all operations; returns their access in the order of matching."""
-    runner = _OperationRunner(settings, pool)
+    runner = OperationRunner(settings, pool)
     routes = []
     # Fixed paths come before those with a parameter in the same place.
     operations = sorted(
@@ -67,7 +67,7 @@ def _describe(operation: Operation[..., Any]) -> str:
     return text
 
 
-class _OperationRunner:
+class OperationRunner:
     """Runs operations for requests."""
 
     def __init__(self, settings: Settings, pool: ConnectionPool) -> None:
@@ -80,7 +80,9 @@ class _OperationRunner:
         """The function that FastAPI calls; its signature has the operation's parameters."""
 
         def endpoint(request: Request, **arguments: Any) -> Response:
-            return json_response(self._run(operation, arguments, request))
+            key = _read_idempotency_key(request) if operation.changes else None
+            author = read_identity(request.scope).name
+            return json_response(self.run(operation, arguments, author, "api", key))
 
         parameters = [
             inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
@@ -94,11 +96,15 @@ class _OperationRunner:
         endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return endpoint
 
-    def _run(
-        self, operation: Operation[..., Any], arguments: Mapping[str, Any], request: Request
+    def run(
+        self,
+        operation: Operation[..., Any],
+        arguments: Mapping[str, Any],
+        author: str,
+        via: Literal["api", "mcp"],
+        key: str | None = None,
     ) -> Any:
-        identity = read_identity(request.scope)
-        key = _read_idempotency_key(request) if operation.changes else None
+        """The result of an operation. `key`: the idempotency key. Raises `MoiraeError`."""
         if operation.in_child:
             if not self._child_lock.acquire(blocking=False):
                 raise RequestRejected(
@@ -111,7 +117,7 @@ class _OperationRunner:
                     self._settings,
                     operation,
                     arguments,
-                    author=identity.name,
+                    author=author,
                     idempotency_key=key,
                 )
             finally:
@@ -120,8 +126,8 @@ class _OperationRunner:
             workspace = LocalWorkspace(
                 settings=self._settings,
                 connection=connection,
-                author=identity.name,
-                via="api",
+                author=author,
+                via=via,
                 idempotency_key=key,
             )
             return workspace.run(operation, arguments)

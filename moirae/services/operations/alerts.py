@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 import sql
-from moirae.alerts import NoteKind, add_note
+from moirae.alerts import NoteKind, Outcome, add_note
 from moirae.errors import NotFound, UsageError
 from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.services.models import (
@@ -26,7 +27,14 @@ from moirae.services.models import (
 )
 from moirae.services.operation import operation
 from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
-from sql.alerts import AlertFilter, AlertGateway, AlertNoteGateway, AlertNoteRow, AlertRow
+from sql.alerts import (
+    AlertFilter,
+    AlertGateway,
+    AlertNoteGateway,
+    AlertNoteRow,
+    AlertRow,
+    NewAlertNote,
+)
 from sql.stages import HistoryChangeRow, RecalledEventGateway
 
 if TYPE_CHECKING:
@@ -44,6 +52,18 @@ _MAX_LABELS = 20
 _MAX_OVERVIEW = 100  # alerts
 _MAX_NORM_ROWS = 5  # of an SQL recall in an overview
 _OPEN_RECALL_STATES = ("waiting", "running", "suspended")
+
+
+class _NoteDetails(TypedDict, total=False):
+    """What notes of some kinds have beside their text; see `sql.alerts.AlertNoteRow`."""
+
+    tag: str | None
+    assignee: str | None
+    result: str | None
+    outcome: Outcome | None
+
+
+_NO_DETAILS: _NoteDetails = {}
 
 
 class AlertQuery(PageQuery):
@@ -88,6 +108,16 @@ class ResolutionBody(NoteBody):
 
     tag: Name | None = Field(
         None, description="Tag that groups resolutions of the same cause, for example restart."
+    )
+
+
+class CheckedStep(Arguments):
+    """A step that was checked to find the cause of an alert."""
+
+    step: NoteText = Field(description="What was done: a query, a command, a look; not blank.")
+    result: NoteText = Field("", description="What it showed.")
+    outcome: Outcome = Field(
+        "open", description="What follows for the suspicion: ruled out, confirmed, or open."
     )
 
 
@@ -269,13 +299,38 @@ def assign(workspace: "LocalWorkspace", alert: IdPrefix, body: Assignment) -> Ad
     if not body.assignee.strip():
         raise UsageError("the assignee must not be empty")
     text = body.text or f"assigned to {body.assignee}"
-    return _add_note(workspace, alert, "assign", text, assignee=body.assignee)
+    return _add_note(workspace, alert, "assign", text, {"assignee": body.assignee})
 
 
 @operation("POST", "/alerts/{alert}/resolve", role="operator")
 def resolve(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
     """Record the resolution of an alert. Its state is unaffected."""
-    return _add_note(workspace, alert, "resolution", body.text, tag=body.tag)
+    return _add_note(workspace, alert, "resolution", body.text, {"tag": body.tag})
+
+
+@operation("POST", "/alerts/{alert}/checked", role="operator")
+def check_step(workspace: "LocalWorkspace", alert: IdPrefix, body: CheckedStep) -> AddedNote:
+    """Record a step that was checked. Similar alerts in the future show it."""
+    details: _NoteDetails = {"result": body.result, "outcome": body.outcome}
+    return _add_note(workspace, alert, "checked", body.step, details)
+
+
+@operation("POST", "/alerts/{alert}/proposals", role="operator")
+def propose(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
+    """Propose a resolution, as agents do. It counts when a person confirms it."""
+    return _add_note(workspace, alert, "proposal", body.text, {"tag": body.tag})
+
+
+@operation("POST", "/alerts/{alert}/confirm", role="operator")
+def confirm(workspace: "LocalWorkspace", alert: IdPrefix) -> AddedNote:
+    """Confirm the newest proposed resolution of an alert: it becomes one of the person's own."""
+    row = find_alert(workspace.connection, alert)
+    notes = AlertNoteGateway(workspace.connection).list_by_alerts([row.id])
+    proposals = [note for note in notes if note.kind == "proposal"]
+    if not proposals:
+        raise NotFound(f"no resolution is proposed for alert {row.id}")
+    newest = proposals[-1]
+    return _add_note(workspace, str(row.id), "resolution", newest.text, {"tag": newest.tag})
 
 
 def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
@@ -306,18 +361,9 @@ def _add_note(
     prefix: str,
     kind: NoteKind,
     text: str,
-    *,
-    tag: str | None = None,
-    assignee: str | None = None,
+    details: _NoteDetails = _NO_DETAILS,
 ) -> AddedNote:
     alert = find_alert(workspace.connection, prefix)
-    add_note(
-        workspace.connection,
-        alert.id,
-        kind=kind,
-        text=text,
-        author=workspace.author,
-        tag=tag,
-        assignee=assignee,
-    )
+    note = NewAlertNote(kind=kind, author=workspace.author, text=text, **details)
+    add_note(workspace.connection, alert.id, note)
     return AddedNote(kind, alert.id, alert.rule, alert.starts_at, workspace.author)

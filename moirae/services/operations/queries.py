@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 10_000
 _MAX_SQL_LENGTH = 100_000  # characters
 _MAX_SECONDS = 100 * 365 * 86_400.0
-_SERVER = "api"
+_COMMAND = "cli"
 _NO_RECALL_PROCESS = (
     "no recall process is running, so queries are not answered: start `moirae up` or "
     "`moirae run recall` on the machine of the server"
@@ -131,4 +131,4 @@ def _is_answered(workspace: "LocalWorkspace") -> bool:
     """Whether a process works on queries. A local command works on its own."""
     from moirae.queries import has_recall_process
 
-    return workspace.via != _SERVER or has_recall_process(workspace.connection)
+    return workspace.via == _COMMAND or has_recall_process(workspace.connection)

@@ -1,0 +1,55 @@
+"""`moirae mcp`: tools for agents on standard input and output."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption
+from moirae.cli.remote import accept_server, open_services
+from moirae.errors import UsageError
+
+if TYPE_CHECKING:
+    from moirae.mcp import Call
+
+
+@accept_server
+def mcp(
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes",
+            help="Let agents query the history, acknowledge alerts, add notes and checked steps, and "
+            "propose resolutions.",
+        ),
+    ] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Serve agents by the Model Context Protocol on standard input and output."""
+    from moirae.services import LocalWorkspace
+
+    try:
+        from moirae.mcp import AgentAccess, Call, make_server, read_agent_name
+    except ModuleNotFoundError as error:
+        if error.name not in ("mcp", "mcp_types"):
+            raise
+        raise UsageError(
+            "the library of the Model Context Protocol is not installed: pip install 'moirae[mcp]'"
+        ) from None
+
+    @contextmanager
+    def open_call(ctx: Any) -> "Iterator[Call]":
+        with open_services(workspace) as services:
+            if not isinstance(services, LocalWorkspace):
+                # A server has its own audit log, with the name of the token.
+                yield Call(services, lambda tool, arguments: None)
+                return
+            author = f"{services.author} ({read_agent_name(ctx) or 'agent'})"
+            local = replace(services, author=author, via="mcp")
+            yield Call(local, local.record_use)
+
+    with open_services(workspace):  # what is wrong with it is said before an agent calls
+        pass
+    make_server(open_call, AgentAccess(can_ask=allow_writes, can_write=allow_writes)).run()

@@ -1,0 +1,177 @@
+"""The tools of agents, as functions of a workspace. Each is made of operations."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from moirae.alerts import Outcome
+from moirae.errors import MoiraeError
+from moirae.mcp.alerts import (
+    describe_alert,
+    describe_report,
+    list_report_parts,
+    list_similar_parts,
+)
+from moirae.mcp.pages import MAX_BYTES, Part, make_page
+from moirae.services import Workspace
+from moirae.services.operations import alerts, events, queries, recalls, rules
+
+_LISTED_ALERTS = 20
+_POLL_INTERVAL = 0.3  # seconds
+_MAX_WAIT = 60.0  # seconds of one call
+_OPEN_STATES = ("waiting", "running", "suspended")
+
+Page = dict[str, Any]
+
+
+def list_alerts(
+    workspace: Workspace,
+    text: str | None = None,
+    rule: str | None = None,
+    active: bool = False,
+    since: str | None = None,
+    until: str | None = None,
+    cursor: str | None = None,
+) -> Page:
+    """List or search alerts, newest first. `active`: those that fire now. `text` searches in rule,
+    key, labels, annotations and notes. `since`, `until`: times in ISO 8601. `cursor`: `next` of the
+    previous answer.
+    """
+    values = {"text": text, "rule": rule, "since": since, "until": until, "cursor": cursor}
+    given = {name: value for name, value in values.items() if value is not None}
+    arguments = given | {"active": active}
+    query = alerts.AlertQuery.model_validate(arguments | {"limit": _LISTED_ALERTS})
+    listed = alerts.list_alerts(workspace, query)
+    page = make_page({}, [Part("alerts", describe_alert(alert)) for alert in listed.alerts])
+    following = listed.next
+    if page["next"] is not None:  # fewer fit than were read
+        shorter = query.model_copy(update={"limit": int(page["next"])})
+        following = alerts.list_alerts(workspace, shorter).next
+    return {"alerts": [], **page, "next": following}
+
+
+def get_alert(workspace: Workspace, alert: str, cursor: str | None = None) -> Page:
+    """Show an alert: whether its values are normal here, the most similar past alerts with what
+    fixed them and what was checked then, the probable resolution, its context, and notes. `alert`:
+    ID of the alert or its event, or a unique prefix. Coverage says how much of the history was
+    read.
+    """
+    report = alerts.show_report(workspace, alert)
+    return make_page(describe_report(report), list(list_report_parts(report)), cursor)
+
+
+def find_similar(workspace: Workspace, alert: str, cursor: str | None = None) -> Page:
+    """Find the past alerts that are most similar to an alert, each with the context terms that both
+    share, what fixed it, and what was checked then. `alert`: ID of the alert or its event.
+    """
+    answers = events.show_similar(workspace, alert)
+    return make_page({"alert": alert}, list(list_similar_parts(answers)), cursor)
+
+
+def ask_history(
+    workspace: Workspace,
+    sql: str | None = None,
+    query: str | None = None,
+    since: str | None = None,
+    limit: int = 50,
+    wait: float = 15.0,
+) -> Page:
+    """Ask a question about the history in SQL (Spark's dialect, one SELECT over streams, relations
+    and derived streams). It is read newest first: an answer whose `final` is false covers a part of
+    the history, as `coverage` says; call again with `query` for the rest. `since`: how far back,
+    such as `7d`. `limit`: rows. `wait`: seconds.
+    """
+    if (sql is None) == (query is None):
+        raise MoiraeError("write either `sql`, or `query` of the previous answer")
+    if sql is not None:
+        arguments: dict[str, Any] = {"sql": sql, "limit": limit}
+        if since is not None:
+            arguments["since"] = since
+        started = queries.start(workspace, queries.QueryBody.model_validate(arguments))
+        query = str(started.id)
+    assert query is not None
+    deadline = time.monotonic() + min(wait, _MAX_WAIT)
+    task = queries.keep_alive(workspace, _parse_id(query))
+    while task.state in _OPEN_STATES and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL)
+        task = queries.keep_alive(workspace, task.id)
+    head: dict[str, Any] = {
+        "query": task.id,
+        "state": task.state,
+        "final": False,
+        "coverage": None,
+        "error": task.error,
+    }
+    rows: list[Any] = []
+    if task.revision:
+        selection = recalls.RevisionQuery(after=task.revision - 1, limit=1)
+        for revision in recalls.list_revisions(workspace, query, selection):
+            rows = list(revision.rows or [])
+            head |= {"final": revision.final, "coverage": revision.coverage}
+            if revision.estimates:
+                head["estimates"] = revision.estimates
+    page = make_page(head, [Part("rows", row) for row in rows])
+    page["rows_left_out"] = 0 if page["next"] is None else len(rows) - int(page["next"])
+    del page["next"]
+    return {"rows": [], **page}
+
+
+def _parse_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise MoiraeError("query: write `query` of the previous answer") from None
+
+
+def explain_rule(workspace: Workspace, rule: str, cursor: str | None = None) -> Page:
+    """Explain a rule: its SQL, contexts, recalls, and how each is evaluated. `rule`: its name, with
+    or without its group.
+    """
+    shown = rules.show_rule(workspace, rule)
+    explained = rules.explain(workspace, rule)
+    parts = [Part("explanation", {name: value}) for name, value in explained.items()]
+    return make_page({"rule": rule, "definition": vars(shown)}, parts, cursor)
+
+
+def acknowledge(workspace: Workspace, alert: str, text: str = "") -> Page:
+    """Acknowledge an alert: somebody works on it."""
+    return _added(alerts.acknowledge(workspace, alert, alerts.Comment(text=text)))
+
+
+def note(workspace: Workspace, alert: str, text: str) -> Page:
+    """Add a note to an alert."""
+    return _added(alerts.annotate(workspace, alert, alerts.NoteBody(text=text)))
+
+
+def checked(
+    workspace: Workspace, alert: str, step: str, result: str = "", outcome: Outcome = "open"
+) -> Page:
+    """Record a step that you checked to find the cause of an alert: a query or command, what it
+    showed, and whether it ruled the suspicion out or confirmed it. Similar alerts in the future
+    show it.
+    """
+    body = alerts.CheckedStep(step=step, result=result, outcome=outcome)
+    return _added(alerts.check_step(workspace, alert, body))
+
+
+def resolve(workspace: Workspace, alert: str, text: str, tag: str | None = None) -> Page:
+    """Propose how an alert was resolved. `tag`: the remedy in one word, such as `restart`; take one
+    that past alerts have where it fits. It counts when a person confirms it.
+    """
+    body = alerts.ResolutionBody(text=text, tag=tag)
+    return _added(alerts.propose(workspace, alert, body))
+
+
+def _added(added: alerts.AddedNote) -> Page:
+    return make_page({"added": vars(added)}, [])
+
+
+READING: tuple[Callable[..., Page], ...] = (list_alerts, get_alert, find_similar, explain_rule)
+"""What a viewer may do."""
+ASKING: tuple[Callable[..., Page], ...] = (ask_history,)
+"""What needs an operator, as `moirae query` does."""
+WRITING: tuple[Callable[..., Page], ...] = (acknowledge, note, checked, resolve)
+"""What needs an operator, and a server that was started with writes allowed."""
+
+__all__ = ["ASKING", "MAX_BYTES", "READING", "WRITING"]
