@@ -1,6 +1,7 @@
 """Alerts: identity of events, lifecycle, annotations, and their rows in PostgreSQL."""
 
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
+from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
 from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
@@ -12,6 +13,7 @@ __all__ = [
     "AlertStore",
     "AlertTiming",
     "AlertingRule",
+    "ChangeLog",
     "Event",
     "EventRow",
     "NoteKind",
@@ -24,7 +26,10 @@ __all__ = [
     "find_event",
     "find_event_or_recall",
     "fold_events",
+    "format_position",
     "make_alerting_rule",
     "make_event_row",
     "make_lifetime_row",
+    "parse_position",
+    "select_last",
 ]

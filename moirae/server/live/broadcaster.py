@@ -14,11 +14,12 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 
 import sql
+from moirae.alerts import ChangeLog
 from moirae.errors import RequestRejected
 from moirae.server.live.changes import LiveEvent, read_changes
 from moirae.server.live.status import read_live_status
 from moirae.server.pool import ConnectionPool
-from sql.reports import ChangeGateway, ChangePosition
+from sql.reports import ChangePosition
 
 _LOG = structlog.get_logger()
 
@@ -225,13 +226,12 @@ class Broadcaster:
 
     def _newest_position(self) -> ChangePosition:
         with self._pool.connection() as connection:
-            return ChangeGateway(connection).position()
+            return ChangeLog(connection).newest()
 
     def _is_stored(self, position: ChangePosition) -> bool:
         """Whether all changes after a position are stored."""
         with self._pool.connection() as connection:
-            gateway = ChangeGateway(connection)
-            return gateway.oldest() <= position <= gateway.position()
+            return ChangeLog(connection).has_all_after(position)
 
     def _read_status(self) -> bytes:
         with self._pool.connection() as connection:

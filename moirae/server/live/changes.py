@@ -6,10 +6,10 @@ through `read_changes` alone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import sql
+from moirae.alerts import ChangeLog, format_position, select_last
 from moirae.services import to_json
 from moirae.services.operations.recalls import RecallRevision, describe_revision, describe_stage
 from sql.reports import (
@@ -29,8 +29,6 @@ MAX_PAGE_BYTES = 256 << 10
 # Of an answer as text of PostgreSQL, which has more spaces than an event. Larger ones are not read.
 _MAX_ANSWER_BYTES = 2 * MAX_EVENT_BYTES
 _ANSWER = ("rows", "hits", "estimates", "forecast", "comparable")
-# Before all stored changes.
-_UNKNOWN_POSITION = ChangePosition(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +48,6 @@ class LiveEvent:
         return lines + f"event: {self.kind}\n".encode() + b"data: " + self.data + b"\n\n"
 
 
-def format_position(position: ChangePosition) -> str:
-    """A position as the ID of an event."""
-    return f"{position.xid}-{position.id}"
-
-
-def parse_position(text: str) -> ChangePosition:
-    """The position of an event's ID; of a text that is no ID, one whose changes are not stored."""
-    xid, _, number = text.partition("-")
-    digits = xid + number
-    is_valid = xid and number and digits.isascii() and digits.isdigit() and len(digits) < 36
-    if not is_valid or max(int(xid), int(number)) >= 1 << 63:
-        return _UNKNOWN_POSITION
-    return ChangePosition(int(xid), int(number))
-
-
 def read_changes(
     connection: sql.Connection,
     after: ChangePosition,
@@ -77,9 +60,7 @@ def read_changes(
     At most `MAX_PAGE_BYTES` and one event, so that the memory of a client that has missed many
     answers is bounded. `limit`: of changes. `upto`: the last position to read; None: the newest.
     """
-    changes = ChangeGateway(connection).list_after(after, limit=limit)
-    if upto is not None:
-        changes = [change for change in changes if change.position <= upto]
+    changes = ChangeLog(connection).list_after(after, limit=limit, upto=upto)
     events = []
     size = 0  # bytes
     position = after
@@ -98,18 +79,8 @@ def _describe(
 ) -> Iterator[tuple[ChangePosition, LiveEvent | None]]:
     """The position and the event of each change; None for a change without an event."""
     rows = _ChangedRows(connection, changes)
-    # Rows that are sent as they are now: once, at their last change.
-    last_of_row = {_row_key(change): change.position for change in changes}
-    for change in changes:
-        is_last = last_of_row[_row_key(change)] == change.position
-        event = None
-        if change.kind in ("revision", "boundary") or is_last:
-            event = rows.describe(change)
-        yield change.position, event
-
-
-def _row_key(change: ChangeRow) -> tuple[Any, ...]:
-    return change.kind, change.key, change.version, change.name
+    for change, is_reported in select_last(changes):
+        yield change.position, rows.describe(change) if is_reported else None
 
 
 class _ChangedRows:
@@ -121,8 +92,7 @@ class _ChangedRows:
         for change in changes:
             by_kind.setdefault(change.kind, []).append(change)
         gateway = self._gateway = ChangeGateway(connection)
-        alerts = gateway.list_alerts([change.key for change in by_kind.get("alert", ())])
-        self._alerts = {row.id: row for row in alerts}
+        self._alerts = ChangeLog(connection).read_alerts(changes)
         recalls = gateway.list_recalls([change.key for change in by_kind.get("recall", ())])
         self._recalls = {row.id: row for row in recalls}
         boundaries = gateway.list_boundaries(

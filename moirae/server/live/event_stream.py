@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import sql
+from moirae.alerts import format_position, parse_position
 from moirae.server.access import session_cookie_name
 from moirae.server.live.broadcaster import Broadcaster, LiveClient
-from moirae.server.live.changes import format_position, parse_position
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import read_identity
 from moirae.server.route_table import RouteAccess

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from moirae.server.live import changes
-from moirae.server.live.changes import LiveEvent, format_position, parse_position, read_changes
+from moirae.server.live.changes import LiveEvent, read_changes
 from sql.reports import ChangePosition, ChangeRow, RevisionRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,6 +61,7 @@ class FakeGateway:
 def gateway(monkeypatch: pytest.MonkeyPatch) -> type[FakeGateway]:
     FakeGateway.reads = []
     monkeypatch.setattr(changes, "ChangeGateway", FakeGateway)
+    monkeypatch.setattr("moirae.alerts.changes.ChangeGateway", FakeGateway)
     return FakeGateway
 
 
@@ -91,13 +92,3 @@ def test_event_has_an_id_if_it_can_be_resumed_after() -> None:
     event = LiveEvent("alert", b'{"a":1}', ChangePosition(17, 3))
     assert event.encode() == b'id: 17-3\nevent: alert\ndata: {"a":1}\n\n'
     assert LiveEvent("status", b"{}").encode() == b"event: status\ndata: {}\n\n"
-
-
-def test_position_is_read_from_the_id() -> None:
-    position = ChangePosition(17, 3)
-    assert parse_position(format_position(position)) == position
-
-
-@pytest.mark.parametrize("text", ["", "1", "1-", "-1", "a-1", "1-2-3", "٣-1", f"{1 << 63}-1"])
-def test_changes_after_an_invalid_id_are_not_stored(text: str) -> None:
-    assert parse_position(text) < ChangePosition(0, 0)
