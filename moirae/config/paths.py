@@ -9,9 +9,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from archiver.globs import escape_glob
 from moirae.documents.types import (
@@ -110,10 +118,39 @@ def _resolve_path(path: Path, info: ValidationInfo) -> Path:
     return Path(_resolve_text(str(path), info))
 
 
+def _read_secret(
+    value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+) -> SecretStr:
+    """A text in which ${VAR} is replaced; of `{file: PATH}`, the content of the file as it is."""
+    if not isinstance(value, Mapping):
+        return _interpolate_secret(handler(value), info)
+    path = value.get("file")
+    if set(value) != {"file"} or not isinstance(path, str):
+        raise ValueError("must be a text, or a mapping with the key `file` alone")
+    environment = _environment(info)
+    if environment is None:
+        return SecretStr("${FILE}")
+    file = Path(resolve(path, environment.folder))
+    try:
+        content = file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ValueError(f"cannot read the file {file}: {reason}") from None
+    if not content:
+        raise ValueError(f"the file {file} is empty")
+    return SecretStr(content)
+
+
 InterpolatedText = Annotated[Text, AfterValidator(_interpolate_text)]
 """Text in which ${VAR} is replaced."""
 SecretText = Annotated[SecretStr, Field(min_length=1), AfterValidator(_interpolate_secret)]
 """Text in which ${VAR} is replaced and which is never printed."""
+Secret = Annotated[
+    SecretStr,
+    Field(min_length=1),
+    WrapValidator(_read_secret, json_schema_input_type=str | dict[Literal["file"], str]),
+]
+"""A secret as text in which ${VAR} is replaced, or as `{file: PATH}`. Never printed."""
 LocalPath = Annotated[Text, AfterValidator(_resolve_text)]
 """A path, made absolute relative to the folder of the workspace file."""
 LocalGlob = Annotated[Text, AfterValidator(_resolve_glob)]

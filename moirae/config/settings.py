@@ -21,7 +21,8 @@ from pydantic import (
     field_validator,
 )
 
-from moirae.config.durations import PositiveDuration
+from moirae.config.durations import Duration, PositiveDuration
+from moirae.config.notifications import Heartbeat, InhibitRule, Route, find_route_problems
 from moirae.config.paths import (
     LocalFolder,
     LocalGlob,
@@ -31,18 +32,18 @@ from moirae.config.paths import (
     WorkspaceEnvironment,
     is_url,
 )
+from moirae.config.receivers import Receiver
 from moirae.config.streams import Relation, Stream
-from moirae.documents import Document, read_document, sort_problems, validate
+from moirae.config.time_intervals import NamedTimeIntervals
+from moirae.documents import read_document, sort_problems, validate
 from moirae.documents.types import (
     ConfigModel,
     Flag,
-    LabelName,
     NonNegativeInt,
     PositiveInt,
     TableName,
     Text,
     TextNumberOrFlag,
-    TextOrNumber,
     Title,
     ValueProblem,
     raise_problems,
@@ -52,8 +53,6 @@ from moirae.errors import Problem, ProblemsError, UsageError
 FILE_NAME = "moirae.yaml"
 # A history query takes at most so many times its time limit: see `recall/worker/work_clock.py`.
 MAX_QUERY_SLOWDOWN = 10
-# Keys that are accepted and have no effect yet.
-_UNUSED = ("receivers", "routes")
 
 _LISTEN_PATTERN = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII
@@ -279,54 +278,11 @@ class Limits(ConfigModel):
         default=100_000,
         description="Maximum number of rows that a stage (`then`) reads, or returns, for one event.",
     )
-
-
-class Receiver(ConfigModel):
-    """A receiver of notifications: exactly one of webhook, pagerduty and apprise. Not sent yet."""
-
-    webhook: SecretText | None = Field(
-        default=None,
-        description="http(s) URL that receives Alertmanager webhook messages, version 4; ${VAR} "
-        "is replaced.",
+    notifications: PositiveInt = Field(
+        default=60,
+        description="Messages per minute and receiver beyond which messages are folded into "
+        "summaries.",
     )
-    pagerduty: SecretText | None = Field(
-        default=None, description="PagerDuty Events v2 routing key; ${VAR} is replaced."
-    )
-    apprise: SecretText | None = Field(
-        default=None,
-        validate_default=True,
-        description="Apprise URL of another channel; ${VAR} is replaced.",
-    )
-
-    @field_validator("webhook")
-    @classmethod
-    def _validate_webhook(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(
-            ("http://", "https://", "${")
-        ):
-            raise ValueError("must be an http:// or https:// URL")
-        return value
-
-    @field_validator("apprise")
-    @classmethod
-    def _validate_one_target(
-        cls, value: SecretStr | None, info: ValidationInfo
-    ) -> SecretStr | None:
-        if not {"webhook", "pagerduty"} <= info.data.keys():
-            return value  # one of them is invalid and reported
-        targets = [info.data["webhook"], info.data["pagerduty"], value]
-        if targets.count(None) != len(targets) - 1:
-            raise ValueError("set exactly one of webhook, pagerduty and apprise")
-        return value
-
-
-class Route(ConfigModel):
-    """Selects alerts for a receiver; the first matching route applies. Not evaluated yet."""
-
-    match: Mapping[LabelName, TextOrNumber] = Field(
-        default_factory=dict, description="Labels an alert must have; empty: all alerts."
-    )
-    receiver: str = Field(description="Name of a receiver.")
 
 
 def _default_archive(value: Any, info: ValidationInfo) -> Any:
@@ -417,11 +373,32 @@ class Settings(ConfigModel):
         default=True,
         description="Apply rule files as soon as they change.",
     )
+    notify_within: Duration = Field(
+        default=timedelta(hours=1),
+        description="Wall-clock time since an alert fired after which it is sent only if it still "
+        "fires when all input is read.",
+    )
     receivers: Mapping[Title, Receiver] = Field(
-        default_factory=dict, description="Receivers of notifications by name; no effect yet."
+        default_factory=dict, description="Receivers of notifications by name."
+    )
+    time_intervals: tuple[NamedTimeIntervals, ...] = Field(
+        default=(), description="Time intervals that routes use."
     )
     routes: tuple[Route, ...] = Field(
-        default=(), description="Routes of alerts to receivers; no effect yet."
+        default=(),
+        description="Routes of alerts to receivers; the first that matches applies. Alerts without "
+        "a route are not sent.",
+    )
+    inhibit_rules: tuple[InhibitRule, ...] = Field(
+        default=(), description="Alerts that are not sent while others fire."
+    )
+    heartbeat: Heartbeat | None = Field(
+        default=None, description="A message at intervals as long as alerts would be sent."
+    )
+    allow_hosts: tuple[Text, ...] | None = Field(
+        default=None,
+        description="The only hosts and networks to which notifications are sent, also link-local "
+        "ones; null: the hosts that receivers name.",
     )
 
     _file: Path = PrivateAttr(default=Path(FILE_NAME))
@@ -494,19 +471,35 @@ class Settings(ConfigModel):
         raise_problems(problems)
         return relations
 
+    @field_validator("time_intervals")
+    @classmethod
+    def _validate_interval_names(
+        cls, intervals: tuple[NamedTimeIntervals, ...]
+    ) -> tuple[NamedTimeIntervals, ...]:
+        names = [interval.name for interval in intervals]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise_problems([ValueProblem((index, "name"), "the name is in use")])
+        return intervals
+
     @field_validator("routes")
     @classmethod
     def _validate_routes(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
-        receivers = info.data.get("receivers")
-        if receivers is None:
-            return routes  # they are invalid and reported
-        problems: list[ValueProblem] = []
-        for index, route in enumerate(routes):
-            if route.receiver not in receivers:
-                message = f"unknown receiver {route.receiver[:80]!r}"
-                problems.append(ValueProblem((index, "receiver"), message))
-        raise_problems(problems)
+        if {"receivers", "time_intervals"} <= info.data.keys():  # else they are reported
+            receivers, intervals = info.data["receivers"], info.data["time_intervals"]
+            raise_problems(list(find_route_problems(routes, receivers, intervals)))
         return routes
+
+    @field_validator("heartbeat")
+    @classmethod
+    def _validate_heartbeat(
+        cls, heartbeat: Heartbeat | None, info: ValidationInfo
+    ) -> Heartbeat | None:
+        receivers = info.data.get("receivers")
+        if heartbeat is not None and receivers is not None and heartbeat.receiver not in receivers:
+            message = f"unknown receiver {heartbeat.receiver[:80]!r}"
+            raise_problems([ValueProblem(("receiver",), message)])
+        return heartbeat
 
 
 def _find_rename_problems(streams: Mapping[str, Stream]) -> Iterator[ValueProblem]:
@@ -544,16 +537,7 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     settings, model_problems = validate(Settings, document, context=environment)
     if settings is None or problems:
         raise ProblemsError(sort_problems((*problems, *model_problems)))
-    settings._warnings = tuple(_unused_keys(document, settings))
     return settings
-
-
-def _unused_keys(document: Document, settings: Settings) -> Iterator[Problem]:
-    """A warning for each key that is accepted and has no effect."""
-    for key in _UNUSED:
-        if getattr(settings, key):
-            message = f"{key}: no effect yet: notifications are not sent"
-            yield Problem(document.file, *document.key_position((key,)), message, "warning")
 
 
 def load_settings_from_environment(path: Path = Path(FILE_NAME)) -> Settings:

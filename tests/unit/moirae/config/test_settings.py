@@ -197,7 +197,7 @@ def test_secrets_are_not_shown_in_problems(tmp_path: Path, text: str) -> None:
         ("routes: [{receiver: opps}]\n", "1:21: routes[0].receiver: unknown receiver 'opps'"),
         (
             "receivers: {o: {}}\n",
-            "1:13: receivers.o.apprise: set exactly one of webhook, pagerduty and ",
+            "1:13: receivers.o.apprise: set exactly one of webhook, slack, ",
         ),
         ("home: a\nhome: b\n", "2:1: duplicate key 'home', first on line 1"),
         ("", "1:1: no workspace: the file is empty"),

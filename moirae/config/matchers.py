@@ -1,0 +1,207 @@
+"""Matchers of labels in Alertmanager's syntax, such as `severity=~"page|ticket"`. No I/O.
+
+A label that is missing has the empty value. Regular expressions are RE2, and match whole values.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import re2
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+_OPERATORS = ("=~", "!~", "!=", "=")
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:")
+_NAME = _NAME_START | frozenset("0123456789")
+_MAX_LENGTH = 10_000  # characters of matchers in one text
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.dot_nl = False
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A condition on one label. `operator`: `=`, `!=`, `=~` or `!~`.
+
+    Raises `ValueError` for an invalid regular expression.
+    """
+
+    name: str
+    operator: str
+    value: str
+
+    def __post_init__(self) -> None:
+        if self.operator in ("=~", "!~"):
+            self._pattern  # noqa: B018  an invalid one is reported when it is read
+
+    @cached_property
+    def _pattern(self) -> Any:
+        try:
+            return re2.compile(self.value, options=_OPTIONS)
+        except re2.error as error:
+            reason = error.args[0]
+            if isinstance(reason, bytes):
+                reason = reason.decode("utf-8", "replace")
+            raise ValueError(
+                f"{self.name}: invalid regular expression {self.value[:80]!r}: {reason}"
+            ) from None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy the condition."""
+        value = labels.get(self.name, "")
+        match self.operator:
+            case "=":
+                return value == self.value
+            case "!=":
+                return value != self.value
+            case "=~":
+                return self._pattern.fullmatch(value) is not None
+        return self._pattern.fullmatch(value) is None
+
+    def __str__(self) -> str:
+        """As Alertmanager writes it."""
+        name = self.name
+        if not name or name[0] not in _NAME_START or not _NAME.issuperset(name):
+            name = f'"{_escape(name)}"'
+        return f'{name}{self.operator}"{_escape(self.value)}"'
+
+
+def match_all(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
+    """Whether labels satisfy all conditions."""
+    return all(matcher.matches(labels) for matcher in matchers)
+
+
+def sort_matchers(matchers: Iterable[Matcher]) -> tuple[Matcher, ...]:
+    """Matchers in the order in which Alertmanager names a route by them."""
+    return tuple(
+        sorted(matchers, key=lambda m: (m.name, m.value, ("=", "!=", "=~", "!~").index(m.operator)))
+    )
+
+
+def format_matchers(matchers: Iterable[Matcher]) -> str:
+    """Matchers in braces, separated by commas."""
+    return "{" + ",".join(map(str, matchers)) + "}"
+
+
+def parse_matchers(text: str) -> tuple[Matcher, ...]:
+    """The matchers of a text, separated by commas, with or without braces.
+
+    Raises `ValueError`.
+    """
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"matchers longer than {_MAX_LENGTH} characters")
+    content = text.strip()
+    if content.startswith("{") != content.endswith("}"):
+        raise ValueError(f"{text[:80]!r}: a brace is not closed")
+    content = content.removeprefix("{").removesuffix("}")
+    matchers = []
+    for part in _split(content):
+        if part.strip():
+            matchers.append(_parse_matcher(part.strip()))
+    return tuple(matchers)
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas outside of quotes."""
+    parts = [""]
+    in_quotes = is_escaped = False
+    for character in text:
+        if character == "," and not in_quotes:
+            parts.append("")
+            continue
+        if character == '"' and not is_escaped:
+            in_quotes = not in_quotes
+        is_escaped = character == "\\" and not is_escaped
+        parts[-1] += character
+    return parts
+
+
+def _parse_matcher(text: str) -> Matcher:
+    if text.startswith('"'):
+        name, rest = _read_quoted(text)
+    else:
+        length = 0
+        while length < len(text) and text[length] not in '=!~ \t"':
+            length += 1
+        name, rest = text[:length], text[length:]
+        if not name or name[0] not in _NAME_START or not _NAME.issuperset(name):
+            raise ValueError(
+                f'{text[:80]!r} is no matcher such as severity="page"; '
+                "names with other characters are quoted"
+            )
+    rest = rest.strip()
+    for operator in _OPERATORS:
+        if rest.startswith(operator):
+            return Matcher(name, operator, _read_value(rest[len(operator) :].strip(), text))
+    raise ValueError(f"{text[:80]!r}: a matcher has one of the operators = != =~ !~")
+
+
+def _read_value(text: str, matcher: str) -> str:
+    if text.startswith('"'):
+        value, rest = _read_quoted(text)
+        if rest:
+            raise ValueError(f"{matcher[:80]!r}: characters after the closing quote")
+        return value
+    if '"' in text.replace('\\"', ""):
+        raise ValueError(f'{matcher[:80]!r}: a quote inside of a value is written \\"')
+    return _unescape(text)
+
+
+def _read_quoted(text: str) -> tuple[str, str]:
+    """The value of a quoted text at the start of a text, and what follows."""
+    position = 1
+    while position < len(text) and text[position] != '"':
+        position += 2 if text[position] == "\\" else 1
+    if position >= len(text):
+        raise ValueError(f"{text[:80]!r}: a quote is not closed")
+    return _unescape(text[1:position]), text[position + 1 :]
+
+
+def _unescape(text: str) -> str:
+    r"""Replace \n, \" and \\; other characters after a backslash stay, with it."""
+    if "\\" not in text:
+        return text
+    result = ""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        following = text[position + 1 : position + 2]
+        if character == "\\" and following in _ESCAPES:
+            result += _ESCAPES[following]
+            position += 2
+        else:
+            result += character
+            position += 1
+    return result
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _read_matchers(value: Any) -> Any:
+    """A text, or a list of texts, as matchers."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise ValueError('must be a list of matchers such as severity="page"')
+    matchers: list[Matcher] = []
+    for part in value:
+        if isinstance(part, Matcher):
+            matchers.append(part)
+        elif isinstance(part, str):
+            matchers += parse_matchers(part)
+        else:
+            raise ValueError('must be a list of matchers such as severity="page"')
+    return tuple(matchers)
+
+
+Matchers = Annotated[
+    tuple[Matcher, ...],
+    BeforeValidator(_read_matchers, json_schema_input_type=list[str] | str),
+    PlainSerializer(lambda matchers: [str(matcher) for matcher in matchers], return_type=list[str]),
+    Field(json_schema_extra=None),
+]
+"""Matchers of the workspace file: texts in Alertmanager's syntax."""
