@@ -1,6 +1,7 @@
 """Errors whose messages are written for users.
 
 MoiraeError
+├── DeliveryFailed     a message that a receiver has not taken
 ├── OutputError        standard output cannot be written
 ├── ProblemsError      files that cannot be used, with all their problems
 ├── RequestRejected    an HTTP request that is not served
@@ -127,6 +128,21 @@ class TemplateFault(MoiraeError):
         super().__init__(message)
         self.message = message
         self.line = line
+
+
+class DeliveryFailed(MoiraeError):
+    """A message that a receiver has not taken.
+
+    `retry_after`: seconds after which the receiver wants it again. `is_rejected`: the receiver
+    refuses this message, not others.
+    """
+
+    def __init__(
+        self, reason: str, *, retry_after: float | None = None, is_rejected: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+        self.is_rejected = is_rejected
 
 
 class RequestRejected(MoiraeError):

@@ -535,7 +535,9 @@ CREATE TABLE alerts (
     raised_at   timestamptz,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Found in history by a view: it is not notified.
-    past        boolean NOT NULL DEFAULT false
+    past        boolean NOT NULL DEFAULT false,
+    -- Of a drain: it is not notified, either.
+    quiet       boolean NOT NULL DEFAULT coalesce(current_setting('moirae.notify', true), '') = 'off'
 );
 CREATE INDEX alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);
@@ -915,6 +917,100 @@ CREATE TRIGGER revision_inserted AFTER INSERT ON revisions FOR EACH ROW EXECUTE 
 CREATE TRIGGER stage_changed AFTER INSERT OR UPDATE ON stages FOR EACH ROW EXECUTE FUNCTION record_change();
 CREATE TRIGGER event_ended AFTER UPDATE OF ended_at ON recalled_events FOR EACH ROW
     WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_change();
+
+-- Up to which change alerts are notified, and why the workspace file is not in force; NULL: it is. One row.
+CREATE TABLE notify_state (
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    xid       bigint,
+    change    bigint,
+    problems  jsonb,
+    loaded_at timestamptz
+);
+INSERT INTO notify_state VALUES (true);
+
+-- Groups of alerts. `id`: a hash of route and key. `due_at`: the next flush. `members`: alerts.
+CREATE TABLE notify_groups (
+    id          text PRIMARY KEY,
+    route       text NOT NULL,
+    key         text NOT NULL,
+    labels      jsonb NOT NULL,
+    due_at      timestamptz NOT NULL,
+    has_flushed boolean NOT NULL,
+    members     uuid[] NOT NULL
+);
+
+-- What receivers were told last about groups: members that fired and that had ended. `id`: a hash.
+CREATE TABLE notify_log (
+    id       text PRIMARY KEY,
+    receiver text NOT NULL,
+    key      text NOT NULL,
+    firing   text[] NOT NULL,
+    resolved text[] NOT NULL,
+    at       timestamptz NOT NULL
+);
+
+-- Alerts whose first message waits: until all input is read, or for the history of `where`.
+CREATE TABLE notify_held (
+    alert_id uuid PRIMARY KEY,
+    reason   text NOT NULL CHECK (reason IN ('late', 'history')),
+    since    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Messages to receivers: the outbox and the log. `content`: what is rendered for the channel. `summary`: the message
+-- in which a folded one is counted. `thread`: by which the receiver knows the message.
+CREATE TABLE notifications (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    receiver    text NOT NULL,
+    group_key   text NOT NULL,
+    cause       text NOT NULL,
+    status      text NOT NULL,
+    content     jsonb NOT NULL,
+    alert_count integer NOT NULL,
+    state       text NOT NULL CHECK (state IN ('pending', 'folded', 'delivered', 'failed')),
+    attempts    integer NOT NULL DEFAULT 0,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at    timestamptz,
+    error       text,
+    summary     bigint REFERENCES notifications (id) ON DELETE SET NULL,
+    thread      text
+);
+CREATE INDEX notifications_open ON notifications (id) WHERE state = 'pending';
+CREATE INDEX notifications_folded ON notifications (receiver, id) WHERE state = 'folded' AND summary IS NULL;
+CREATE INDEX notifications_by_time ON notifications (created_at);
+CREATE INDEX notifications_by_receiver ON notifications (receiver, id);
+
+-- The alerts that a message names.
+CREATE TABLE notification_alerts (
+    notification bigint NOT NULL REFERENCES notifications (id) ON DELETE CASCADE,
+    alert_id     uuid NOT NULL,
+    status       text NOT NULL CHECK (status IN ('firing', 'resolved')),
+    PRIMARY KEY (notification, alert_id)
+);
+CREATE INDEX notification_alerts_by_alert ON notification_alerts (alert_id);
+
+-- The last delivery to each receiver, and since when deliveries fail; NULL: they do not.
+CREATE TABLE receiver_states (
+    receiver      text PRIMARY KEY,
+    delivered_at  timestamptz,
+    failing_since timestamptz,
+    failures      integer NOT NULL DEFAULT 0,
+    error         text
+);
+
+-- Silences. `schedule`: cron, duration and zone of its windows; NULL: all of its time. `replaces`: the one that was edited.
+CREATE TABLE silences (
+    id         uuid PRIMARY KEY,
+    matchers   jsonb NOT NULL,
+    starts_at  timestamptz NOT NULL,
+    ends_at    timestamptz NOT NULL,
+    schedule   jsonb,
+    author     text NOT NULL,
+    comment    text NOT NULL,
+    replaces   uuid,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX silences_by_end ON silences (ends_at);
 
 -- Views for dashboards of other products. Migrations keep their columns.
 CREATE SCHEMA IF NOT EXISTS dashboard;

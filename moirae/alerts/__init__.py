@@ -1,5 +1,6 @@
 """Alerts: identity of events, lifecycle, annotations, and their rows in PostgreSQL."""
 
+from moirae.alerts import built_in
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
 from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
@@ -20,6 +21,7 @@ __all__ = [
     "Occurrence",
     "Outcome",
     "add_note",
+    "built_in",
     "canonical_json",
     "deduplicate",
     "describe_alert",

@@ -160,6 +160,23 @@ def server(
     run_server(settings, Signals().stop, parent)
 
 
+@run_app.command()
+def notify(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    log_format: LogFormatOption = LogFormat.AUTO,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Run the process of notifications: send alerts to receivers."""
+    from moirae.notify import run_notify
+
+    configure_logging(log_format)
+    signals = Signals(reloads=True)
+    settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure("notify", settings)
+    with _exit_without_cleanup("notify"):
+        run_notify(settings, signals.stop, signals.reload, parent)
+
+
 def demo(
     once: Annotated[
         bool, typer.Option("--once", help="Run a short live phase, then exit.")

@@ -7,8 +7,11 @@ from moirae.config.durations import (
     format_duration,
     parse_duration,
 )
+from moirae.config.matchers import Matcher
+from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Route
 from moirae.config.paths import interpolate
 from moirae.config.positions import locate
+from moirae.config.receivers import Receiver
 from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
 from moirae.config.streams import (
     FileFormat,
@@ -23,6 +26,7 @@ from moirae.config.streams import (
     infer_format,
 )
 from moirae.config.table_schemas import stream_schema
+from moirae.config.time_intervals import NamedTimeIntervals
 
 __all__ = [
     "DURATION_SCHEMA",
@@ -30,12 +34,19 @@ __all__ = [
     "FILE_NAME",
     "FileFormat",
     "FileSource",
+    "GROUP_BY_ALL",
+    "Heartbeat",
     "HttpSource",
     "Kafka",
+    "InhibitRule",
     "KafkaSource",
+    "Matcher",
+    "NamedTimeIntervals",
     "PositiveDuration",
+    "Receiver",
     "Relation",
     "RelationFile",
+    "Route",
     "Settings",
     "Stream",
     "TableSource",

@@ -91,7 +91,8 @@ def build_live_process(
     Raises `Stopped` if a stop is requested meanwhile, and `MoiraeError`.
     """
     started_at = time.monotonic()
-    connection = connect_database(settings, "live")
+    # The alerts of a drain are not notified.
+    connection = connect_database(settings, "live", "-c moirae.notify=off" if drain else "")
     metrics = LiveMetrics()
     acquired = Role(connection, "live", _ROLE_TIMEOUT)
     acquired.metrics = metrics.registry

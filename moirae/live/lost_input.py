@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from archiver.ingest.ledger import describe_losses
-from moirae.live.built_in_alerts import describe_alert, make_alert_id, make_lifetime
+from moirae.alerts import built_in
 from sql.alerts import AlertGateway
 from sql.topics import LostRecordsGateway, LostRecordsRow
 
@@ -35,7 +35,7 @@ class LostInputMonitor:
             losses_by_stream.setdefault(loss.stream, []).append(loss)
         losses_by_alert: dict[UUID, list[LostRecordsRow]] = {}
         for stream, losses in losses_by_stream.items():
-            losses_by_alert[make_alert_id(f"lost/{stream}/{losses[0].id}")] = losses
+            losses_by_alert[built_in.make_alert_id(f"lost/{stream}/{losses[0].id}")] = losses
         open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOST_INPUT_RULE)}
         for alert_id, losses in losses_by_alert.items():
             if self._loss_counts.get(alert_id) != len(losses):
@@ -43,12 +43,14 @@ class LostInputMonitor:
                 self._loss_counts[alert_id] = len(losses)
         for alert_id, alert in open_alerts.items():
             has_ended = alert_id not in losses_by_alert
-            lifetime = make_lifetime(alert.starts_at, alert.fired_at or now, now, has_ended)
+            lifetime = built_in.make_lifetime(
+                alert.starts_at, alert.fired_at or now, now, has_ended
+            )
             self._alerts.update({alert_id: lifetime})
 
     def _put(self, alert_id: UUID, losses: Sequence[LostRecordsRow], now: datetime) -> None:
         stream = losses[0].stream
-        description = describe_alert(
+        description = built_in.describe_alert(
             alert_id,
             LOST_INPUT_RULE,
             labels={"alertname": "LostInput", "severity": "page", "stream": stream},
@@ -60,4 +62,4 @@ class LostInputMonitor:
             key={"stream": stream},
         )
         started_at = losses[0].noticed_at
-        self._alerts.put([(description, make_lifetime(started_at, now, now))])
+        self._alerts.put([(description, built_in.make_lifetime(started_at, now, now))])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from moirae.live.built_in_alerts import describe_alert, make_alert_id, make_lifetime
+from moirae.alerts import built_in
 from sql.alerts import AlertGateway, OpenAlertRow
 
 _LOG = structlog.get_logger()
@@ -54,13 +54,13 @@ class NoInputMonitor:
         if not open_alerts:
             self._raise_alert(now)
         for alert in open_alerts:
-            lifetime = make_lifetime(alert.starts_at, alert.fired_at or now, now)
+            lifetime = built_in.make_lifetime(alert.starts_at, alert.fired_at or now, now)
             self._alerts.update({alert.id: lifetime})
 
     def _raise_alert(self, now: datetime) -> None:
         started_at = self._last_row_at
-        description = describe_alert(
-            make_alert_id(started_at.isoformat()),
+        description = built_in.describe_alert(
+            built_in.make_alert_id(started_at.isoformat()),
             NO_INPUT_RULE,
             labels=_LABELS,
             annotations={
@@ -69,11 +69,13 @@ class NoInputMonitor:
             },
             key={},
         )
-        self._alerts.put([(description, make_lifetime(started_at, now, now))])
+        self._alerts.put([(description, built_in.make_lifetime(started_at, now, now))])
         _LOG.warning("no input", action="no_input", since=started_at.isoformat())
 
     def _resolve(self, alert: OpenAlertRow) -> None:
         end = self._last_row_at
-        lifetime = make_lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
+        lifetime = built_in.make_lifetime(
+            alert.starts_at, alert.fired_at or end, end, has_ended=True
+        )
         self._alerts.update({alert.id: lifetime})
         _LOG.info("input has returned", action="input_returned", since=alert.starts_at.isoformat())

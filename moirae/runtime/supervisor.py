@@ -18,8 +18,8 @@ import structlog
 import sql
 from archiver.periodic import Periodic
 from archiver.threads import start_daemon
-from moirae.config import Settings
-from moirae.errors import Unreachable
+from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import database, storage
 from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
@@ -39,6 +39,7 @@ _PARENT_POLL = 1.0  # seconds
 _CHILD_POLL = 0.1  # seconds
 _DRAIN_POLL = 0.2  # seconds
 _HEARTBEAT_INTERVAL = 2.0  # seconds
+_RECEIVER_INTERVAL = 2.0  # seconds between looks for the first receiver of the workspace file
 _FIRST_RESTART_DELAY = 0.5  # seconds; doubled at each further exit
 _MAX_RESTART_DELAY = 5.0  # seconds
 # Seconds until an optional process is retried whose error only an operator can fix, such as a port
@@ -191,6 +192,9 @@ def run_supervisor(
     children = _make_children(settings, drain, log_format)
     role.heartbeat("running")
     supervisor = _Supervisor(children, role, signals, request_reload, drain)
+    if not drain:
+        watch = _ReceiverWatch(settings, children, _make_options(settings, log_format))
+        supervisor.watch = Periodic("receivers", _RECEIVER_INTERVAL, watch.look)
     try:
         return supervisor.run()
     finally:
@@ -206,7 +210,7 @@ def run_supervisor(
 
 def _make_children(settings: Settings, drain: bool, log_format: LogFormat) -> list[ChildProcess]:
     """The processes of a workspace, the live process first. A drain needs no server."""
-    options = ["--workspace", str(settings.file), "--log-format", log_format]
+    options = _make_options(settings, log_format)
     live_arguments = ["run", "live", *options]
     if drain:
         live_arguments.append("--drain")
@@ -215,7 +219,42 @@ def _make_children(settings: Settings, drain: bool, log_format: LogFormat) -> li
         children.append(ChildProcess("recall", ["run", "recall", *options], is_vital=False))
     if not drain:
         children.append(ChildProcess("server", ["run", "server", *options], is_vital=False))
+        if settings.receivers:
+            children.append(_make_notify_process(options))
     return children
+
+
+def _make_options(settings: Settings, log_format: LogFormat) -> list[str]:
+    return ["--workspace", str(settings.file), "--log-format", log_format]
+
+
+def _make_notify_process(options: Sequence[str]) -> ChildProcess:
+    """The process of notifications, which a workspace without receivers does not need."""
+    return ChildProcess("notify", ["run", "notify", *options], is_vital=False)
+
+
+class _ReceiverWatch:
+    """Starts the process of notifications once the workspace file declares a receiver."""
+
+    def __init__(self, settings: Settings, children: list[ChildProcess], options: Sequence[str]):
+        self._file = settings.file
+        self._children = children
+        self._options = options
+        self._read_at: float | None = settings.file.stat().st_mtime
+
+    def look(self) -> None:
+        """Read the workspace file if it has changed."""
+        if any(child.name == "notify" for child in self._children):
+            return
+        with suppress(OSError):
+            changed_at = self._file.stat().st_mtime
+            if changed_at == self._read_at:
+                return
+            self._read_at = changed_at
+            # An invalid file is reported by the processes that take changes of it.
+            with suppress(MoiraeError):
+                if load_settings_from_environment(self._file).receivers:
+                    self._children.append(_make_notify_process(self._options))
 
 
 class _Supervisor:
@@ -238,6 +277,8 @@ class _Supervisor:
         self._drain = drain
         self._progress = ProgressReporter(drain)
         self._exits = ExitRecorder()
+        self.watch: Periodic | None = None
+        """Runs while the workspace does; None: a drain."""
 
     def run(self) -> int:
         """Supervise until a stop is requested; in a drain, until no recall is open."""
@@ -266,6 +307,8 @@ class _Supervisor:
             if code is not None:
                 return code
             heartbeat.run_if_due()
+            if self.watch is not None:
+                self.watch.run_if_due()
             self._stop.wait(_CHILD_POLL)
         return 0
 

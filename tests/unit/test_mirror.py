@@ -38,7 +38,7 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger.topics moirae.live.sources.archiving moirae.live.sources.topics.position
         moirae.live.sources.topics.reader moirae.live.sources.topics.readers
         moirae.live.sources.topics.record_reader""",
-    "unit/moirae/live/test_lost_input.py": "moirae.live.built_in_alerts",
+    "unit/moirae/live/test_lost_input.py": "moirae.alerts.built_in",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
     "integration/test_database.py": """

@@ -1,0 +1,21 @@
+"""Delivery of messages: queues of receivers, retries, HTTP requests to checked hosts."""
+
+from moirae.notify.delivery.hosts import HostPolicy
+from moirae.notify.delivery.receiver_queue import (
+    Delivery,
+    DeliveryResult,
+    ReceiverQueue,
+    Send,
+)
+from moirae.notify.delivery.transport import Answer, HttpClient, connect
+
+__all__ = [
+    "Answer",
+    "Delivery",
+    "DeliveryResult",
+    "HostPolicy",
+    "HttpClient",
+    "ReceiverQueue",
+    "Send",
+    "connect",
+]

@@ -1,0 +1,235 @@
+"""HTTP requests to receivers: checked addresses, no redirects, a deadline for all of it."""
+
+import heapq
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+from archiver.threads import start_daemon
+from moirae.errors import DeliveryFailed
+from moirae.notify.delivery.hosts import HostPolicy
+
+_MAX_ANSWER = 64 << 10  # bytes that are read of an answer
+_MAX_RETRY_AFTER = 3600.0  # seconds; longer ones are cut
+_MAX_SHOWN = 200  # characters of an answer in an error
+# Answers that are about the message: others of the same receiver may be taken.
+_REJECTIONS = frozenset({400, 413, 414, 422})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request. `body`: at most 64 KiB of it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Deadlines:
+    """Shuts down sockets whose time has passed: a peer that sends a byte now and then, too."""
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[float, int, socket.socket]] = []
+        self._open: set[int] = set()
+        self._numbers = count()
+        self._condition = threading.Condition()
+        self._is_started = False
+
+    def start(self, opened: socket.socket, at: float) -> int:
+        """Shut down a socket at a time of the monotonic clock, unless `stop` is called."""
+        with self._condition:
+            if not self._is_started:
+                self._is_started = True
+                start_daemon(self._run, "deadlines")
+            number = next(self._numbers)
+            self._open.add(number)
+            heapq.heappush(self._queue, (at, number, opened))
+            self._condition.notify()
+            return number
+
+    def stop(self, number: int) -> bool:
+        """Returns whether the socket is still open."""
+        with self._condition:
+            if number in self._open:
+                self._open.remove(number)
+                return True
+            return False
+
+    def _run(self) -> None:
+        with self._condition:
+            while True:
+                while self._queue and self._queue[0][1] not in self._open:
+                    heapq.heappop(self._queue)
+                if not self._queue:
+                    self._condition.wait()
+                    continue
+                left = self._queue[0][0] - time.monotonic()
+                if left > 0:
+                    self._condition.wait(left)
+                    continue
+                _, number, opened = heapq.heappop(self._queue)
+                self._open.discard(number)
+                with suppress(OSError):
+                    opened.shutdown(socket.SHUT_RDWR)
+
+
+_DEADLINES = Deadlines()
+
+
+class HttpClient:
+    """Sends requests of one thread; connections are reused."""
+
+    def __init__(self, policy: HostPolicy) -> None:
+        self._policy = policy
+        self._connections: dict[tuple[str, str, int], http.client.HTTPConnection] = {}
+
+    def post(self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float) -> Answer:
+        """Send a POST request. Raises `DeliveryFailed`, also for answers other than 2xx.
+
+        `timeout`: seconds for all of it.
+        """
+        return self._request("POST", url, body, headers, timeout)
+
+    def get(self, url: str, headers: Mapping[str, str], *, timeout: float) -> Answer:
+        """Send a GET request. As `post`."""
+        return self._request("GET", url, b"", headers, timeout)
+
+    def _request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], timeout: float
+    ) -> Answer:
+        deadline = time.monotonic() + timeout
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        key = (parts.scheme, host, port)
+        path = parts.path or "/"
+        if parts.query:
+            path += f"?{parts.query}"
+        headers = {**headers, **_basic_auth(parts.username, parts.password)}
+        reused = self._connections.pop(key, None)
+        if reused is not None:
+            # The peer may have closed it meanwhile: then the request is sent again.
+            with suppress(OSError, http.client.HTTPException):
+                return self._exchange(reused, key, (method, path, body, headers), deadline)
+        connection = open_connection(self._policy, parts.scheme, host, port, deadline)
+        try:
+            return self._exchange(connection, key, (method, path, body, headers), deadline)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            if time.monotonic() >= deadline:
+                raise DeliveryFailed(f"no answer from {host} within {timeout:g} s") from error
+            raise DeliveryFailed(f"{host}: {_describe(error)}") from error
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        key: tuple[str, str, int],
+        request: tuple[str, str, bytes, Mapping[str, str]],
+        deadline: float,
+    ) -> Answer:
+        method, path, body, headers = request
+        watch = _DEADLINES.start(connection.sock, deadline)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            content = response.read(_MAX_ANSWER)
+        except BaseException:
+            _DEADLINES.stop(watch)
+            connection.close()
+            raise
+        is_open = _DEADLINES.stop(watch)
+        if is_open and response.isclosed() and not response.will_close:
+            self._connections[key] = connection
+        else:
+            connection.close()
+        answer = Answer(response.status, dict(response.getheaders()), content)
+        if not 200 <= answer.status < 300:
+            raise describe_refusal(key[1], answer)
+        return answer
+
+
+def open_connection(
+    policy: HostPolicy, scheme: str, host: str, port: int, deadline: float
+) -> http.client.HTTPConnection:
+    """A connection to a host, whose address is checked. Raises `DeliveryFailed`."""
+    opened = connect(policy, host, port, deadline)
+    connection = http.client.HTTPConnection(host, port)
+    if scheme == "https":
+        connection = http.client.HTTPSConnection(host, port)
+        try:
+            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
+        except OSError as error:
+            opened.close()
+            raise DeliveryFailed(f"{host}: TLS failed: {_describe(error)}") from error
+    connection.sock = opened
+    return connection
+
+
+def connect(policy: HostPolicy, host: str, port: int, deadline: float) -> socket.socket:
+    """A socket that is connected to a host, whose address is checked. Raises `DeliveryFailed`."""
+    failure: OSError | None = None
+    for family, target in policy.resolve(host, port):
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened.settimeout(max(0.001, deadline - time.monotonic()))
+            opened.connect(target)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return opened
+        except OSError as error:
+            opened.close()
+            failure = error
+    assert failure is not None
+    raise DeliveryFailed(f"cannot connect to {host}:{port}: {_describe(failure)}") from failure
+
+
+def describe_refusal(host: str, answer: Answer) -> DeliveryFailed:
+    """The error of an answer other than 2xx."""
+    if 300 <= answer.status < 400:
+        return DeliveryFailed(f"{host} redirects ({answer.status}): redirects are not followed")
+    text = answer.body.decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+    reason = f"{host} answered {answer.status}"
+    if text:
+        reason += f": {text!r}"
+    return DeliveryFailed(
+        reason,
+        retry_after=parse_retry_after(answer.headers, time.time()),
+        is_rejected=answer.status in _REJECTIONS,
+    )
+
+
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds of the header Retry-After: a number, or a date of the clock."""
+    for name, value in headers.items():
+        if name.lower() != "retry-after":
+            continue
+        if value.strip().isascii() and value.strip().isdigit():
+            return min(float(value), _MAX_RETRY_AFTER)
+        with suppress(ValueError, TypeError, OverflowError):
+            return min(max(0.0, parsedate_to_datetime(value).timestamp() - now), _MAX_RETRY_AFTER)
+    return None
+
+
+def _basic_auth(username: str | None, password: str | None) -> dict[str, str]:
+    """The header of the user in a URL."""
+    if username is None:
+        return {}
+    from base64 import b64encode
+    from urllib.parse import unquote
+
+    credentials = f"{unquote(username)}:{unquote(password or '')}".encode()
+    return {"Authorization": f"Basic {b64encode(credentials).decode()}"}
+
+
+def _describe(error: Any) -> str:
+    """An error of a connection, without what the peer has sent."""
+    if isinstance(error, http.client.HTTPException):
+        return "the answer is not HTTP, or was cut off"
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -1,0 +1,149 @@
+"""Writes messages into the outbox: their content, and summaries of those beyond the limit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sql
+from moirae.notify.alert import NotifiedAlert
+from moirae.notify.content import (
+    describe_alert,
+    list_alert_ids,
+    make_content,
+    make_summary_content,
+)
+from moirae.notify.delivery import Delivery
+from moirae.notify.folding import Budget, summarize
+from moirae.notify.message import Message
+from sql.notifications import NewNotification, NotificationGateway
+
+_WINDOW = timedelta(minutes=1)
+_MAX_FOLDED = 20_000  # messages of one summary
+_STORM = "More messages than limits.notifications were due:"
+_LATE = "Alerts that fired while older input was read, and have ended since:"
+
+FindHistory = Callable[[Sequence[NotifiedAlert]], Mapping[str, Mapping[str, Any]]]
+"""What is known of alerts, by ID."""
+
+
+class Outbox:
+    """Messages of a workspace. The caller owns the transaction."""
+
+    def __init__(self, connection: sql.Connection, limit: int, find_history: FindHistory) -> None:
+        self._gateway = NotificationGateway(connection)
+        since = datetime.now(UTC) - _WINDOW
+        self._budget = Budget(limit, self._gateway.list_recent_times(since))
+        self._folded = set(self._gateway.list_folded_receivers())
+        self._find_history = find_history
+
+    def set_limit(self, limit: int) -> None:
+        """Messages a minute and receiver beyond which they are folded."""
+        self._budget.limit = limit
+
+    def add(self, messages: Sequence[Message], public_url: str) -> list[Delivery]:
+        """Store messages; returns those to deliver."""
+        alerts = {alert.id: alert for message in messages for alert in message.alerts}
+        history = self._find_history(list(alerts.values()))
+        added = []
+        for message in messages:
+            is_admitted = self._budget.admits(message)
+            if not is_admitted:
+                self._folded.add(message.receiver)
+            added.append(
+                NewNotification(
+                    receiver=message.receiver,
+                    group_key=message.group_key,
+                    cause=message.cause,
+                    status=message.status,
+                    content=make_content(message, public_url, history),
+                    alerts=list_alert_ids(message),
+                    state="pending" if is_admitted else "folded",
+                )
+            )
+        return self._insert(added)
+
+    def add_summaries(self, receivers: Sequence[str], public_url: str) -> list[Delivery]:
+        """Count folded messages of receivers whose limit permits it; returns what to deliver."""
+        now = datetime.now(UTC)
+        deliveries: list[Delivery] = []
+        for receiver in sorted(self._folded):
+            if receiver not in receivers or not self._budget.admits_summary(receiver, now):
+                continue
+            self._folded.discard(receiver)
+            folded = self._gateway.list_folded(receiver, limit=_MAX_FOLDED)
+            if not folded:
+                continue
+            summary = summarize(row.content for row in folded)
+            content = make_summary_content(receiver, summary, public_url, now, _STORM)
+            (delivery,) = self._insert([_make_summary(receiver, content)])
+            assert delivery.id is not None
+            self._gateway.set_summary([row.id for row in folded], delivery.id)
+            deliveries.append(delivery)
+        return deliveries
+
+    def add_late(
+        self, alerts_by_receiver: Mapping[str, Sequence[NotifiedAlert]], public_url: str
+    ) -> list[Delivery]:
+        """Count alerts that ended before they could be sent, in one message for each receiver."""
+        now = datetime.now(UTC)
+        added = []
+        for receiver, alerts in alerts_by_receiver.items():
+            described = [describe_alert(alert, public_url, {}) for alert in alerts]
+            summary = summarize([{"alerts": [alert]} for alert in described])
+            content = make_summary_content(receiver, summary, public_url, now, _LATE)
+            self._budget.add(receiver, now)
+            message = _make_summary(receiver, content)
+            ids = [(alert.id, "resolved") for alert in alerts]
+            added.append(NewNotification(**{**_fields(message), "alerts": ids}))
+        return self._insert(added)
+
+    def list_pending(self, after: int, limit: int) -> list[Delivery]:
+        """Messages that an earlier process has not delivered, in order, after a number."""
+        return [
+            Delivery(
+                id=row.id,
+                receiver=row.receiver,
+                group_key=row.group_key,
+                content=row.content,
+                created_at=row.created_at,
+                attempts=row.attempts,
+                cause=row.cause,
+            )
+            for row in self._gateway.list_pending(after=after, limit=limit)
+        ]
+
+    @property
+    def has_folded(self) -> bool:
+        """Whether messages wait to be counted in a summary."""
+        return bool(self._folded)
+
+    def _insert(self, messages: Sequence[NewNotification]) -> list[Delivery]:
+        now = datetime.now(UTC)
+        numbers = self._gateway.insert(messages)
+        return [
+            Delivery(
+                id=number,
+                receiver=message.receiver,
+                group_key=message.group_key,
+                content=message.content,
+                created_at=now,
+                cause=message.cause,
+            )
+            for number, message in zip(numbers, messages, strict=True)
+            if message.state == "pending"
+        ]
+
+
+def _make_summary(receiver: str, content: Mapping[str, Any]) -> NewNotification:
+    return NewNotification(
+        receiver=receiver,
+        group_key=content["groupKey"],
+        cause="summary",
+        status=content["status"],
+        content=content,
+        alerts=[],
+    )
+
+
+def _fields(message: NewNotification) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in NewNotification.__slots__}

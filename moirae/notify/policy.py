@@ -1,0 +1,14 @@
+"""What the workspace file says about notifications, as grouping needs it. No I/O."""
+
+from moirae.config import Settings
+from moirae.notify.grouping import Policy, ReceiverPolicy
+from moirae.notify.routing import build_tree
+
+
+def make_policy(settings: Settings) -> Policy:
+    """Routes and receivers of a workspace."""
+    receivers = {
+        name: ReceiverPolicy(receiver.send_resolved, receiver.repeat_acknowledged)
+        for name, receiver in settings.receivers.items()
+    }
+    return Policy(build_tree(settings.routes, settings.time_intervals), receivers)

@@ -1,0 +1,142 @@
+"""The loop of notifications: changed alerts → groups → outbox → receivers."""
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import sql
+from archiver.periodic import Periodic, Schedule
+from moirae.notify.alert import NotifiedAlert
+from moirae.notify.declared import DeclaredSettings
+from moirae.notify.deliveries import Deliveries
+from moirae.notify.incoming import Incoming
+from moirae.notify.muting import Muting
+from moirae.notify.outbox import Outbox
+from moirae.notify.policy import make_policy
+from moirae.notify.routing import find_routes
+from moirae.notify.store import NotifyStore
+
+_TICK_INTERVAL = 0.05  # seconds between looks at the log of changes
+_RELEASE_INTERVAL = 0.1  # seconds between looks at messages that wait
+_SILENCE_INTERVAL = 0.5  # seconds between looks for changed silences
+_SUMMARY_INTERVAL = 1.0  # seconds between looks at folded messages
+_PENDING_BATCH = 2_000  # messages of an earlier process that are queued at once
+
+
+class NotifyProcess:
+    """One run of the process of notifications; built by `moirae.notify.run`."""
+
+    def __init__(
+        self,
+        connection: sql.Connection,
+        declared: DeclaredSettings,
+        store: NotifyStore,
+        incoming: Incoming,
+        outbox: Outbox,
+        deliveries: Deliveries,
+        periodics: Sequence[Periodic],
+    ) -> None:
+        self._connection = connection
+        self._declared = declared
+        self._store = store
+        self._incoming = incoming
+        self._outbox = outbox
+        self._deliveries = deliveries
+        self._late: list[NotifiedAlert] = []
+        self._schedule = Schedule(
+            [
+                Periodic("release", _RELEASE_INTERVAL, self._release),
+                Periodic("silences", _SILENCE_INTERVAL, self._load_silences),
+                *periodics,
+            ]
+        )
+        self._summaries = Periodic("summaries", _SUMMARY_INTERVAL, self._add_summaries)
+
+    def run(self, stop: threading.Event) -> None:
+        """Send messages until a stop is requested."""
+        self._load_silences()
+        self._incoming.restore(datetime.now(UTC))
+        self._queue_pending()
+        while not stop.is_set():
+            self._schedule.run_due()
+            has_more = self._incoming.follow(datetime.now(UTC))
+            if not has_more:
+                self._flush()
+                self._summaries.run_if_due()
+            self._store_results()
+            if not has_more:
+                stop.wait(_TICK_INTERVAL)
+        self._close()
+
+    def take_settings(self) -> None:
+        """Continue with the settings that are in force now."""
+        settings = self._declared.settings
+        grouping = self._incoming.grouping
+        muting = Muting(settings.inhibit_rules, grouping.muting.silences)
+        grouping.replace_policy(make_policy(settings), muting, datetime.now(UTC))
+        self._incoming.notify_within = settings.notify_within
+        self._outbox.set_limit(settings.limits.notifications)
+
+    def _flush(self) -> None:
+        """Store the messages that are due with the state that they follow from; then send them."""
+        messages = self._incoming.grouping.flush_due(datetime.now(UTC))
+        if not messages and not self._late and not self._incoming.has_changes:
+            return
+        public_url = self._declared.settings.server.public_url
+        with self._connection.transaction():
+            deliveries = self._outbox.add(messages, public_url) if messages else []
+            if self._late:
+                deliveries += self._outbox.add_late(self._group_late(), public_url)
+            self._incoming.save()
+        self._late = []
+        self._deliveries.put(deliveries)
+
+    def _group_late(self) -> dict[str, list[NotifiedAlert]]:
+        """Late alerts that have ended, by the receivers of their routes."""
+        root = self._incoming.grouping.policy.root
+        alerts: dict[str, list[NotifiedAlert]] = {}
+        for alert in self._late:
+            for receiver in {node.options.receiver for node in find_routes(root, alert.labels)}:
+                alerts.setdefault(receiver, []).append(alert)
+        return alerts
+
+    def _release(self) -> None:
+        if self._incoming.has_held:
+            self._late += self._incoming.release(datetime.now(UTC))
+
+    def _load_silences(self) -> None:
+        silences = self._store.load_changed_silences(datetime.now(UTC))
+        if silences is not None:
+            self._incoming.grouping.muting.silences = silences
+
+    def _add_summaries(self) -> None:
+        if not self._outbox.has_folded:
+            return
+        settings = self._declared.settings
+        with self._connection.transaction():
+            deliveries = self._outbox.add_summaries(
+                list(settings.receivers), settings.server.public_url
+            )
+        self._deliveries.put(deliveries)
+
+    def _store_results(self) -> None:
+        results = self._deliveries.take_results()
+        if results:
+            with self._connection.transaction():
+                self._deliveries.store(results)
+
+    def _queue_pending(self) -> None:
+        """Queue what an earlier process has not delivered."""
+        after = 0
+        while True:
+            deliveries = self._outbox.list_pending(after, _PENDING_BATCH)
+            if not deliveries:
+                return
+            self._deliveries.put(deliveries)
+            assert deliveries[-1].id is not None
+            after = deliveries[-1].id
+
+    def _close(self) -> None:
+        """Store what was delivered meanwhile."""
+        self._deliveries.close()
+        self._store_results()

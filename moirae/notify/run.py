@@ -1,0 +1,116 @@
+"""The entry point of the process of notifications: which object gets which."""
+
+import threading
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+
+from archiver.periodic import Periodic
+from moirae.config import Settings
+from moirae.notify.answers import find_history
+from moirae.notify.channels import ChannelContext
+from moirae.notify.declared import DeclaredSettings
+from moirae.notify.deliveries import Deliveries
+from moirae.notify.delivery import HostPolicy
+from moirae.notify.grouping import Grouping
+from moirae.notify.incoming import Incoming
+from moirae.notify.muting import Muting
+from moirae.notify.outbox import Outbox
+from moirae.notify.policy import make_policy
+from moirae.notify.process import NotifyProcess
+from moirae.notify.store import NotifyStore
+from moirae.runtime import Role, connect_database, record_failure, watch_parent
+
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+_RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
+_ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
+_OPTIONS = "-c statement_timeout=60s"
+
+
+def run_notify(
+    settings: Settings,
+    stop: threading.Event,
+    reload_requested: threading.Event,
+    parent_pid: int | None = None,
+) -> None:
+    """Send notifications until `stop` is set, or until the process `parent_pid` ends.
+
+    `reload_requested`: set to have the workspace file read again.
+    """
+    watch_parent(parent_pid, stop)
+    connection = connect_database(settings, "notify", _OPTIONS)
+    role = Role(connection, "notify", _ROLE_TIMEOUT)
+    role.heartbeat("starting")
+    with record_failure(role):
+        declared = DeclaredSettings(settings)
+        context = make_context(settings)
+        deliveries = Deliveries(connection, context)
+        deliveries.declare(settings.receivers, context)
+        store = NotifyStore(connection)
+        grouping = restore_grouping(settings, store)
+        incoming = Incoming(store, grouping, settings.notify_within)
+        outbox = Outbox(
+            connection, settings.limits.notifications, partial(find_history, connection)
+        )
+        process: NotifyProcess
+
+        requests = store.count_reload_requests()
+
+        def reload() -> None:
+            nonlocal requests
+            seen, requests = requests, store.count_reload_requests()
+            is_forced = reload_requested.is_set() or requests != seen
+            reload_requested.clear()
+            if not is_forced and not declared.settings.watch_rules:
+                return
+            problems = declared.reload(is_forced)
+            if problems is None:
+                return
+            store.save_problems(problems)
+            if not problems:
+                deliveries.declare(declared.settings.receivers, make_context(declared.settings))
+                process.take_settings()
+
+        process = NotifyProcess(
+            connection,
+            declared,
+            store,
+            incoming,
+            outbox,
+            deliveries,
+            [
+                Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(_beat, role)),
+                Periodic("reload", _RELOAD_INTERVAL, reload),
+            ],
+        )
+        store.save_problems([])
+        process.run(stop)
+    role.heartbeat("ended")
+    connection.close()
+
+
+def _beat(role: Role) -> None:
+    role.fence()
+    role.heartbeat("running")
+
+
+def restore_grouping(settings: Settings, store: NotifyStore) -> Grouping:
+    """The groups as an earlier process has left them, with the present routes."""
+    from moirae.notify.intake import describe_row
+
+    now = datetime.now(UTC)
+    grouping = Grouping(make_policy(settings), Muting(settings.inhibit_rules), now)
+    groups, log = store.load_groups()
+    members = {alert_id for group in groups for alert_id in group.members}
+    alerts = [describe_row(row, now) for row in store.list_alerts(list(members))]
+    grouping.restore(groups, log, alerts)
+    return grouping
+
+
+def make_context(settings: Settings) -> ChannelContext:
+    """What channels need of the workspace."""
+    return ChannelContext(
+        HostPolicy(settings.allow_hosts),
+        sha256(str(settings.file).encode()).hexdigest(),
+        lambda receiver, group_key, before: None,
+    )

@@ -1,0 +1,39 @@
+"""Notifications: their state, the outbox, and silences."""
+
+from sql.notifications.outbox import (
+    NewNotification,
+    NotificationGateway,
+    NotificationResult,
+    NotificationRow,
+    PendingNotificationRow,
+    ReceiverStateRow,
+    UndeliveredRow,
+)
+from sql.notifications.silences import NewSilence, SilenceGateway, SilenceRow
+from sql.notifications.state import (
+    HeldAlertRow,
+    NotifiedAlertRow,
+    NotifiedRuleRow,
+    NotifyGroupRow,
+    NotifyLogRow,
+    NotifyStateGateway,
+)
+
+__all__ = [
+    "HeldAlertRow",
+    "NewNotification",
+    "NewSilence",
+    "NotificationGateway",
+    "NotificationResult",
+    "NotificationRow",
+    "NotifiedAlertRow",
+    "NotifiedRuleRow",
+    "NotifyGroupRow",
+    "NotifyLogRow",
+    "NotifyStateGateway",
+    "PendingNotificationRow",
+    "ReceiverStateRow",
+    "SilenceGateway",
+    "SilenceRow",
+    "UndeliveredRow",
+]

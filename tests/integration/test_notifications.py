@@ -1,0 +1,169 @@
+"""From a stored alert to the receiver: routes, groups, outbox, deliveries, restarts."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sql
+from moirae.config import Settings
+from moirae.runtime import connect_database
+from tests.notified_alerts import Alerts, clear, notifying, write_workspace
+from tests.receivers import FakeReceiver, fake_receiver
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def _connection(public_folder: Path) -> Iterator[sql.Connection]:
+    settings = write_workspace(public_folder, "streams: {}\n")
+    with connect_database(settings, "tests") as opened:
+        yield opened
+
+
+@pytest.fixture
+def connection(_connection: sql.Connection) -> sql.Connection:
+    clear(_connection)
+    return _connection
+
+
+@pytest.fixture
+def alerts(connection: sql.Connection) -> Alerts:
+    return Alerts(connection)
+
+
+@pytest.fixture
+def receiver() -> Iterator[FakeReceiver]:
+    with fake_receiver() as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(public_folder: Path, receiver: FakeReceiver) -> Settings:
+    return write_workspace(public_folder, make_workspace(receiver))
+
+
+def make_workspace(receiver: FakeReceiver, route: str = "", more: str = "") -> str:
+    return (
+        f"receivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
+        "routes: [{receiver: ops, group_by: [alertname], group_wait: 0s, group_interval: 1s, "
+        f"repeat_interval: 1h{route}}}]\n{more}"
+    )
+
+
+def wait_for(receiver: FakeReceiver, messages: int) -> None:
+    wait_until(lambda: len(receiver.requests) >= messages, seconds=15)
+
+
+def test_alert_is_sent_when_it_fires_and_when_it_ends(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    with notifying(settings):
+        alerts.fire("Disk", {"host": "a"}, severity="page")
+        wait_for(receiver, 1)
+        alerts.resolve("Disk", {"host": "a"})
+        wait_for(receiver, 2)
+    first, second = (request.json for request in receiver.requests)
+    assert first["alerts"][0]["labels"] == {"alertname": "Disk", "host": "a", "severity": "page"}
+    assert first["groupKey"] == '{}/{}:{alertname="Disk"}'
+    assert first["alerts"][0]["endsAt"] == "0001-01-01T00:00:00Z"
+    assert (first["status"], second["status"]) == ("firing", "resolved")
+    assert second["alerts"][0]["moirae"]["reason"] == "ended"
+
+
+def test_alert_is_sent_once_across_restarts(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    with notifying(settings):
+        alerts.fire("Disk", {"host": "a"})
+        wait_for(receiver, 1)
+        time.sleep(0.2)
+    alerts.fire("Net")
+    with notifying(settings):
+        wait_for(receiver, 2)
+        time.sleep(1.2)
+        alerts.resolve("Disk", {"host": "a"})
+        wait_for(receiver, 3)
+    assert receiver.alert_names() == [["Disk firing"], ["Net firing"], ["Disk resolved"]]
+
+
+def test_message_is_sent_again_until_the_receiver_takes_it(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    answers = iter([(500, {}, b"no"), (429, {"Retry-After": "1"}, b"slow down")])
+    receiver.answer = lambda _: next(answers, (200, {}, b""))
+    with notifying(settings):
+        alerts.fire("Disk")
+        wait_for(receiver, 3)
+        time.sleep(0.3)
+    keys = {request.headers["Idempotency-Key"] for request in receiver.requests}
+    assert len(keys) == 1
+    times = [request.at for request in receiver.requests]
+    assert times[2] - times[1] >= 1.0
+
+
+def test_withdrawn_alert_is_resolved_with_its_reason(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    with notifying(settings):
+        alerts.fire("Disk")
+        wait_for(receiver, 1)
+        alerts.withdraw("Disk")
+        wait_for(receiver, 2)
+    (alert,) = receiver.requests[1].json["alerts"]
+    assert (alert["status"], alert["moirae"]["reason"]) == ("resolved", "withdrawn")
+
+
+def test_alert_of_a_drain_is_not_sent(
+    settings: Settings, public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
+) -> None:
+    with notifying(settings):
+        with connect_database(settings, "tests", "-c moirae.notify=off") as drain:
+            Alerts(drain).fire("Drained")
+        Alerts(connection).fire("Live")
+        wait_for(receiver, 1)
+        time.sleep(0.3)
+    assert receiver.alert_names() == [["Live firing"]]
+
+
+def test_messages_beyond_the_limit_are_counted_in_a_summary(
+    public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
+) -> None:
+    text = make_workspace(receiver, more="limits: {notifications: 5}\n")
+    with notifying(write_workspace(public_folder, text)):
+        with connection.transaction():
+            for number in range(20):
+                severity = "page" if number > 17 else "info"
+                Alerts(connection).fire(f"Disk{number}", severity=severity)
+        wait_until(lambda: len(receiver.requests) >= 7, seconds=15)
+        time.sleep(0.2)
+    names = [name for message in receiver.alert_names() for name in message]
+    assert {"Disk18 firing", "Disk19 firing"} <= set(names)
+    summaries = [
+        request.json["alerts"][0]
+        for request in receiver.requests
+        if request.json["alerts"][0]["labels"]["alertname"] == "NotificationSummary"
+    ]
+    counted = sum(summary["moirae"]["summary"]["messages"] for summary in summaries)
+    assert counted + len(receiver.requests) - len(summaries) == 20
+
+
+def test_routes_are_taken_without_a_restart(
+    public_folder: Path, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    with notifying(write_workspace(public_folder, make_workspace(receiver))):
+        alerts.fire("Disk")
+        wait_for(receiver, 1)
+        (public_folder / "moirae.yaml").write_text("receivers: {ops: {webhook: 5}}\n")
+        time.sleep(1.3)
+        alerts.fire("Wrong")
+        wait_for(receiver, 2)
+        changed = make_workspace(receiver).replace("[alertname]", "['...']")
+        (public_folder / "moirae.yaml").write_text(changed)
+        time.sleep(1.5)
+        alerts.fire("Net", {"host": "b"})
+        wait_until(lambda: ["Net firing"] in receiver.alert_names(), seconds=15)
+    keys = [request.json["groupKey"] for request in receiver.requests]
+    assert '{}/{}:{alertname="Net", host="b"}' in keys
