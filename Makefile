@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: broker help setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: alertmanager broker help setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -44,6 +44,10 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 broker: setup
 	-@$(BIN)/python -m tests.broker.install
 
+# Alertmanager, with which `make slow` compares notifications; without it that test is skipped.
+alertmanager: setup
+	-@$(BIN)/python -m tests.alertmanager.install
+
 demo: setup
 	@$(BIN)/moirae demo
 
@@ -58,7 +62,7 @@ test: setup broker
 test-fast: setup
 	@$(BIN)/python -m pytest --fast --hypothesis-profile fast -n 2 tests/unit tests/property
 
-slow: setup broker
+slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
 	@$(BIN)/python -m pytest --hypothesis-profile thorough -n 2 tests/property
 

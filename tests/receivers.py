@@ -76,7 +76,7 @@ def fake_receiver() -> Iterator[FakeReceiver]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -537,6 +537,10 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     settings, model_problems = validate(Settings, document, context=environment)
     if settings is None or problems:
         raise ProblemsError(sort_problems((*problems, *model_problems)))
+    if settings.receivers and not settings.routes:
+        position = document.key_position(("receivers",))
+        message = "receivers: no route leads to a receiver: alerts are not sent"
+        settings._warnings = (Problem(document.file, *position, message, "warning"),)
     return settings
 
 

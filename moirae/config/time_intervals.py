@@ -71,9 +71,8 @@ def _make_parser(what: str, names: tuple[str, ...], first: int, low: int, high: 
             raise ValueError(f"{str(value)[:80]!r} is not a {what} or a range such as 1:5")
         begin, colon, end = str(value).partition(":")
         numbers = NumberRange(parse_number(begin), parse_number(end if colon else begin))
-        if numbers.first < 0 < numbers.last or (
-            numbers.first > numbers.last and (numbers.first < 0 or numbers.last > 0)
-        ):
+        is_until_end = numbers.first > 0 > numbers.last  # such as 5:-1
+        if numbers.first < 0 < numbers.last or (numbers.first > numbers.last and not is_until_end):
             raise ValueError(f"{str(value)[:80]!r}: the start is after the end")
         return numbers
 

@@ -47,7 +47,7 @@ class LogEntry:
 
 
 @dataclass(eq=False)
-class Group:
+class AlertGroup:
     """Alerts of one route with equal group labels, by member. `due_at`: its next flush."""
 
     node: RouteNode
@@ -90,14 +90,14 @@ class Grouping:
     def __init__(self, policy: Policy, muting: Muting, now: datetime) -> None:
         self._policy = policy
         self.muting = muting
-        self._groups: dict[tuple[str, str], Group] = {}
+        self._groups: dict[tuple[str, str], AlertGroup] = {}
         self._log: dict[tuple[str, str], LogEntry] = {}
         self._alerts: dict[str, NotifiedAlert] = {}
         """Alerts that fire, and those that ended and are still in a group, by member."""
-        self._queue: list[tuple[datetime, int, Group]] = []
+        self._queue: list[tuple[datetime, int, AlertGroup]] = []
         self._numbers = count()
         self._cleanup_at = now + _CLEANUP_INTERVAL
-        self._changed_groups: dict[tuple[str, str], Group] = {}
+        self._changed_groups: dict[tuple[str, str], AlertGroup] = {}
         self._removed_groups: set[tuple[str, str]] = set()
         self._changed_entries: set[tuple[str, str]] = set()
 
@@ -121,7 +121,7 @@ class Grouping:
             if node is None:
                 self._removed_groups.add((stored.route, stored.key))
                 continue
-            group = Group(node, stored.labels, stored.key, stored.due_at, stored.has_flushed)
+            group = AlertGroup(node, stored.labels, stored.key, stored.due_at, stored.has_flushed)
             for alert_id in stored.members:
                 alert = alerts_by_id.get(alert_id)
                 if alert is not None:
@@ -149,7 +149,7 @@ class Grouping:
         return self._policy
 
     @property
-    def groups(self) -> Collection[Group]:
+    def groups(self) -> Collection[AlertGroup]:
         return self._groups.values()
 
     @property
@@ -167,25 +167,30 @@ class Grouping:
 
     # Alerts
 
-    def put(self, alert: NotifiedAlert, now: datetime) -> None:
-        """Add an alert that fires to its groups, or note in them that it has changed or ended."""
+    def put(self, alert: NotifiedAlert, now: datetime, waits_since: datetime | None = None) -> None:
+        """Add an alert that fires to its groups, or note in them that it has changed or ended.
+
+        `waits_since`: from which `group_wait` of a new group counts; None: from now.
+        """
         self.muting.put(alert)
         if alert.is_resolved:
-            known = self._alerts.get(alert.member)
-            if known is None or (known.id != alert.id and not known.is_resolved):
+            previous = self._alerts.get(alert.member)
+            if previous is None or (previous.id != alert.id and not previous.is_resolved):
                 return  # it was never sent, or another one has begun since
         self._alerts[alert.member] = alert
         for node in find_routes(self._policy.root, alert.labels):
-            self._insert(node, alert, now)
+            self._insert(node, alert, now, waits_since or now)
 
-    def _insert(self, node: RouteNode, alert: NotifiedAlert, now: datetime) -> None:
+    def _insert(
+        self, node: RouteNode, alert: NotifiedAlert, now: datetime, waits_since: datetime
+    ) -> None:
         labels = node.group_labels(alert.labels)
         key = f"{node.key}:{format_labels(labels)}"
         group = self._groups.get((node.id, key))
         if group is None:
             if alert.is_resolved:
                 return
-            group = Group(node, labels, key, now + node.options.group_wait)
+            group = AlertGroup(node, labels, key, waits_since + node.options.group_wait)
             self._groups[group.id] = group
             self._removed_groups.discard(group.id)
             self._schedule(group, group.due_at)
@@ -243,7 +248,7 @@ class Grouping:
                 self._remove(group)
         return messages
 
-    def _flush(self, group: Group, now: datetime) -> list[Message]:
+    def _flush(self, group: AlertGroup, now: datetime) -> list[Message]:
         interval = group.node.options.group_interval
         # Ticks are exact multiples of the interval: whether `repeat_interval` has passed does not
         # depend on how soon after its tick a group is flushed.
@@ -264,7 +269,7 @@ class Grouping:
         return messages
 
     def _decide(
-        self, group: Group, alerts: Sequence[NotifiedAlert], now: datetime
+        self, group: AlertGroup, alerts: Sequence[NotifiedAlert], now: datetime
     ) -> list[Message]:
         """The message about the alerts of a group that nothing holds back, if one is due."""
         options = group.node.options
@@ -284,12 +289,12 @@ class Grouping:
             if not any(not alert.is_resolved for alert in sent):
                 return []
         elif cause == "change" and options.changes_only and entry is not None:
-            known = entry.firing | entry.resolved
+            reported = entry.firing | entry.resolved
             sent = [
                 alert
                 for alert in sent
                 if alert.member not in (entry.resolved if alert.is_resolved else entry.firing)
-                and (not alert.is_resolved or alert.member in known)
+                and (not alert.is_resolved or alert.member in reported)
             ]
         if not receiver.send_resolved:
             sent = [alert for alert in sent if not alert.is_resolved]
@@ -318,7 +323,7 @@ class Grouping:
 
     # Queue
 
-    def _schedule(self, group: Group, due_at: datetime) -> None:
+    def _schedule(self, group: AlertGroup, due_at: datetime) -> None:
         group.due_at = due_at
         self._changed_groups[group.id] = group
         heapq.heappush(self._queue, (due_at, next(self._numbers), group))
@@ -330,7 +335,7 @@ class Grouping:
                 return
             heapq.heappop(self._queue)
 
-    def _remove(self, group: Group) -> None:
+    def _remove(self, group: AlertGroup) -> None:
         del self._groups[group.id]
         self._changed_groups.pop(group.id, None)
         self._removed_groups.add(group.id)
@@ -362,7 +367,7 @@ def decide_cause(
     return None
 
 
-def _to_stored(group: Group) -> StoredGroup:
+def _to_stored(group: AlertGroup) -> StoredGroup:
     members = [alert.id for alert in group.members.values()]
     return StoredGroup(
         group.node.id, group.key, group.labels, group.due_at, group.has_flushed, members

@@ -37,10 +37,10 @@ class Incoming:
 
     def restore(self, now: datetime) -> None:
         """Continue where an earlier process has stopped; at first, with all alerts that fire."""
-        held = {row.alert_id: row for row in self._store.load_held()}
-        for alert in self._store.list_alerts(list(held)):
-            since = held[alert.id].since
-            if held[alert.id].reason == "late":
+        held_rows = {row.alert_id: row for row in self._store.load_held()}
+        for alert in self._store.list_alerts(list(held_rows)):
+            since = held_rows[alert.id].since
+            if held_rows[alert.id].reason == "late":
                 self._held[alert.id] = Hold("late", None), since
             else:
                 self._take(alert, now)
@@ -117,9 +117,9 @@ class Incoming:
 
     def _take(self, row: NotifiedAlertRow, now: datetime) -> None:
         alert = describe_row(row, now)
-        known = self.grouping.alerts.get(alert.member)
-        if known is not None and known.id == alert.id:
-            self.grouping.put(alert if not known.is_late else describe_row(row, now, True), now)
+        previous = self.grouping.alerts.get(alert.member)
+        if previous is not None and previous.id == alert.id:
+            self.grouping.put(alert if not previous.is_late else describe_row(row, now, True), now)
             return
         if alert.is_resolved:
             if row.id in self._held and self._held[row.id][0].reason == "history":
@@ -131,7 +131,8 @@ class Incoming:
         waits = waits_of(self._store.load_waits(), row.rule)
         hold = find_hold(row, waits, self.notify_within, self._shortest_wait(alert))
         if hold is None or (hold.until is not None and hold.until <= now):
-            self.grouping.put(alert, now)
+            # Group times do not depend on how soon a change is read.
+            self.grouping.put(alert, now, min(row.raised_at, now))
             return
         self._held[row.id] = hold, now
         self._added[row.id] = hold.reason

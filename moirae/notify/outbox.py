@@ -26,7 +26,7 @@ FindHistory = Callable[[Sequence[NotifiedAlert]], Mapping[str, Mapping[str, Any]
 """What is known of alerts, by ID."""
 
 
-class Outbox:
+class MessageOutbox:
     """Messages of a workspace. The caller owns the transaction."""
 
     def __init__(self, connection: sql.Connection, limit: int, find_history: FindHistory) -> None:

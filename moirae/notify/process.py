@@ -11,7 +11,7 @@ from moirae.notify.declared import DeclaredSettings
 from moirae.notify.deliveries import Deliveries
 from moirae.notify.incoming import Incoming
 from moirae.notify.muting import Muting
-from moirae.notify.outbox import Outbox
+from moirae.notify.outbox import MessageOutbox
 from moirae.notify.policy import make_policy
 from moirae.notify.routing import find_routes
 from moirae.notify.store import NotifyStore
@@ -32,7 +32,7 @@ class NotifyProcess:
         declared: DeclaredSettings,
         store: NotifyStore,
         incoming: Incoming,
-        outbox: Outbox,
+        outbox: MessageOutbox,
         deliveries: Deliveries,
         periodics: Sequence[Periodic],
     ) -> None:

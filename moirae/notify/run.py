@@ -15,7 +15,7 @@ from moirae.notify.delivery import HostPolicy
 from moirae.notify.grouping import Grouping
 from moirae.notify.incoming import Incoming
 from moirae.notify.muting import Muting
-from moirae.notify.outbox import Outbox
+from moirae.notify.outbox import MessageOutbox
 from moirae.notify.policy import make_policy
 from moirae.notify.process import NotifyProcess
 from moirae.notify.store import NotifyStore
@@ -49,7 +49,7 @@ def run_notify(
         store = NotifyStore(connection)
         grouping = restore_grouping(settings, store)
         incoming = Incoming(store, grouping, settings.notify_within)
-        outbox = Outbox(
+        outbox = MessageOutbox(
             connection, settings.limits.notifications, partial(find_history, connection)
         )
         process: NotifyProcess

@@ -119,6 +119,20 @@ class AlertSpec(ConfigModel):
             "window closes."
         ),
     )
+    where_wait: Duration | None = Field(
+        default=None,
+        description=(
+            "Wall-clock time for which the first notification of an alert waits for the result of "
+            "where; null: 30s."
+        ),
+    )
+    history_wait: Duration | None = Field(
+        default=None,
+        description=(
+            "Wall-clock time for which the first notification of an alert waits for the answers of "
+            "its recalls; null: 0.5s."
+        ),
+    )
     labels: Mapping[LabelName, TextOrNumber] = Field(
         default_factory=dict, description="Labels of the alert."
     )

@@ -37,7 +37,7 @@ def root() -> Iterator[Path]:
 
 
 def _places(root: Path) -> list[str]:
-    return [f"{root}/moirae.yaml:6:1: warning: receivers: no effect yet"] + [
+    return [f"{root}/moirae.yaml:6:1: warning: receivers: no route leads"] + [
         f"{root}/rules.yaml:{place}: not evaluated yet" for place in ("3:3: warning: g.interval",)
     ]
 

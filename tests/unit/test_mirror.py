@@ -59,6 +59,11 @@ MODULES_BY_TEST = {
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
     "integration/test_process_exits.py": "moirae.inspect.state moirae.inspect.unread_input",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_notifications.py": """
+        moirae.notify.answers moirae.notify.channels.factory moirae.notify.declared
+        moirae.notify.deliveries moirae.notify.incoming moirae.notify.message moirae.notify.outbox
+        moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
+        sql.notifications.outbox sql.notifications.silences sql.notifications.state""",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
@@ -165,7 +170,9 @@ MODULES_BY_TEST = {
     "property/test_similarity_index.py": "recall.similarity.comparison",
     "property/test_time_travel.py": "archiver.read.time_travel",
     "unit/archiver/spark/test_install.py": "archiver.spark.warm_up",
-    "unit/moirae/config/test_settings.py": "moirae.documents.types moirae.documents.validation",
+    "unit/moirae/config/test_settings.py": """
+        moirae.config.notifications moirae.config.receivers
+        moirae.documents.types moirae.documents.validation""",
     "unit/moirae/demo/test_testbed.py": """
         moirae.demo.failures moirae.demo.running_processes moirae.demo.sampling""",
     "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",

@@ -173,25 +173,25 @@ class ReceiverQueue:
         with self._condition:
             self._sending -= 1
             attempted = Delivery(**{**vars(delivery), "attempts": delivery.attempts + 1})
-            retry = decide_retry(
+            delay = decide_retry(
                 attempts=attempted.attempts,
                 age=datetime.now(UTC) - delivery.created_at,
                 is_rejected=failure.is_rejected,
                 retry_after=failure.retry_after,
                 random=random.random(),
             )
-            is_final = retry.delay is None or delivery.id is None
+            is_final = delay is None or delivery.id is None
             now = time.monotonic()
             if is_final:
                 self._finish(delivery.group_key)
             else:
                 self._groups[delivery.group_key][0] = attempted
-            if failure.is_rejected and retry.delay is not None and not is_final:
-                self._waiting.append((now + retry.delay, delivery.group_key))
+            if failure.is_rejected and delay is not None and not is_final:
+                self._waiting.append((now + delay, delivery.group_key))
             elif not failure.is_rejected:
                 self._failures += 1
-                delay = find_delay(self._failures, failure.retry_after, random.random())
-                self._paused_until = now + delay
+                pause = find_delay(self._failures, failure.retry_after, random.random())
+                self._paused_until = now + pause
                 if not is_final:
                     self._ready.appendleft(delivery.group_key)
             self._condition.notify_all()

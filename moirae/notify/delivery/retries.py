@@ -1,6 +1,5 @@
 """When messages are sent again. No I/O."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 _FIRST_DELAY = 1.0  # seconds
@@ -12,13 +11,6 @@ MAX_AGE = timedelta(days=7)
 """After which a message is given up that its receiver could not take."""
 
 
-@dataclass(frozen=True)
-class Retry:
-    """Try again after `delay` seconds; None: give the message up."""
-
-    delay: float | None
-
-
 def find_delay(failures: int, retry_after: float | None, random: float) -> float:
     """Seconds until the next attempt. `failures`: consecutive ones. `random`: from 0 to 1."""
     delay: float = min(_FIRST_DELAY * 2 ** min(failures - 1, 10), _MAX_DELAY)
@@ -28,8 +20,8 @@ def find_delay(failures: int, retry_after: float | None, random: float) -> float
 
 def decide_retry(
     *, attempts: int, age: timedelta, is_rejected: bool, retry_after: float | None, random: float
-) -> Retry:
-    """What becomes of a message after an attempt that failed."""
+) -> float | None:
+    """Seconds until a message is tried again after a failure; None: it is given up."""
     if (is_rejected and attempts >= MAX_REJECTIONS) or age > MAX_AGE:
-        return Retry(None)
-    return Retry(find_delay(attempts, retry_after, random))
+        return None
+    return find_delay(attempts, retry_after, random)

@@ -72,9 +72,9 @@ class Deadlines:
                 if not self._queue:
                     self._condition.wait()
                     continue
-                left = self._queue[0][0] - time.monotonic()
-                if left > 0:
-                    self._condition.wait(left)
+                seconds = self._queue[0][0] - time.monotonic()
+                if seconds > 0:
+                    self._condition.wait(seconds)
                     continue
                 _, number, opened = heapq.heappop(self._queue)
                 self._open.discard(number)

@@ -47,12 +47,10 @@ def test_rule_key_without_effect_is_a_warning_at_its_position() -> None:
         ("home: .moirae\n", []),
         ("receivers: {}\nroutes: []\n", []),
         (
-            "home: .moirae\nreceivers:\n  ops: {webhook: http://127.0.0.1/}\nroutes: [{receiver: ops}]\n",
-            [
-                "2:1: warning: receivers: no effect yet: notifications are not sent",
-                "4:1: warning: routes: no effect yet: notifications are not sent",
-            ],
+            "home: .moirae\nreceivers:\n  ops: {webhook: http://127.0.0.1/}\n",
+            ["2:1: warning: receivers: no route leads to a receiver: alerts are not sent"],
         ),
+        ("receivers:\n  ops: {webhook: http://127.0.0.1/}\nroutes: [{receiver: ops}]\n", []),
     ],
 )
 def test_workspace_key_without_effect_is_a_warning_at_its_position(

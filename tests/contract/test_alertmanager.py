@@ -1,0 +1,181 @@
+"""The same alerts, silences and inhibitions played to the real Alertmanager and to Moirae.
+
+Groups, receivers and members of every message are equal; so are their times.
+"""
+
+import os
+import time
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+
+import sql
+from moirae.runtime import connect_database
+from sql.notifications import NewSilence, SilenceGateway
+from tests.alertmanager import Alertmanager, find_program, running_alertmanager
+from tests.alertmanager.scenario import Scenario, Step, make_scenario
+from tests.notified_alerts import Alerts, clear, notifying, write_workspace
+from tests.receivers import FakeReceiver, Received, fake_receiver
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.services,
+    pytest.mark.skipif(
+        find_program("prometheus-alertmanager") is None,
+        reason="needs Alertmanager: run `make alertmanager`",
+    ),
+]
+_NAMESPACE = UUID(int=7)
+# Seconds; a busy machine may need more.
+_TOLERANCE = float(os.environ.get("MOIRAE_TIME_TOLERANCE", "0.2"))
+_SEEDS = [int(seed) for seed in os.environ.get("MOIRAE_SEEDS", "1 2 3 4").split()]
+_FAR = "2099-01-01T00:00:00Z"
+
+Message = tuple[float, tuple[tuple[str, str], ...]]
+"""When it was received, and its alerts: labels and state."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Player:
+    """Does each step in both systems."""
+
+    def __init__(self, alertmanager: Alertmanager, connection: sql.Connection) -> None:
+        self._alertmanager = alertmanager
+        self._connection = connection
+        self._alerts = Alerts(connection)
+        self._silences: dict[int, str] = {}
+
+    def play(self, step: Step) -> None:
+        getattr(self, f"_{step.kind}")(step)
+
+    def _fire(self, step: Step) -> None:
+        labels = dict(step.labels)
+        key = {name: value for name, value in labels.items() if name != "alertname"}
+        self._alertmanager.request("POST", "alerts", [{"labels": labels, "endsAt": _FAR}])
+        self._alerts.fire(labels["alertname"], key)
+
+    def _resolve(self, step: Step) -> None:
+        labels = dict(step.labels)
+        key = {name: value for name, value in labels.items() if name != "alertname"}
+        ended = {"labels": labels, "endsAt": _now().isoformat()}
+        self._alertmanager.request("POST", "alerts", [ended])
+        self._alerts.resolve(labels["alertname"], key)
+
+    def _silence(self, step: Step) -> None:
+        ((name, value),) = step.labels.items()
+        starts_at, ends_at = _now(), _now() + timedelta(hours=1)
+        matcher = {"name": name, "value": value, "isRegex": False, "isEqual": True}
+        body = {
+            "matchers": [matcher],
+            "startsAt": starts_at.isoformat(),
+            "endsAt": ends_at.isoformat(),
+            "createdBy": "t",
+            "comment": "t",
+        }
+        answer = self._alertmanager.request("POST", "silences", body)
+        self._silences[step.number] = answer["silenceID"]
+        silence = NewSilence(
+            id=uuid5(_NAMESPACE, str(step.number)),
+            matchers=[f'{name}="{value}"'],
+            starts_at=starts_at,
+            ends_at=ends_at,
+            schedule=None,
+            author="t",
+            comment="t",
+        )
+        SilenceGateway(self._connection).put(silence)
+
+    def _expire(self, step: Step) -> None:
+        self._alertmanager.request("DELETE", f"silence/{self._silences[step.number]}")
+        SilenceGateway(self._connection).expire(uuid5(_NAMESPACE, str(step.number)), _now())
+
+
+def _list_messages(receiver: FakeReceiver) -> dict[tuple[str, str], list[Message]]:
+    """Messages by receiver and group key, in order."""
+    messages: dict[tuple[str, str], list[Message]] = defaultdict(list)
+    for request in receiver.requests:
+        body = request.json
+        messages[request.path, body["groupKey"]].append(_describe(request, body))
+    return messages
+
+
+def _describe(request: Received, body: Any) -> Message:
+    alerts = sorted((str(sorted(a["labels"].items())), a["status"]) for a in body["alerts"])
+    return request.at, tuple(alerts)
+
+
+def _compare(
+    expected: list[Message], actual: list[Message], steps: list[float], end: float
+) -> list[str]:
+    """The differences of two sequences; messages about the end of the play may be missing.
+
+    A step within the tolerance of a message may be in it or in the next one: the comparison of the
+    group ends there.
+    """
+    problems = []
+    for index in range(max(len(expected), len(actual))):
+        pair = [
+            messages[index] if index < len(messages) else None for messages in (expected, actual)
+        ]
+        times = [message[0] for message in pair if message is not None]
+        if min(times) > end - 1.0:
+            break
+        is_equal = pair[0] is not None and pair[1] is not None and pair[0][1] == pair[1][1]
+        is_apart = abs(times[0] - times[-1]) > _TOLERANCE
+        if (is_apart or not is_equal) and any(
+            abs(step - at) < _TOLERANCE for step in steps for at in times
+        ):
+            break
+        if pair[0] is None or pair[1] is None:
+            problems.append(f"{index}: expected {pair[0]}, got {pair[1]}")
+            break
+        if pair[0][1] != pair[1][1]:
+            problems.append(f"{index}: expected {pair[0]}, got {pair[1]}")
+            break
+        if abs(times[0] - times[1]) > _TOLERANCE:
+            problems.append(f"{index}: {times[1] - times[0]:+.3f} s")
+    return problems
+
+
+def _play(
+    scenario: Scenario, alertmanager: Alertmanager, connection: sql.Connection, start: float
+) -> None:
+    player = _Player(alertmanager, connection)
+    for step in scenario.steps:
+        time.sleep(max(0.0, start + step.at - time.time()))
+        player.play(step)
+    time.sleep(max(0.0, start + scenario.duration - time.time()))
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_path: Path) -> None:
+    scenario = make_scenario(seed)
+    with fake_receiver() as theirs, fake_receiver() as ours:
+        settings = write_workspace(public_folder, scenario.moirae(ours.url))
+        with connect_database(settings, "tests") as connection:
+            clear(connection)
+            config = scenario.alertmanager(theirs.url)
+            with (
+                running_alertmanager(config, tmp_path) as alertmanager,
+                notifying(settings),
+            ):
+                time.sleep(0.5)
+                start = time.time()
+                _play(scenario, alertmanager, connection, start)
+                end = time.time()
+        expected, actual = _list_messages(theirs), _list_messages(ours)
+    assert expected, "the scenario sends nothing"
+    problems = {}
+    steps = [start + step.at for step in scenario.steps]
+    for key in expected.keys() | actual.keys():
+        differences = _compare(expected.get(key, []), actual.get(key, []), steps, end)
+        if differences:
+            problems[key] = differences
+    assert problems == {}, scenario.moirae("")

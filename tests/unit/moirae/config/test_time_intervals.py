@@ -1,0 +1,58 @@
+"""Time intervals: what they contain, and what is refused."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from moirae.config.time_intervals import TimeInterval
+
+WEDNESDAY = datetime(2026, 11, 25, 9, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("interval", "is_inside"),
+    [
+        ({}, True),
+        ({"times": [{"start_time": "09:00", "end_time": "17:00"}]}, True),
+        ({"times": [{"start_time": "09:00", "end_time": "09:30"}]}, False),
+        ({"times": [{"start_time": "09:30", "end_time": "24:00"}]}, True),
+        ({"weekdays": ["monday:friday"]}, True),
+        ({"weekdays": ["saturday", "Sunday"]}, False),
+        ({"days_of_month": ["25:31"]}, True),
+        ({"days_of_month": ["-6:-1"]}, True),
+        ({"days_of_month": ["-5:-1"]}, False),
+        ({"days_of_month": ["1:-1"]}, True),
+        ({"months": ["november:december"], "years": ["2026"]}, True),
+        ({"months": ["1:10"]}, False),
+        ({"years": ["2020:2025"]}, False),
+        (
+            {
+                "times": [{"start_time": "10:00", "end_time": "11:00"}],
+                "location": "Europe/Rome",
+            },
+            True,
+        ),
+    ],
+)
+def test_time_is_inside_if_all_parts_contain_it(interval: dict[str, Any], is_inside: bool) -> None:
+    assert TimeInterval.model_validate(interval).contains(WEDNESDAY) is is_inside
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [
+        {"times": [{"start_time": "17:00", "end_time": "09:00"}]},
+        {"times": [{"start_time": "9", "end_time": "10:00"}]},
+        {"weekdays": ["friday:monday"]},
+        {"weekdays": ["1"]},
+        {"days_of_month": ["0"]},
+        {"days_of_month": ["32"]},
+        {"months": ["brumaire"]},
+        {"location": "Nowhere/Here"},
+    ],
+)
+def test_invalid_interval_is_refused(interval: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TimeInterval.model_validate(interval)

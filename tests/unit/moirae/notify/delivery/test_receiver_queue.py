@@ -1,0 +1,80 @@
+"""Queues of receivers: order within a group, pauses, messages that are refused."""
+
+import time
+from datetime import UTC, datetime
+from queue import SimpleQueue
+
+import pytest
+
+from moirae.errors import DeliveryFailed
+from moirae.notify.delivery import Delivery, DeliveryResult, ReceiverQueue, retries
+
+
+def make_delivery(number: int, group: str = "g") -> Delivery:
+    return Delivery(
+        id=number, receiver="ops", group_key=group, content={}, created_at=datetime.now(UTC)
+    )
+
+
+def take(results: "SimpleQueue[DeliveryResult]", count: int) -> list[DeliveryResult]:
+    return [results.get(timeout=10) for _ in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "_FIRST_DELAY", 0.02)
+
+
+def test_messages_of_a_group_are_sent_in_order_also_after_failures() -> None:
+    results: SimpleQueue[DeliveryResult] = SimpleQueue()
+    sent: list[int | None] = []
+    failures = iter([True, True])
+
+    def send(delivery: Delivery) -> None:
+        if next(failures, False):
+            raise DeliveryFailed("away")
+        sent.append(delivery.id)
+
+    queue = ReceiverQueue(lambda: send, results)
+    for number in range(20):
+        queue.put(make_delivery(number, "g" if number % 2 else "h"))
+    finals = [result for result in take(results, 22) if result.is_final]
+    assert len(finals) == 20
+    assert [number for number in sent if number is not None and number % 2] == list(range(1, 20, 2))
+    assert queue.count() == 0
+    queue.close()
+
+
+def test_refused_message_delays_its_own_group_only() -> None:
+    results: SimpleQueue[DeliveryResult] = SimpleQueue()
+
+    def send(delivery: Delivery) -> str:
+        if delivery.id == 1:
+            raise DeliveryFailed("bad", is_rejected=True)
+        return "thread"
+
+    queue = ReceiverQueue(lambda: send, results)
+    queue.put(make_delivery(1, "bad"))
+    queue.put(make_delivery(2, "bad"))
+    queue.put(make_delivery(3, "good"))
+    outcomes = take(results, 7)
+    finals = [(result.delivery.id, result.error) for result in outcomes if result.is_final]
+    assert finals[0] == (3, None)
+    assert finals[1:] == [(1, "bad"), (2, None)]
+    queue.close()
+
+
+def test_receiver_that_fails_is_tried_by_one_message_at_a_time() -> None:
+    results: SimpleQueue[DeliveryResult] = SimpleQueue()
+    calls: list[float] = []
+
+    def send(_: Delivery) -> None:
+        calls.append(time.monotonic())
+        raise DeliveryFailed("away", retry_after=0.2)
+
+    queue = ReceiverQueue(lambda: send, results)
+    for number in range(4):
+        queue.put(make_delivery(number, str(number)))
+    time.sleep(0.7)
+    queue.close()
+    assert 2 <= len(calls) <= 8
