@@ -1,8 +1,10 @@
 """`moirae similarity eval`, `ask`, `agree`, `disagree`, `withdraw`: evaluate and judge past events."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +36,7 @@ from moirae.cli.similarity import (
 from moirae.errors import MoiraeError, UsageError
 
 if TYPE_CHECKING:
-    from moirae.feedback import EvaluationReport, JudgedCorpus
+    from moirae.feedback import EvaluationReport
     from moirae.services.operations.similarity import EvaluationQuery, EvaluationSummary
     from recall.relevance import Gains
     from recall.relevance.rankers import CandidateSet
@@ -52,6 +54,9 @@ _HELP_KNOWN_AFTER = (
     "--gap after the event for --labels."
 )
 _HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Requires matplotlib."
+# Some IDs of labels or judgements are of no event.
+_EXIT_UNKNOWN_IDS = 3
+_MAX_UNKNOWN_IDS = 5  # that are named
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 JudgedEventArgument = Annotated[
@@ -106,10 +111,11 @@ def evaluate(
     if uses_server() and (source != EvaluatedEvents() or picture is not None):
         raise UsageError("--events and --picture cannot be used with --server")
     known_delay = None if known_after is None else parse_span(known_after, "--known-after")
+    unknown = _UnknownEvents()
     reports: list[EvaluationReport] = []
     summaries: list[EvaluationSummary] = []
     if source.events is not None:
-        reports = [_evaluate_file(source, source.events, measure or "tfidf", known_delay)]
+        reports = [_evaluate_file(source, source.events, measure or "tfidf", known_delay, unknown)]
     elif source != EvaluatedEvents():
         raise UsageError(
             "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
@@ -123,9 +129,11 @@ def evaluate(
     summaries = [*summaries, *map(summarize, reports)]
     if output is OutputFormat.JSON:
         print_json([summary.report for summary in summaries])
-        return
-    for summary in summaries:
-        _print_report(summary)
+    else:
+        for summary in summaries:
+            _print_report(summary)
+    if unknown.count:
+        raise typer.Exit(_EXIT_UNKNOWN_IDS)
 
 
 def ask(
@@ -219,44 +227,72 @@ def _evaluate_workspace(
 
 
 def _evaluate_file(
-    source: EvaluatedEvents, events: Path, measure: str, known_after: timedelta | None
+    source: EvaluatedEvents,
+    events: Path,
+    measure: str,
+    known_after: timedelta | None,
+    unknown: "_UnknownEvents",
 ) -> "EvaluationReport":
     from moirae.feedback import JudgedCorpus, read_labels
     from moirae.services.operations.similarity import build_report
 
     if (source.labels is None) == (source.judgements is None):
         raise UsageError("--events requires either --labels or --judgements")
+    alerts = load_alerts(events, source.groups)
+    known_ids = {alert.event_id for alert in alerts}
     kinds: Mapping[str, str] = {}
     if source.labels is not None:
         kinds = read_labels(source.labels)
+        unknown.add(source.labels, events, kinds, known_ids)
     corpus = JudgedCorpus(
         events.name,
-        load_alerts(events, source.groups),
+        alerts,
         kinds,
         gap=parse_gap(source.gap),
         measure=parse_measure(measure),
     )
     gains: Callable[[CandidateSet], Gains] = corpus.gains_of
     if source.judgements is not None:
-        gains = _read_gains(source.judgements, events, corpus)
+        gains = _read_gains(source.judgements, events, known_ids, unknown)
     return build_report(
         corpus, gains, known_after, leave_one_out=source.leave_one_out, track=show_progress
     )
 
 
 def _read_gains(
-    judgements: Path, events: Path, corpus: "JudgedCorpus"
+    judgements: Path, events: Path, known_ids: Set[str], unknown: "_UnknownEvents"
 ) -> "Callable[[CandidateSet], Gains]":
-    """The gains of candidates by a file of judgements. Raises `MoiraeError` for unknown queries."""
+    """The gains of candidates by a file of judgements."""
     from moirae.feedback import read_judgements
 
     gains_by_query = read_judgements(judgements)
-    unknown_queries = gains_by_query.keys() - {alert.event_id for alert in corpus.alerts}
-    if unknown_queries:
-        raise MoiraeError(
-            f"{judgements}: query {min(unknown_queries)!r} is not an event of {events}"
-        )
+    judged_ids = {*gains_by_query, *chain.from_iterable(gains_by_query.values())}
+    unknown.add(judgements, events, judged_ids, known_ids)
     return lambda candidates: gains_by_query.get(candidates.alert.event_id, {})
+
+
+class _UnknownEvents:
+    """IDs of labels and judgements that no event has."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, path: Path, events: Path, ids: Collection[str], known_ids: Set[str]) -> None:
+        """Report unknown IDs of a file on standard error. Raises `MoiraeError` if no ID is known."""
+        unknown_ids = sorted(set(ids) - known_ids)
+        if not unknown_ids:
+            return
+        examples = ", ".join(map(repr, unknown_ids[:_MAX_UNKNOWN_IDS]))
+        if len(unknown_ids) > _MAX_UNKNOWN_IDS:
+            examples += ", …"
+        if len(unknown_ids) == len(set(ids)):
+            raise MoiraeError(f"{path}: no ID is that of an event of {events}: {examples}")
+        self.count += len(unknown_ids)
+        print(
+            f"{path}: {len(unknown_ids)} of {len(set(ids))} IDs are of no event of {events} and are "
+            f"left out: {examples}",
+            file=sys.stderr,
+        )
 
 
 def _print_report(summary: "EvaluationSummary") -> None:
@@ -269,7 +305,10 @@ def _print_report(summary: "EvaluationSummary") -> None:
             "tags (moirae alerts resolve --tag) or judgements (moirae similarity agree|disagree)."
         )
         return
-    print(f"{report['name']}: {report['queries']} judged events; means with 95 % intervals")
+    print(
+        f"{report['name']}: {report['queries']} judged events of {report['episodes']} episodes, "
+        f"{report['candidates']:g} candidates in the median; means with 95 % intervals over episodes"
+    )
     print_table(["", *METRIC_TITLES.values()], summary.ranker_rows, "")
     print("\nP@10 over time")
     print_table(summary.period_columns, summary.period_rows, "")
@@ -279,15 +318,12 @@ def _print_report(summary: "EvaluationSummary") -> None:
     if report["forecasts"] is not None:
         print(f"\n{_describe_forecasts(report['forecasts'])}")
         print_table(["predicted", "events", "observed"], summary.forecast_rows, "")
-    if report["measure"] == "learned":
-        print()
-        return
-    if report["reliability"] is None:
-        print(f"\nToo few judged events to learn probabilities ({report['measure']}).\n")
-        return
-    print(f"\n{_describe_reliability(report['measure'], report['reliability'])}")
-    columns = ["predicted", "events", "mean predicted", "observed"]
-    print_table(columns, summary.reliability_rows, "")
+    if report["reliability"] is not None:
+        print(f"\n{_describe_reliability(report['measure'], report['reliability'])}")
+        columns = ["predicted", "events", "mean predicted", "observed"]
+        print_table(columns, summary.reliability_rows, "")
+    for warning in report["warnings"]:
+        print(f"\n{warning}")
     print()
 
 
@@ -302,9 +338,10 @@ def _describe_reliability(measure: str, reliability: Mapping[str, Any]) -> str:
 
 def _describe_forecasts(forecasts: Mapping[str, Any]) -> str:
     return (
-        f"Most probable resolution (learned), {forecasts['queries']} events after the first 500 "
-        f"resolutions: right in {forecasts['accuracy']:.0%}; expected calibration error "
-        f"{forecasts['calibration_error']:.3f}; log loss {forecasts['log_loss']:.3f} (past "
+        f"Most probable resolution (learned), {forecasts['queries']} events of "
+        f"{forecasts['episodes']} episodes: right in {forecasts['accuracy']:.0%}; expected "
+        f"calibration error {forecasts['calibration_error']:.3f} (of a perfect model: "
+        f"{forecasts['perfect_calibration_error']:.3f}); log loss {forecasts['log_loss']:.3f} (past "
         f"frequencies: {forecasts['frequency_log_loss']:.3f}, ten most similar by tfidf: "
         f"{forecasts['vote_log_loss']:.3f})"
     )

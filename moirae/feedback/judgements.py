@@ -1,12 +1,12 @@
 """Feedback on past events: tags of their resolutions, and judgements of single hits. No I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
 from archiver.times import Micros, duration_to_micros
-from recall.learning import Resolution
+from recall.learning import Resolution, number_episodes
 from recall.relevance import Gains
 from recall.relevance.rankers import AlertContext, CandidateSet
 
@@ -37,6 +37,19 @@ class JudgedCorpus:
     @property
     def gap_micros(self) -> Micros:
         return duration_to_micros(self.gap)
+
+    def number_episodes(self) -> dict[str, int]:
+        """The number of each event's episode by event ID: of events of one kind, or with equal
+        terms while it is not known.
+        """
+        events = sorted(self.alerts, key=lambda alert: (alert.ts, alert.event_id))
+        keys: list[tuple[Hashable, Micros]] = []
+        for alert in events:
+            kind = self.kinds.get(alert.event_id)
+            cause = frozenset(alert.term_counts) if kind is None else kind
+            keys.append(((alert.event_type, cause), alert.ts))
+        numbers = number_episodes(keys, self.gap_micros)
+        return dict(zip((alert.event_id for alert in events), numbers, strict=True))
 
     def resolutions(self, known_after: timedelta | None = None) -> list[Resolution]:
         """The kinds as resolutions. `known_after`: how long after the event they were known."""

@@ -9,16 +9,21 @@ from typing import Any
 from archiver.times import from_micros
 from moirae.errors import MoiraeError
 from recall.relevance import (
+    FIRST_RESOLUTIONS,
     METRICS,
+    MIN_QUERIES,
     Evaluation,
     ForecastReliability,
     LearningStage,
     MetricEstimate,
     Reliability,
 )
+from recall.similarity.measures import LEARNED_MEASURE
 
 METRIC_TITLES = dict(zip(METRICS, ("P@1", "P@5", "P@10", "nDCG@10", "MRR@10"), strict=True))
 _REPORT_HEIGHT = 3.6  # inches
+# With fewer episodes, intervals are too wide to compare rankings.
+_MIN_EPISODES = 20
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class EvaluationReport:
     measure: str
     reliability: Reliability | None
     forecasts: ForecastReliability | None = None
+    leave_one_out: bool = False
 
     @property
     def query_count(self) -> int:
@@ -43,7 +49,9 @@ class EvaluationReport:
         """All figures. Times are in UTC."""
         rankers = {}
         candidates = None
+        ceilings = {}
         if self.query_count:
+            ceilings = self.evaluation.ceilings()
             candidates = median(self.evaluation.candidates)
             for name, estimates in self.evaluation.estimates().items():
                 rankers[name] = {metric: asdict(value) for metric, value in estimates.items()}
@@ -63,7 +71,10 @@ class EvaluationReport:
         return {
             "name": self.name,
             "queries": self.query_count,
+            "episodes": self.evaluation.episode_count,
             "candidates": candidates,
+            "ceilings": ceilings,
+            "warnings": self.warnings(),
             "measure": self.measure,
             "rankers": rankers,
             "over_time": periods,
@@ -77,7 +88,36 @@ class EvaluationReport:
         rows = []
         for name, estimates in self.evaluation.estimates().items():
             rows.append([name, *map(_format_estimate, estimates.values())])
+        ceilings = self.evaluation.ceilings() if rows else {}
+        rows.append(["ceiling", *(f"{value:.3f}" for value in ceilings.values())])
         return rows
+
+    def warnings(self) -> list[str]:
+        """What the figures do not say, and what they say against the measure; sentences."""
+        sentences = []
+        if self.query_count and self.evaluation.episode_count < _MIN_EPISODES:
+            sentences.append(
+                f"Too little to say which ranking is better: the judged events are of "
+                f"{self.evaluation.episode_count} episodes, and at least {_MIN_EPISODES} are needed."
+            )
+        learned = self.evaluation.values.get(LEARNED_MEASURE)
+        if learned and self.forecasts is None and not self.leave_one_out:
+            sentences.append(
+                f"Too little to say how probabilities of resolutions held: at least {MIN_QUERIES} "
+                f"events of known tag after the first {FIRST_RESOLUTIONS} are needed."
+            )
+        if self.forecasts is not None and self.forecasts.excess_log_loss.low > 0:
+            sentences.append(
+                "The probabilities of resolutions are worse than the past frequencies of tags: "
+                "their log loss is higher by "
+                f"{_format_estimate(self.forecasts.excess_log_loss)}."
+            )
+        if self.measure != LEARNED_MEASURE and self.reliability is None and not self.leave_one_out:
+            sentences.append(
+                "Too few judged events to learn how probable it is that the best hit is relevant "
+                f"({self.measure})."
+            )
+        return sentences
 
     def period_rows(self) -> tuple[list[str], list[list[str]]]:
         """The mean P@10 in each period, as column titles and rows."""

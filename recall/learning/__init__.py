@@ -1,10 +1,12 @@
 """Similarity learned from resolutions: which past event has the tag that a new one will have."""
 
 from recall.learning.build import BuiltModel, TrainingEvent, build_model
+from recall.learning.episodes import number_episodes
 from recall.learning.event_scorer import LearnedScorer
 from recall.learning.learned_model import (
     LearnedModel,
     ResolutionForecast,
+    TagIds,
 )
 from recall.learning.learner import Learner
 from recall.learning.resolutions import GroupedEvent, Resolution, find_usable_times
@@ -22,6 +24,8 @@ __all__ = [
     "Resolution",
     "ResolutionForecast",
     "StoredModel",
+    "TagIds",
     "find_usable_times",
     "name_place",
+    "number_episodes",
 ]

@@ -10,7 +10,12 @@ from recall.relevance.calibration import (
     make_case,
     measure_reliability,
 )
-from recall.relevance.forecasts import ForecastReliability, measure_forecasts
+from recall.relevance.forecasts import (
+    FIRST_RESOLUTIONS,
+    MIN_QUERIES,
+    ForecastReliability,
+    measure_forecasts,
+)
 from recall.relevance.quality import (
     METRICS,
     Evaluation,
@@ -23,10 +28,12 @@ from recall.relevance.quality import (
 __all__ = [
     "CalibrationCase",
     "Evaluation",
+    "FIRST_RESOLUTIONS",
     "ForecastReliability",
     "Gains",
     "LearningStage",
     "METRICS",
+    "MIN_QUERIES",
     "MetricEstimate",
     "Reliability",
     "evaluate",

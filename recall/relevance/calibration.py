@@ -18,6 +18,8 @@ from recall.similarity.calibration_model import Calibration, answer_features
 # The minimum number of cases to fit a model, and of cases with either outcome.
 _MIN_CASES = 30
 _MIN_CASES_PER_OUTCOME = 5
+# The same to fit a model that is only tested: with the test cases, about 30 tags.
+_MIN_TESTED_CASES = 15
 # The share of the cases, oldest first, that a tested model is fitted to.
 _TRAINING_SHARE = 0.7
 # Standard deviations below this count as constant features.
@@ -67,11 +69,13 @@ class Reliability:
     """Without empty bins."""
 
 
-def fit_calibration(cases: Sequence[CalibrationCase]) -> Calibration | None:
+def fit_calibration(
+    cases: Sequence[CalibrationCase], min_cases: int = _MIN_CASES
+) -> Calibration | None:
     """Fit a model; None if there are too few cases, or too few of either outcome."""
     outcomes = list(map(attrgetter("best_hit_correct"), cases))
     correct = sum(outcomes)
-    if len(cases) < _MIN_CASES or min(correct, len(cases) - correct) < _MIN_CASES_PER_OUTCOME:
+    if len(cases) < min_cases or min(correct, len(cases) - correct) < _MIN_CASES_PER_OUTCOME:
         return None
     from sklearn.linear_model import LogisticRegression
 
@@ -94,7 +98,7 @@ def measure_reliability(cases: Sequence[CalibrationCase]) -> Reliability | None:
     ordered = sorted(cases, key=attrgetter("ts"))
     training_count = int(len(ordered) * _TRAINING_SHARE)
     training_cases, test_cases = ordered[:training_count], ordered[training_count:]
-    model = fit_calibration(training_cases)
+    model = fit_calibration(training_cases, _MIN_TESTED_CASES)
     if model is None or not test_cases:
         return None
     from sklearn.metrics import brier_score_loss

@@ -1,14 +1,17 @@
 """Evaluation of forecasts: how well the probabilities of tags hold on later events. No I/O.
 
 An event whose tag was never seen before counts as "none of these". The expected calibration error
-is that of Naeini et al. (AAAI 2015) for the most probable label, with bins of equal size.
+is that of Naeini et al. (AAAI 2015) for the most probable label, with bins of equal size. A perfect
+model has one too, as its predictions are finitely many: it is simulated.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from recall.relevance.quality import MetricEstimate, bootstrap_intervals
 from recall.relevance.rankers import (
     AlertContext,
     CandidateSet,
@@ -19,10 +22,14 @@ from recall.relevance.rankers import (
 )
 from recall.similarity.measures import MEASURES
 
-_BINS = 15
+_MAX_BINS = 15
+_MIN_BIN_QUERIES = 10
 # Forecasts are evaluated once this many tags are known.
-_FIRST_RESOLUTIONS = 500
-_MIN_QUERIES = 2 * _BINS
+FIRST_RESOLUTIONS = 10
+MIN_QUERIES = 15
+"""Forecasts of fewer events are not evaluated."""
+_SIMULATIONS = 200
+_MIN_PROBABILITY = 1e-12  # in log losses
 _VOTERS = 10
 # How much the votes of the most similar events are pulled towards the past frequencies.
 _VOTE_SMOOTHING = 1.0  # votes
@@ -46,15 +53,19 @@ class ForecastReliability:
 
     The log losses (nats) are the mean of -log of the probability of the label that was right: of
     the forecasts, of the past frequencies of tags, and of the vote of the ten most similar events
-    by `tfidf`.
+    by `tfidf`. `excess_log_loss`: of the forecasts, compared with the frequencies.
+    `perfect_calibration_error`: what a perfect model of as many queries and episodes would show.
     """
 
     queries: int
+    episodes: int
     calibration_error: float
+    perfect_calibration_error: float
     accuracy: float
     log_loss: float
     frequency_log_loss: float
     vote_log_loss: float
+    excess_log_loss: MetricEstimate
     bins: list[ForecastBin]
 
 
@@ -68,35 +79,66 @@ class _Outcomes:
     label: list[float]
     frequency: list[float]
     vote: list[float]
+    episode: list[int]
 
 
 def measure_forecasts(
-    alerts: Sequence[AlertContext], ranker: LearnedRanker, known_tags: Iterable[str]
+    alerts: Sequence[AlertContext],
+    ranker: LearnedRanker,
+    known_tags: Iterable[str],
+    episodes: Mapping[str, int],
 ) -> ForecastReliability | None:
     """Test the forecasts of all alerts of known tag, in time order; None: there are too few.
 
     `ranker`: without queries so far. `known_tags`: the IDs of the alerts whose tag becomes known.
+    `episodes`: by event ID.
     """
-    outcomes = _Outcomes([], [], [], [], [])
+    outcomes = _Outcomes([], [], [], [], [], [])
     for candidate_set in iter_candidate_sets(alerts, ranker.gap, event_ids=set(known_tags)):
-        if ranker.resolution_count(candidate_set) >= _FIRST_RESOLUTIONS:
+        if ranker.resolution_count(candidate_set) >= FIRST_RESOLUTIONS:
             _add_outcome(outcomes, candidate_set, ranker)
-    if len(outcomes.predicted) < _MIN_QUERIES:
+            outcomes.episode.append(episodes[candidate_set.alert.event_id])
+    if len(outcomes.predicted) < MIN_QUERIES:
         return None
     predicted, correct = np.array(outcomes.predicted), np.array(outcomes.correct, dtype=float)
+    groups = np.unique(outcomes.episode, return_inverse=True)[1]
+    excess = np.log(np.maximum(outcomes.frequency, _MIN_PROBABILITY)) - np.log(
+        np.maximum(outcomes.label, _MIN_PROBABILITY)
+    )
     bins = _equal_bins(predicted, correct)
-    error = 0.0
-    for part in bins:
-        error += part.queries * abs(part.mean_predicted - part.observed_share) / len(predicted)
     return ForecastReliability(
         queries=len(predicted),
-        calibration_error=float(error),
+        episodes=int(groups.max()) + 1,
+        calibration_error=_calibration_error(bins),
+        perfect_calibration_error=_perfect_calibration_error(predicted, groups),
         accuracy=float(correct.mean()),
         log_loss=_log_loss(outcomes.label),
         frequency_log_loss=_log_loss(outcomes.frequency),
         vote_log_loss=_log_loss(outcomes.vote),
+        excess_log_loss=bootstrap_intervals(excess[:, None], groups)[0],
         bins=bins,
     )
+
+
+def _calibration_error(bins: Sequence[ForecastBin]) -> float:
+    error = 0.0
+    for part in bins:
+        error += part.queries * abs(part.mean_predicted - part.observed_share)
+    return error / sum(part.queries for part in bins)
+
+
+def _perfect_calibration_error(predicted: Floats, groups: npt.NDArray[np.intp]) -> float:
+    """The mean calibration error if each prediction is right as often as it says, and those of one
+    episode are right or wrong together.
+
+    `groups`: the number of each prediction's episode.
+    """
+    draws = np.random.default_rng(0).random((_SIMULATIONS, int(groups.max()) + 1))
+    errors = []
+    for draw in draws:
+        correct = (draw[groups] < predicted).astype(float)
+        errors.append(_calibration_error(_equal_bins(predicted, correct)))
+    return float(np.mean(errors))
 
 
 def _add_outcome(outcomes: _Outcomes, candidate_set: CandidateSet, ranker: LearnedRanker) -> None:
@@ -132,7 +174,8 @@ def _most_similar_rows(candidate_set: CandidateSet) -> list[int]:
 def _equal_bins(predicted: Floats, correct: Floats) -> list[ForecastBin]:
     """Bins of equal size, by rising probability."""
     bins = []
-    for rows in np.array_split(np.argsort(predicted, kind="stable"), _BINS):
+    count = min(len(predicted) // _MIN_BIN_QUERIES, _MAX_BINS)
+    for rows in np.array_split(np.argsort(predicted, kind="stable"), max(count, 1)):
         bins.append(
             ForecastBin(len(rows), float(predicted[rows].mean()), float(correct[rows].mean()))
         )
@@ -140,4 +183,4 @@ def _equal_bins(predicted: Floats, correct: Floats) -> list[ForecastBin]:
 
 
 def _log_loss(probabilities: Sequence[float]) -> float:
-    return float(-np.log(np.maximum(probabilities, 1e-12)).mean())
+    return float(-np.log(np.maximum(probabilities, _MIN_PROBABILITY)).mean())

@@ -21,6 +21,7 @@ Gains = Mapping[str, int]
 
 METRICS = ("p1", "p5", "p10", "ndcg10", "mrr10")
 _P10 = METRICS.index("p10")
+_PRECISIONS = {"p1": 1, "p5": 5, "p10": 10}  # P@k by the name of the metric
 _MAX_RANK = 10  # hits that are evaluated for each query
 _RESAMPLES = 1000  # bootstrap samples
 _CONFIDENCE_PERCENTILES = (2.5, 97.5)
@@ -76,23 +77,53 @@ class Evaluation:
     """The number of candidates of each query."""
     resolutions: list[int] = field(default_factory=list)
     """How many tags were known at each query; empty: not counted."""
+    relevant: list[int] = field(default_factory=list)
+    """How many candidates of each query are relevant."""
+    episodes: Mapping[str, int] = field(default_factory=dict)
+    """The episode of each query by event ID: queries of one are not independent."""
+
+    @property
+    def episode_count(self) -> int:
+        """Of how many episodes the queries are."""
+        return len(np.unique(self._query_groups(np.arange(len(self.queries)))))
+
+    def ceilings(self) -> dict[str, float]:
+        """The largest possible mean of each metric: P@k of a query with n relevant candidates is
+        at most n / k.
+        """
+        relevant = np.array(self.relevant)
+        ceilings = dict.fromkeys(METRICS, 1.0)
+        for name, k in _PRECISIONS.items():
+            ceilings[name] = float(np.minimum(relevant / k, 1).mean())
+        return ceilings
 
     def estimates(self) -> dict[str, dict[str, MetricEstimate]]:
         """By ranker and metric.
 
-        Intervals are bootstrapped over days, because the queries of a day are not independent.
+        Intervals are bootstrapped over episodes, because the queries of one are not independent;
+        where these are not known, over days.
         """
         return self._estimates(np.arange(len(self.queries)))
 
     def _estimates(self, rows: npt.NDArray[np.intp]) -> dict[str, dict[str, MetricEstimate]]:
         """`rows`: the queries that count."""
-        ordinals = [from_micros(self.queries[row].ts).date().toordinal() for row in rows]
-        days = np.unique(ordinals, return_inverse=True)[1]
+        groups = np.unique(self._query_groups(rows), return_inverse=True)[1]
         estimates = {}
         for name, values in self.values.items():
-            intervals = _bootstrap_intervals(np.array(values).reshape(-1, len(METRICS))[rows], days)
+            intervals = bootstrap_intervals(
+                np.array(values).reshape(-1, len(METRICS))[rows], groups
+            )
             estimates[name] = dict(zip(METRICS, intervals, strict=True))
         return estimates
+
+    def _query_groups(self, rows: npt.NDArray[np.intp]) -> list[int]:
+        """By query, the number of its episode, or of its day."""
+        groups = []
+        for row in rows.tolist():
+            query = self.queries[row]
+            day = from_micros(query.ts).date().toordinal()
+            groups.append(self.episodes.get(query.event_id, -day))
+        return groups
 
     def learning_stages(self) -> list[LearningStage]:
         """P@10 by the number of known tags, without empty stages."""
@@ -156,6 +187,7 @@ def evaluate(
         candidate_count = candidate_set.candidate_count - len(candidate_set.excluded_rows)
         evaluation.queries.append(candidate_set.alert)
         evaluation.candidates.append(candidate_count)
+        evaluation.relevant.append(len(gains))
         if count_resolutions is not None:
             evaluation.resolutions.append(count_resolutions(candidate_set))
         for name, ranker in rankers.items():
@@ -190,14 +222,14 @@ def _discounted_gain(gains: Sequence[int]) -> float:
     return float(total)
 
 
-def _bootstrap_intervals(values: Floats, groups: npt.NDArray[np.intp]) -> list[MetricEstimate]:
-    """The mean of each column, with percentiles of the means over resampled groups.
+def bootstrap_intervals(values: Floats, groups: npt.NDArray[np.intp]) -> list[MetricEstimate]:
+    """The mean of each column, with its 95 % interval by resampling the groups.
 
     `groups`: the group of each row, numbered from 0.
     """
     group_count = int(groups.max(initial=-1)) + 1
     if not group_count:
-        return [MetricEstimate(float("nan"), float("nan"), float("nan"))] * len(METRICS)
+        return [MetricEstimate(float("nan"), float("nan"), float("nan"))] * values.shape[1]
     sums = np.zeros((group_count, values.shape[1]))
     np.add.at(sums, groups, values)
     sizes = np.bincount(groups, minlength=group_count)

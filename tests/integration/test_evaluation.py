@@ -179,7 +179,7 @@ def test_evaluation_of_a_workspace_is_printed(
     assert report["measure"] == "attributes"
     assert EVENTS - 10 < report["queries"] < EVENTS
     rankers = report["rankers"]
-    baselines = {"recency", "same place", "chance"}
+    baselines = {"bm25", "recency", "same place", "chance", "frequencies"}
     assert rankers.keys() == {"tfidf", "binary", "attributes", "learned"} | baselines
     assert rankers["attributes"]["p1"]["value"] > rankers["chance"]["p1"]["value"] + 0.2
     assert picture.read_bytes()[:4] == b"\x89PNG"
@@ -197,6 +197,7 @@ def test_tags_are_learned_from_the_time_on_that_known_after_sets(
     (late,) = json.loads(run(workspace[0], *options))
     (early,) = json.loads(run(workspace[0], *options, "--known-after", "1m"))
     assert late["rankers"]["learned"] == late["rankers"]["attributes"]
+    assert late["forecasts"] is None and late["warnings"]
     assert [stage["low"] for stage in late["by_resolutions"]] == [0]
     assert [stage["low"] for stage in early["by_resolutions"]] == [0, 10, 50]
     assert early["rankers"]["learned"] != late["rankers"]["learned"]

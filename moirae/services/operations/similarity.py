@@ -128,6 +128,7 @@ def build_report(
     from recall.relevance import evaluate, measure_forecasts, measure_reliability
     from recall.relevance.rankers import (
         BASELINES,
+        FrequencyRanker,
         LearnedRanker,
         Ranker,
         make_learned_ranker,
@@ -143,6 +144,8 @@ def build_report(
     learned = make_learned_ranker(corpus.alerts, resolutions, corpus.gap_micros, leave_one_out)
     if resolutions:
         rankers[LEARNED_MEASURE] = learned
+        rankers["frequencies"] = FrequencyRanker(learned.candidate_tags)
+    episodes = corpus.number_episodes()
     evaluation = evaluate(
         corpus.alerts,
         gains,
@@ -152,14 +155,17 @@ def build_report(
         with_progress,
         learned.resolution_count,
     )
+    evaluation.episodes = episodes
     reliability = forecasts = None
     # Probabilities are learned in the order of time, which leave-one-out does not have.
     if not leave_one_out:
         if corpus.measure != LEARNED_MEASURE:
             reliability = measure_reliability(build_training_cases(corpus))
         ranker = LearnedRanker(corpus.alerts, resolutions, corpus.gap_micros)
-        forecasts = measure_forecasts(corpus.alerts, ranker, corpus.kinds)
-    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability, forecasts)
+        forecasts = measure_forecasts(corpus.alerts, ranker, corpus.kinds, episodes)
+    return EvaluationReport(
+        corpus.name, evaluation, corpus.measure, reliability, forecasts, leave_one_out
+    )
 
 
 def summarize(report: "EvaluationReport") -> EvaluationSummary:

@@ -4,7 +4,11 @@ No I/O.
 """
 
 from recall.relevance.rankers.baselines import BASELINES
-from recall.relevance.rankers.learned_ranker import LearnedRanker, make_learned_ranker
+from recall.relevance.rankers.learned_ranker import (
+    FrequencyRanker,
+    LearnedRanker,
+    make_learned_ranker,
+)
 from recall.relevance.rankers.ready_contexts import (
     AlertContext,
     CandidateSet,
@@ -21,6 +25,7 @@ __all__ = [
     "BASELINES",
     "CandidateSet",
     "Floats",
+    "FrequencyRanker",
     "LearnedRanker",
     "Ranker",
     "SimilarAlerts",

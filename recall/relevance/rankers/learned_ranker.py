@@ -1,6 +1,6 @@
 """The measure `learned` over alerts with ready contexts, in time order or leaving one out. No I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from recall.learning import (
     Learner,
     Resolution,
     ResolutionForecast,
+    TagIds,
     find_usable_times,
 )
 from recall.relevance.rankers.ready_contexts import AlertContext, CandidateSet, Floats
@@ -82,6 +83,11 @@ class LearnedRanker:
         """The number of a candidate's tag; None: it is not known."""
         tag = int(self._advance(candidate_set).learner.past_rows(row + 1).tags[row])
         return None if tag < 0 else tag
+
+    def candidate_tags(self, candidate_set: CandidateSet) -> TagIds:
+        """The number of each candidate's tag; -1: it is not known."""
+        learner = self._advance(candidate_set).learner
+        return learner.past_rows(candidate_set.candidate_count).tags
 
     def resolution_count(self, candidate_set: CandidateSet) -> int:
         """How many tags of alerts of its type are known to the model of an alert."""
@@ -176,6 +182,10 @@ class LeaveOneOutRanker:
         attributes = candidate_set.history.corpus.vocabulary.attributes
         return model.forecast(candidate_set.context, attributes, count)
 
+    def candidate_tags(self, candidate_set: CandidateSet) -> TagIds:
+        """The number of each candidate's tag; -1: it is not known."""
+        return self._find_learner(candidate_set).past_rows(candidate_set.candidate_count).tags
+
     def resolution_count(self, candidate_set: CandidateSet) -> int:
         """How many tags of alerts of its type are known to the model of an alert."""
         return self._find_learner(candidate_set).model.tag_model.event_count
@@ -218,6 +228,22 @@ class LeaveOneOutRanker:
             learner.observe(row, place_number, self._tags[alert.event_id])
         for row in rows:
             learner.learn(row, self._tags[alerts[row].event_id])
+
+
+class FrequencyRanker:
+    """Ranks past alerts by how frequent their tags are; those without a tag are no hits."""
+
+    def __init__(self, tags_of: Callable[[CandidateSet], TagIds]) -> None:
+        """`tags_of`: the number of each candidate's tag; -1: it is not known."""
+        self._tags_of = tags_of
+
+    def __call__(self, candidate_set: CandidateSet) -> Floats:
+        """The scores of the candidates."""
+        tags = self._tags_of(candidate_set)
+        scores = np.zeros(len(tags))
+        has_tag = tags >= 0
+        scores[has_tag] = np.bincount(tags[has_tag])[tags[has_tag]]
+        return scores
 
 
 def make_learned_ranker(

@@ -1,5 +1,6 @@
 """Feedback as gains of candidates, and as known kinds."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from moirae.feedback.judgements import JudgedCorpus
@@ -35,3 +36,8 @@ def test_judgement_takes_precedence_over_the_kind() -> None:
 
 def test_kind_of_an_event_without_feedback_is_unknown() -> None:
     assert _corpus().is_same_kind("e2", "e0") is None
+
+
+def test_episodes_are_those_of_final_kinds_and_else_of_equal_terms() -> None:
+    corpus = replace(_corpus(), gap=timedelta(hours=2))
+    assert corpus.number_episodes() == {"e0": 0, "e1": 0, "e2": 1, "e3": 2}

@@ -1,6 +1,7 @@
 """Reports of evaluations as JSON, table rows and charts."""
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,13 +11,28 @@ from moirae.errors import MoiraeError
 from moirae.feedback.report import EvaluationReport, draw_reports
 from recall.relevance.calibration import Reliability, ReliabilityBin
 from recall.relevance.forecasts import ForecastBin, ForecastReliability
-from recall.relevance.quality import METRICS, Evaluation, evaluate
+from recall.relevance.quality import METRICS, Evaluation, MetricEstimate, evaluate
 from recall.relevance.rankers.baselines import BASELINES
 from recall.relevance.rankers.ready_contexts import rank_by
 from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
 RELIABILITY = Reliability(70, 30, 0.1, 0.2, [ReliabilityBin(0.9, 1.0, 30, 0.95, 0.9)])
+
+
+def make_forecasts(excess_log_loss: MetricEstimate) -> ForecastReliability:
+    return ForecastReliability(
+        queries=40,
+        episodes=30,
+        calibration_error=0.05,
+        perfect_calibration_error=0.04,
+        accuracy=0.6,
+        log_loss=1.0,
+        frequency_log_loss=2.0,
+        vote_log_loss=1.5,
+        excess_log_loss=excess_log_loss,
+        bins=[ForecastBin(20, 0.4, 0.35), ForecastBin(20, 0.8, 0.9)],
+    )
 
 
 @pytest.fixture(name="report", scope="module")
@@ -59,7 +75,12 @@ def test_json_of_an_evaluation_without_judged_events_is_empty() -> None:
     assert EvaluationReport("none", evaluation, "tfidf", None).to_json() == {
         "name": "none",
         "queries": 0,
+        "episodes": 0,
         "candidates": None,
+        "ceilings": {},
+        "warnings": [
+            "Too few judged events to learn how probable it is that the best hit is relevant (tfidf)."
+        ],
         "measure": "tfidf",
         "rankers": {},
         "over_time": [],
@@ -78,8 +99,7 @@ def test_learning_stages_and_forecasts_have_rows() -> None:
         timedelta(0),
         count_resolutions=lambda candidates: candidates.candidate_count * 30,
     )
-    parts = [ForecastBin(20, 0.4, 0.35), ForecastBin(20, 0.8, 0.9)]
-    forecasts = ForecastReliability(40, 0.05, 0.6, 1.0, 2.0, 1.5, parts)
+    forecasts = make_forecasts(MetricEstimate(-1.0, -1.2, -0.8))
     report = EvaluationReport("file", evaluation, "learned", None, forecasts)
     titles, rows = report.stage_rows()
     assert titles == ["known tags", "queries", "tfidf"]
@@ -90,7 +110,7 @@ def test_learning_stages_and_forecasts_have_rows() -> None:
 
 def test_rows_are_formatted_for_tables(report: EvaluationReport) -> None:
     names = [row[0] for row in report.ranker_rows()]
-    assert names == ["tfidf", "recency"]
+    assert names == ["tfidf", "recency", "ceiling"]
     assert all(len(row) == 1 + len(METRICS) for row in report.ranker_rows())
     titles, rows = report.period_rows()
     assert titles == ["from", "to", "queries", "tfidf", "recency"]
@@ -116,3 +136,21 @@ def test_missing_matplotlib_is_reported(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MoiraeError, match="pip install matplotlib"):
         draw_reports([report], tmp_path / "report.svg")
+
+
+def test_forecasts_worse_than_frequencies_are_a_warning(report: EvaluationReport) -> None:
+    forecasts = make_forecasts(MetricEstimate(0.5, 0.1, 0.9))
+    warning = replace(report, forecasts=forecasts).warnings()[-1]
+    assert "worse than the past frequencies" in warning and "0.500 (0.10–0.90)" in warning
+    better = make_forecasts(MetricEstimate(-0.5, -0.9, -0.1))
+    assert warning not in replace(report, forecasts=better).warnings()
+
+
+def test_few_episodes_and_untested_probabilities_are_a_warning(report: EvaluationReport) -> None:
+    one_episode = dict.fromkeys((alert.event_id for alert in report.evaluation.queries), 0)
+    values = {**report.evaluation.values, "learned": report.evaluation.values["tfidf"]}
+    evaluation = replace(report.evaluation, episodes=one_episode, values=values)
+    texts = " ".join(EvaluationReport("few", evaluation, "tfidf", None).warnings())
+    assert "are of 1 episodes, and at least 20 are needed" in texts
+    assert "how probabilities of resolutions held" in texts
+    assert "Too few judged events to learn" in texts

@@ -9,7 +9,7 @@ from sklearn.metrics import ndcg_score
 
 from recall.relevance.quality import METRICS, Evaluation, compute_metrics, evaluate
 from recall.relevance.rankers.baselines import BASELINES
-from recall.relevance.rankers.ready_contexts import rank_by
+from recall.relevance.rankers.ready_contexts import AlertContext, rank_by
 from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
@@ -67,3 +67,24 @@ def test_evaluation_without_judged_queries_has_no_periods() -> None:
     assert evaluation.queries == []
     assert evaluation.periods() == []
     assert Evaluation().periods() == []
+
+
+def test_ceilings_are_the_shares_of_relevant_candidates() -> None:
+    evaluation = Evaluation(relevant=[1, 2, 20])
+    ceilings = evaluation.ceilings()
+    assert ceilings["p1"] == ceilings["mrr10"] == 1
+    assert ceilings["p5"] == pytest.approx((0.2 + 0.4 + 1) / 3)
+    assert ceilings["p10"] == pytest.approx((0.1 + 0.2 + 1) / 3)
+
+
+def test_intervals_are_wider_where_queries_are_of_one_episode() -> None:
+    alerts = [AlertContext(f"e{number}", "t", number, {}) for number in range(200)]
+    values = [compute_metrics([number // 20 % 2], [1]) for number in range(200)]
+    widths = []
+    for size in (1, 20):
+        episodes = {f"e{number}": number // size for number in range(200)}
+        evaluation = Evaluation(alerts, {"r": values}, episodes=episodes)
+        assert evaluation.episode_count == 200 // size
+        estimate = evaluation.estimates()["r"]["p1"]
+        widths.append(estimate.high - estimate.low)
+    assert widths[1] > 3 * widths[0] > 0

@@ -38,3 +38,21 @@ def test_chance_ranks_all_candidates_in_a_repeatable_order(last_alert: Candidate
     assert sorted(order) == [0, 1, 2, 3, 4, 5, 6]
     assert _order("chance", last_alert) == order
     assert (BASELINES["chance"](last_alert) > 0).all()
+
+
+def test_bm25_agrees_with_its_definition() -> None:
+    """E = 4; `a=1` is in three contexts, `b=1` in two; the mean length of the past ones is 2."""
+    contexts = [{"a=1": 1}, {"a=1": 1, "b=1": 2}, {"c=1": 2}, {"a=1": 1, "b=1": 1}]
+    alerts = [
+        AlertContext(f"e{number}", "t", number * HOUR, terms)
+        for number, terms in enumerate(contexts)
+    ]
+    *_, last = iter_candidate_sets(alerts, timedelta(0))
+    a_weight, b_weight = np.log(1 + 1.5 / 3.5), np.log(1 + 2.5 / 2.5)
+    shorter, longer = 1.2 * (0.25 + 0.75 * 0.5), 1.2 * (0.25 + 0.75 * 1.5)
+    expected = [
+        a_weight * 2.2 / (1 + shorter),
+        a_weight * 2.2 / (1 + longer) + b_weight * 4.4 / (2 + longer),
+        0,
+    ]
+    assert BASELINES["bm25"](last) == pytest.approx(expected)

@@ -9,11 +9,16 @@ import pytest
 
 from recall.learning import Resolution
 from recall.relevance.quality import evaluate
-from recall.relevance.rankers.learned_ranker import LearnedRanker, LeaveOneOutRanker
+from recall.relevance.rankers.learned_ranker import (
+    FrequencyRanker,
+    LearnedRanker,
+    LeaveOneOutRanker,
+)
 from recall.relevance.rankers.ready_contexts import (
     AlertContext,
     CandidateSet,
     find_similar,
+    iter_candidate_sets,
     rank_by,
 )
 from recall.similarity.measures.measure import MEASURES
@@ -193,3 +198,13 @@ def test_leaving_one_out_does_not_know_the_tags_of_the_own_group() -> None:
     list(find_similar(alerts, GAP, 1, predict, leave_one_out=True))
     assert len(right) == 24
     assert sum(right) <= 14
+
+
+def test_frequency_ranks_the_most_frequent_tag_first() -> None:
+    corpus = make_incidents(20)
+    *_, last = iter_candidate_sets(corpus.alerts, GAP)
+    tags = np.full(last.candidate_count, -1, dtype=np.int32)
+    tags[[1, 4, 6]], tags[2] = 1, 0
+    scores = FrequencyRanker(lambda _: tags)(last)
+    assert scores[[1, 4, 6]].tolist() == [3, 3, 3]
+    assert scores[2] == 1 and np.count_nonzero(scores) == 4
