@@ -47,7 +47,7 @@ MODULES_BY_TEST = {
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder""",
     "integration/test_evaluation.py": """
-        moirae.cli.feedback moirae.feedback.workspace
+        moirae.feedback.workspace
         recall.confidence""",
     "integration/test_indexes.py": "moirae.history.corpus_indexes",
     "integration/test_ingest_command.py": "moirae.live.sources.landing",
