@@ -70,6 +70,8 @@ def check_changed_keys(settings: Settings) -> None:
 
 def _find_changed_keys(settings: Settings, rules: RuleSet) -> list[Problem]:
     changed = find_changed_types(settings)
+    if not changed:
+        return []
     problems: list[Problem] = []
     for rule in rules.rules:
         problems += changed_columns.find_changed_keys(rule, changed)

@@ -3,12 +3,16 @@
 SQL is code: what may run is decided by allowlists of Spark's plan nodes, functions and tables.
 """
 
-from recall.sandbox.validation import SPARK_LOST, harden_session, validate_query
-from recall.sandbox.verdict_cache import VerdictCache
+from recall.sandbox.validation import (
+    SPARK_LOST,
+    QueryValidator,
+    harden_session,
+    validate_query,
+)
 
 __all__ = [
     "SPARK_LOST",
-    "VerdictCache",
+    "QueryValidator",
     "harden_session",
     "validate_query",
 ]

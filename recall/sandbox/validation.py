@@ -1,4 +1,4 @@
-"""Validation of one query on Spark's own plans, by the lists in `recall.sandbox.allowlist`.
+"""Validation of queries on Spark's own plans, by the lists in `recall.sandbox.allowlist`.
 
 First the query is parsed, and anything but a plain query is rejected before any name in it is
 looked up, because looking up has effects (`EXECUTE IMMEDIATE` would run). Then it is analysed in a
@@ -6,10 +6,13 @@ session that has only the views that it may read. Every node, function and table
 plan must be allowed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
+import orjson
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,17 +29,19 @@ from recall.sandbox.allowlist import (
     INTERNAL_UNORDERED_AGGREGATES,
     PARSED_NODES,
 )
-from recall.sandbox.rejection import from_java_error, from_spark_error, line_and_column
-from recall.sandbox.spark_plan import (
-    class_name,
-    expressions_of,
-    iterate_scala,
-    text_span,
-    walk_plan,
+from recall.sandbox.plan_parts import (
+    AnalysedQuery,
+    PlanPart,
+    TextConversion,
+    read_analysed,
+    read_parsed,
 )
+from recall.sandbox.rejection import from_java_error, from_spark_error, line_and_column
 from recall.sandbox.time_limit import run_with_limit
 
-_CPU_LIMIT = 20.0  # seconds for the analysis of one query
+_CPU_LIMIT = 20.0  # seconds for the analysis of one query, or of one batch
+_BATCH_SIZE = 64  # queries
+_MAX_COLUMN_LISTS = 256  # that are cached: queries of one shape have the same
 
 _COMPARISONS = frozenset(
     (
@@ -100,17 +105,18 @@ def validate_query(session: SparkSession, sql: str, internal: bool = False) -> S
     was derived from one that was validated, and may have the window functions that only the
     rewriting uses.
     """
-    allowlist = _INTERNAL_ALLOWLIST if internal else _USER_ALLOWLIST
 
     def validate() -> StructType:
-        parser = session._jsparkSession.sessionState().sqlParser()
-        _check_parsed(parser.parsePlan(sql), internal)
-        frame = session.sql(sql)
-        analysed_plan = frame._jdf.queryExecution().analyzed()
-        _check_analysed(analysed_plan, allowlist)
-        if not internal:
-            _check_comparisons(analysed_plan, _user_cast_tag(session), sql)
-        return frame.schema
+        (parsed,) = read_parsed(session, [sql])
+        if parsed is None:
+            session._jsparkSession.sessionState().sqlParser().parsePlan(sql)  # raises
+            raise QueryRejected("Spark cannot parse the query")
+        _check_parsed(parsed, internal)
+        (analysed,) = read_analysed(session, [sql])
+        if analysed is None:
+            session.sql(sql)  # raises
+            raise QueryRejected("Spark cannot analyse the query")
+        return _check_analysed(analysed, sql, internal)
 
     try:
         return run_with_limit(validate, session, _CPU_LIMIT)
@@ -122,29 +128,61 @@ def validate_query(session: SparkSession, sql: str, internal: bool = False) -> S
         raise from_java_error(error) from error
 
 
+class QueryValidator:
+    """Validates queries that users wrote over the views of one hardened session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._columns: dict[str, StructType] = {}
+
+    def prepare(self, queries: Iterable[str]) -> None:
+        """Validate many queries by few calls, so that `validate` is quick for those that pass."""
+        pending = list(dict.fromkeys(queries))
+        for start in range(0, len(pending), _BATCH_SIZE):
+            batch = pending[start : start + _BATCH_SIZE]
+            # A query whose analysis never ends is found when each is validated alone.
+            with suppress(QueryRejected, PySparkException, Py4JError):
+                run_with_limit(partial(self._validate_batch, batch), self._session, _CPU_LIMIT)
+
+    def validate(self, sql: str) -> StructType:
+        """The columns of a query. Raises `QueryRejected`."""
+        if sql not in self._columns:
+            self._columns[sql] = validate_query(self._session, sql)
+        return self._columns[sql]
+
+    def _validate_batch(self, queries: Sequence[str]) -> None:
+        allowed: list[str] = []
+        for sql, parsed in zip(queries, read_parsed(self._session, queries), strict=True):
+            with suppress(QueryRejected):
+                if parsed is not None:
+                    _check_parsed(parsed, internal=False)
+                    allowed.append(sql)
+        for sql, analysed in zip(allowed, read_analysed(self._session, allowed), strict=True):
+            with suppress(QueryRejected):
+                if analysed is not None:
+                    self._columns[sql] = _check_analysed(analysed, sql, internal=False)
+
+
 # The parsed plan
 
 
-def _check_parsed(root: Any, internal: bool) -> None:
+def _check_parsed(parts: Iterable[PlanPart], internal: bool) -> None:
     allowed_nodes = PARSED_NODES
     if internal:
         allowed_nodes |= INTERNAL_NODES
-    for plan in walk_plan(root, include_inner=True):
-        if class_name(plan) not in allowed_nodes:
-            raise _not_allowed(_display_name(class_name(plan)))
-        for expression in expressions_of(plan):
-            for part in walk_plan(expression):
-                _check_parsed_expression(part)
+    for part in parts:
+        _check_size(part)
+        if part.kind == "node" and part.name not in allowed_nodes:
+            raise _not_allowed(_display_name(part.name))
+        if part.kind == "function" and part.function.lower() in DROPPED_FUNCTIONS:
+            raise _not_allowed(part.function.lower())
+        if part.name in FORBIDDEN_PARTS:
+            raise _not_allowed(_display_name(part.name))
 
 
-def _check_parsed_expression(part: Any) -> None:
-    name = class_name(part)
-    if name == "UnresolvedFunction":
-        function = str(part.nameParts().last()).lower()
-        if function in DROPPED_FUNCTIONS:
-            raise _not_allowed(function)
-    if name in FORBIDDEN_PARTS:
-        raise _not_allowed(_display_name(name))
+def _check_size(part: PlanPart) -> None:
+    if part.kind == "size":
+        raise QueryRejected(f"the plan of the query has more than {part.name} nodes")
 
 
 def _display_name(name: str) -> str:
@@ -159,82 +197,55 @@ def _not_allowed(name: str) -> QueryRejected:
 # The analysed plan
 
 
-def _check_analysed(root: Any, allowlist: Allowlist) -> None:
-    for plan in walk_plan(root, stop_at="View"):
-        name = class_name(plan)
-        is_foreign_view = name == "View" and not plan.isTempView()
-        if name not in allowlist.nodes or is_foreign_view:
-            raise _not_allowed(_display_name(name))
-        for expression in expressions_of(plan):
-            _check_deterministic(expression, allowlist)
-            for node in walk_plan(expression):
-                if class_name(node) not in allowlist.expressions:
-                    raise _not_allowed(node.prettyName())
+def _check_analysed(query: AnalysedQuery, sql: str, internal: bool) -> StructType:
+    allowlist = _INTERNAL_ALLOWLIST if internal else _USER_ALLOWLIST
+    conversions: list[TextConversion] = []
+    for part in query.parts:
+        if isinstance(part, TextConversion):
+            conversions.append(part)
+        else:
+            _check_part(part, allowlist)
+    if not internal:
+        for conversion in conversions:
+            _check_conversion(conversion, sql)
+    return _to_struct_type(query.columns)
 
 
-def _check_deterministic(expression: Any, allowlist: Allowlist) -> None:
-    if expression.deterministic():
-        return
-    for node in walk_plan(expression):
-        if node.deterministic() or class_name(node) in allowlist.unordered:
-            continue
-        if all(child.deterministic() for child in iterate_scala(node.children())):
-            raise QueryRejected(
-                f"{node.prettyName()}() is not deterministic: "
-                "live and replayed results would differ"
-            )
+def _check_part(part: PlanPart, allowlist: Allowlist) -> None:
+    _check_size(part)
+    if part.kind == "foreign view" or (part.kind == "node" and part.name not in allowlist.nodes):
+        raise _not_allowed(_display_name(part.name))
+    if part.kind == "undetermined" and part.name not in allowlist.unordered:
+        raise QueryRejected(
+            f"{part.function}() is not deterministic: live and replayed results would differ"
+        )
+    if part.kind == "expression" and part.name not in allowlist.expressions:
+        raise _not_allowed(part.function)
 
 
-# Comparisons
-
-
-def _user_cast_tag(session: SparkSession) -> Any:
-    """Spark's tag of a CAST that is written in the query."""
-    java: Any = session._jvm
-    return java.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
-
-
-def _check_comparisons(root: Any, user_cast_tag: Any, sql: str) -> None:
+def _check_conversion(conversion: TextConversion, sql: str) -> None:
     """Reject comparisons of a number with text that is not a number: evaluation fails."""
-    for comparison in _comparisons_in(root):
-        for side in iterate_scala(comparison.children()):
-            if _is_implicit_number(side, user_cast_tag):
-                raise _number_with_text(comparison, sql)
+    is_comparison = conversion.parent in _COMPARISONS
+    if not is_comparison or not conversion.target_type.startswith(_NUMERIC_TYPES):
+        return
+    if conversion.text is not None and _is_number(conversion.text):
+        return
+    if conversion.start is None or conversion.stop is None:
+        raise QueryRejected(f"compares a number with text: {conversion.sql}")
+    fragment = sql[conversion.start : conversion.stop + 1]
+    line, column = line_and_column(sql, conversion.start)
+    raise QueryRejected(f"compares a number with text: {fragment}", line, column, fragment)
 
 
-def _comparisons_in(root: Any) -> Iterator[Any]:
-    for plan in walk_plan(root, stop_at="View"):
-        for expression in expressions_of(plan):
-            for node in walk_plan(expression):
-                if class_name(node) in _COMPARISONS:
-                    yield node
-
-
-def _is_implicit_number(side: Any, user_cast_tag: Any) -> bool:
-    """Whether Spark casts text to a number here; number literals in quotes are fine."""
-    if class_name(side) != "Cast" or side.getTagValue(user_cast_tag).isDefined():
-        return False
-    text = side.child()
-    is_text = text.dataType().typeName() == "string"
-    if not is_text or not side.dataType().typeName().startswith(_NUMERIC_TYPES):
-        return False
-    return not (class_name(text) == "Literal" and is_number(str(text.value())))
-
-
-def _number_with_text(comparison: Any, sql: str) -> QueryRejected:
-    span = text_span(comparison)
-    if span is None:
-        return QueryRejected(f"compares a number with text: {comparison.sql()}")
-    start, stop = span
-    fragment = sql[start:stop]
-    line, column = line_and_column(sql, start)
-    return QueryRejected(f"compares a number with text: {fragment}", line, column, fragment)
-
-
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     """Whether text can be compared with numbers."""
     try:
         float(text)
     except ValueError:
         return False
     return True
+
+
+@lru_cache(_MAX_COLUMN_LISTS)
+def _to_struct_type(columns: str) -> StructType:
+    return StructType.fromJson(orjson.loads(columns))

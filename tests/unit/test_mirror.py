@@ -161,7 +161,7 @@ MODULES_BY_TEST = {
     "property/test_past_is_live.py": "moirae.history.builder moirae.history.versions",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
     "property/test_rule_fuzz.py": """
-        recall.sandbox.spark_plan recall.sandbox.time_limit
+        recall.sandbox.plan_parts recall.sandbox.time_limit
         recall.sandbox.validation""",
     "property/test_sequenced_table.py": "archiver.delta.sequenced_table",
     "property/test_similarity_numeric.py": "recall.similarity.numeric",

@@ -4,6 +4,7 @@ No query is executed. Rules without errors can be deployed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
@@ -41,7 +42,7 @@ from recall.query import (
     infer_shape,
     tables_in,
 )
-from recall.sandbox import SPARK_LOST, VerdictCache, harden_session, validate_query
+from recall.sandbox import SPARK_LOST, QueryValidator, harden_session, validate_query
 
 _LOG = structlog.get_logger()
 
@@ -67,14 +68,15 @@ def check_rules(
     problems += _check_derived_streams(session, settings, rules, histories.plain_derived)
     if _has_error(problems):
         return [], problems
-    verdicts = VerdictCache(session)
+    validator = QueryValidator(session)
+    validator.prepare(_find_valid_queries(settings, rules))
     checked: dict[str, Definition] = {}
     for rule in order_by_reads(rules.rules):
         complete_rule, rule_problems = histories.complete(rule)
         definition = None
         if not _has_error(rule_problems):
             definition, question_problems = _check_rule_isolated(
-                session, verdicts, settings, complete_rule
+                session, validator, settings, complete_rule
             )
             rule_problems = [*rule_problems, *question_problems]
         problems += rule_problems
@@ -246,6 +248,18 @@ def _sort_by_dependency(derived_streams: tuple[DerivedQuery, ...]) -> Iterator[D
     return map(by_name.__getitem__, TopologicalSorter(dependencies).static_order())
 
 
+def _find_valid_queries(settings: Settings, rules: RuleSet) -> Iterator[str]:
+    """The event queries that may be analysed, of rules that read no streams of others."""
+    streams, relations = _time_columns(settings), frozenset(settings.relations)
+    for rule in rules.rules:
+        if rule.spec.expr is not None:
+            with suppress(Unsupported):
+                tables = build_event_tables(rule, streams, relations)
+                check_table_count(rule.spec.expr, tables.derived)
+                infer_event_shape(rule, tables)
+                yield rule.spec.expr
+
+
 def _time_columns(settings: Settings) -> dict[str, str]:
     return {name: stream.time for name, stream in settings.streams.items()}
 
@@ -279,11 +293,11 @@ def _check_derived_query(session: SparkSession, derived: DerivedQuery) -> list[P
 
 
 def _check_rule_isolated(
-    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
+    session: SparkSession, validator: QueryValidator, settings: Settings, rule: Rule
 ) -> tuple[Definition | None, list[Problem]]:
     """Check one rule. An internal error is reported as a problem of this rule alone."""
     try:
-        return _check_rule(session, verdicts, settings, rule)
+        return _check_rule(session, validator, settings, rule)
     except SPARK_LOST:
         raise
     except Exception as error:
@@ -293,13 +307,13 @@ def _check_rule_isolated(
 
 
 def _check_rule(
-    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
+    session: SparkSession, validator: QueryValidator, settings: Settings, rule: Rule
 ) -> tuple[Definition | None, list[Problem]]:
     """Return the definition, None if the rule has errors, and its errors and warnings."""
     streams, relations = _time_columns(settings), frozenset(settings.relations)
     tables = build_rule_tables(rule, streams, relations)
     event_tables = build_event_tables(rule, streams, relations)
-    definition = _check_event_query(session, verdicts, rule, event_tables)
+    definition = _check_event_query(session, validator, rule, event_tables)
     if isinstance(definition, Problem):
         return None, [definition]
     problems = list(_find_unknown_attributes(definition))
@@ -312,7 +326,7 @@ def _check_rule(
 
 
 def _check_event_query(
-    session: SparkSession, verdicts: VerdictCache, rule: Rule, tables: Tables
+    session: SparkSession, validator: QueryValidator, rule: Rule, tables: Tables
 ) -> Definition | Problem:
     expr = rule.spec.expr
     try:
@@ -320,7 +334,7 @@ def _check_event_query(
             check_table_count(expr, tables.derived)
         infer_event_shape(rule, tables)
         if expr is not None:
-            schema = verdicts.validate(expr)
+            schema = validator.validate(expr)
         else:
             schema = validate_query(session, build_event_sql(rule, tables), internal=True)
         _require_time_column(schema)

@@ -1,6 +1,7 @@
-"""Queries that differ in constants get the verdict of a full validation, and few are validated."""
+"""Queries that are validated together get the verdicts of each alone."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,8 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from recall.errors import QueryRejected
-from recall.sandbox import harden_session, validation
-from recall.sandbox.verdict_cache import VerdictCache
+from recall.sandbox import QueryValidator, harden_session, validate_query, validation
 from tests.progress import Progress
 
 pytestmark = pytest.mark.services
@@ -72,20 +72,6 @@ def session(spark: SparkSession) -> SparkSession:
     return session
 
 
-@pytest.fixture
-def validated_queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The queries that are validated in full."""
-    queries: list[str] = []
-    validate_query = validation.validate_query
-
-    def validate_and_record(session: SparkSession, sql: str) -> object:
-        queries.append(sql)
-        return validate_query(session, sql)
-
-    monkeypatch.setattr(validation, "validate_query", validate_and_record)
-    return queries
-
-
 def _verdict(validate: Callable[[str], object], sql: str) -> str:
     try:
         return f"passes: {validate(sql)}"
@@ -96,14 +82,12 @@ def _verdict(validate: Callable[[str], object], sql: str) -> str:
 def _assert_same_verdicts(
     session: SparkSession, template: str, pairs: list[tuple[str, str]]
 ) -> None:
-    cache = VerdictCache(session)
-
-    def validate(sql: str) -> object:
-        return validation.validate_query(session, sql)
-
-    for pair in pairs:
-        sql = template.format(*pair)
-        assert _verdict(cache.validate, sql) == _verdict(validate, sql), sql
+    validator = QueryValidator(session)
+    queries = [template.format(*pair) for pair in pairs]
+    validator.prepare(queries)
+    for sql in queries:
+        alone = _verdict(partial(validate_query, session), sql)
+        assert _verdict(validator.validate, sql) == alone, sql
 
 
 @pytest.mark.slow
@@ -136,7 +120,7 @@ def _assert_same_verdicts(
     pairs=[("5", "5"), ("5", "6")],
 )
 @given(template=TEMPLATES, pairs=_CONSTANT_PAIRS)
-def test_cached_verdict_equals_full_validation(
+def test_verdict_in_a_batch_equals_that_alone(
     session: SparkSession, template: str, pairs: list[tuple[str, str]]
 ) -> None:
     _assert_same_verdicts(session, template, pairs)
@@ -149,53 +133,48 @@ PROGRESS = Progress("queries", 250)
 @pytest.mark.timeout(3000)
 @settings(max_examples=1500, deadline=None)
 @given(template=TEMPLATES, pairs=_CONSTANT_PAIRS)
-def test_cached_verdict_equals_full_validation_at_length(
+def test_verdict_in_a_batch_equals_that_alone_at_length(
     session: SparkSession, template: str, pairs: list[tuple[str, str]]
 ) -> None:
     _assert_same_verdicts(session, template, pairs)
     PROGRESS.step()
 
 
-@pytest.mark.parametrize(
-    ("template", "validations"),
-    [
-        ("SELECT host, ts FROM t WHERE host = 'h{0}' AND NOT cpu > 1{0:02}", 1),
-        (
-            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') "
-            "HAVING max(n) > 1{0:02}.5",
-            1,
-        ),
-        # One for each number of digits, and for each sign.
-        ("SELECT host, ts FROM t WHERE cpu > {0}", 2),
-        ("SELECT host, ts FROM t WHERE cpu > {0} - 5", 20),
-        ("SELECT host, ts FROM t WHERE host LIKE 'h{0}%'", 20),
-        pytest.param(
-            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') "
-            "HAVING max(n) > 3",
-            20,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20, marks=pytest.mark.slow),
-        pytest.param(
-            "SELECT host, ts FROM t WHERE host = 'ä' AND cpu > 1{0:02}", 20, marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_equivalent_queries_are_validated_once(
-    session: SparkSession, validated_queries: list[str], template: str, validations: int
+def test_a_rejected_query_does_not_reject_its_batch(session: SparkSession) -> None:
+    validator = QueryValidator(session)
+    rejected = [
+        "SELECT host, ts FROM t WHERE reflect('a', 'b') = 'x'",
+        "EXECUTE IMMEDIATE 'SELECT host, ts FROM t'",
+        "SELECT host, ts FROM",
+        "SELECT host, ts FROM t WHERE unknown = 1",
+        "SELECT host, ts FROM t WHERE n = host",
+        "SELECT host, ts FROM t WHERE rand() < 0.5",
+    ]
+    allowed = [f"SELECT host, ts FROM t WHERE host LIKE 'h{number}%'" for number in range(3)]
+    validator.prepare([allowed[0], *rejected, *allowed])
+    for sql in allowed:
+        assert validator.validate(sql).fieldNames() == ["host", "ts"]
+    for sql in rejected:
+        with pytest.raises(QueryRejected):
+            validator.validate(sql)
+
+
+def test_queries_are_validated_by_one_batch(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = VerdictCache(session)
-    queries = [template.format(number) for number in range(1, 21)]
-    for sql in [*queries, *queries]:
-        cache.validate(sql)
-    # Verdicts on queries with characters beyond ASCII are not cached at all.
-    repetitions = 1 if queries[0].isascii() else 2
-    assert len(validated_queries) == validations * repetitions
+    validator = QueryValidator(session)
+    queries = [f"SELECT host, ts FROM t WHERE host LIKE '{number}%'" for number in range(100)]
+    validator.prepare(queries)
+    monkeypatch.delattr(validation, "validate_query")
+    for sql in queries:
+        assert validator.validate(sql).fieldNames() == ["host", "ts"]
 
 
-def test_rejections_are_not_cached(session: SparkSession, validated_queries: list[str]) -> None:
-    cache = VerdictCache(session)
-    for number in range(3):
-        with pytest.raises(QueryRejected, match="reflect is not allowed"):
-            cache.validate(f"SELECT host, ts FROM t WHERE reflect('a', 'b') = 'x{number}'")
-    assert len(validated_queries) == 3
+def test_a_batch_that_takes_too_long_leaves_its_queries_to_be_validated_alone(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validator = QueryValidator(session)
+    monkeypatch.setattr(validation, "_CPU_LIMIT", 0.0)
+    validator.prepare(["SELECT host, ts FROM t WHERE host = 'a'"])
+    monkeypatch.undo()
+    assert validator.validate("SELECT host, ts FROM t WHERE host = 'a'") is not None
