@@ -368,7 +368,7 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
                 archive=archive,
                 connection=connection,
                 relations=Relations(connection, settings.relations),
-                admission=RuleAdmission(spark, settings),
+                admission=RuleAdmission(lambda: spark, settings),
                 guard=Guard(spark, settings, connection),
                 engines=RuleEngines(
                     EngineChoice("spark" if engine == "spark" else "auto"),

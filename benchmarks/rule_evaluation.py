@@ -336,7 +336,7 @@ def _live_workspace(
                 archive=archive,
                 connection=connection,
                 relations=Relations(connection, settings.relations),
-                admission=RuleAdmission(session, settings),
+                admission=RuleAdmission(lambda: session, settings),
                 guard=guard,
                 engines=RuleEngines(EngineChoice("auto" if setup.local_engine else "spark")),
             )

@@ -101,6 +101,11 @@ class Problem:
         return f"{position}: {self.message}"
 
 
+def has_errors(problems: Iterable[Problem]) -> bool:
+    """Whether any of the problems is an error, not a warning."""
+    return any(problem.severity == "error" for problem in problems)
+
+
 class ProblemsError(MoiraeError):
     """Files that cannot be used, with all problems that were found in them."""
 

@@ -1,6 +1,7 @@
 """Deployment of rules: desired and running rules, and the difference between them."""
 
 from moirae.deployments.check import check_changed_keys, check_rule_files, select_rule_files
+from moirae.deployments.checked_files import find_checked_files, store_checked_files
 from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import DeploymentStep
@@ -17,5 +18,7 @@ __all__ = [
     "check_changed_keys",
     "check_rule_files",
     "compute_digest",
+    "find_checked_files",
     "select_rule_files",
+    "store_checked_files",
 ]

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from moirae.config import Settings
-from moirae.errors import Problem, ProblemsError, UsageError
+from moirae.errors import Problem, ProblemsError, UsageError, has_errors
 from moirae.rules import (
     Definition,
     Rule,
@@ -16,12 +14,12 @@ from moirae.rules import (
     find_unused_keys,
     read_rule_files,
 )
-from moirae.rules.checks import check_rules
+from moirae.rules.checks import StartSpark, check_rules
 from moirae.runtime.storage import find_altered_types, find_changed_types
 
 
 def check_rule_files(
-    spark: SparkSession,
+    start_spark: StartSpark,
     settings: Settings,
     paths: Sequence[Path],
     checked_before: Iterable[Definition] = (),
@@ -42,15 +40,15 @@ def check_rule_files(
             definitions[rule.id] = definition
         else:
             changed.append(rule)
-    if not _has_errors(problems):
+    if not has_errors(problems):
         checked, check_problems = check_rules(
-            spark, settings, replace(rules, rules=tuple(changed)), definitions.values()
+            start_spark, settings, replace(rules, rules=tuple(changed)), definitions.values()
         )
         altered = find_altered_types(settings)
         for definition in checked:
             definitions[definition.name] = changed_columns.with_term_types(definition, altered)
         problems += check_problems
-    if _has_errors(problems):
+    if has_errors(problems):
         raise ProblemsError(problems)
     return [definitions[rule.id] for rule in rules.rules], problems
 
@@ -81,10 +79,6 @@ def _find_changed_keys(settings: Settings, rules: RuleSet) -> list[Problem]:
 def _read(paths: Sequence[Path], settings: Settings) -> tuple[RuleSet, list[Problem]]:
     rules, problems = read_rule_files(paths, settings.table_names)
     return rules, [*problems, *find_unused_keys(rules)]
-
-
-def _has_errors(problems: Iterable[Problem]) -> bool:
-    return any(problem.severity == "error" for problem in problems)
 
 
 def select_rule_files(settings: Settings, given_paths: Sequence[Path]) -> tuple[Path, ...]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
-from pyspark.sql import SparkSession
 
 import sql
 from archiver.threads import start_daemon
@@ -20,7 +19,7 @@ from moirae.deployments.plan import DeploymentStep
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import MoiraeError, Problem, ProblemsError
 from moirae.rules import Definition
-from moirae.rules.checks import RuleAdmission
+from moirae.rules.checks import RuleAdmission, StartSpark
 from moirae.runtime import connect_database
 from recall.sandbox import SPARK_LOST
 from sql.rules import RuleFileGateway
@@ -58,17 +57,17 @@ class RuleFileLoader:
 
     def __init__(
         self,
-        spark: SparkSession,
+        start_spark: StartSpark,
         settings: Settings,
         connection: sql.Connection,
         admission: RuleAdmission | None = None,
     ) -> None:
         """`admission`: the rules that passed the gate in this process."""
-        self._spark = spark
+        self._start_spark = start_spark
         self._settings = settings
         self._registry = RuleRegistry(connection)
         self._rule_files = RuleFileGateway(connection)
-        self._admission = admission or RuleAdmission(spark, settings)
+        self._admission = admission or RuleAdmission(start_spark, settings)
 
     def apply(self) -> list[DeploymentStep]:
         """Make the files the desired rules.
@@ -105,7 +104,9 @@ class RuleFileLoader:
     def _check(self) -> tuple[list[Definition], list[Problem]]:
         paths = select_rule_files(self._settings, [])
         try:
-            return check_rule_files(self._spark, self._settings, paths, self._admission.admitted)
+            return check_rule_files(
+                self._start_spark, self._settings, paths, self._admission.admitted
+            )
         except (MoiraeError, *SPARK_LOST):
             raise
         except Exception as error:
@@ -143,13 +144,13 @@ class RuleReloader:
 
     def __init__(
         self,
-        spark: SparkSession,
+        start_spark: StartSpark,
         settings: Settings,
         admission: RuleAdmission,
         requested: threading.Event,
     ) -> None:
         """`requested`: set to check the files at once."""
-        self._spark = spark
+        self._start_spark = start_spark
         self._settings = settings
         self._admission = admission
         self._requested = requested
@@ -171,7 +172,7 @@ class RuleReloader:
             try:
                 with connect_database(self._settings, "rules") as connection:
                     loader = RuleFileLoader(
-                        self._spark, self._settings, connection, self._admission
+                        self._start_spark, self._settings, connection, self._admission
                     )
                     self._watch_files(loader)
             except SPARK_LOST:

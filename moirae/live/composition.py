@@ -118,7 +118,7 @@ def build_live_process(
     spark = start_spark(settings)
     role.end_if_stopped()
     jobs = _add_executors(settings, spark, archive, maintenance)
-    admission = RuleAdmission(spark, settings)
+    admission = RuleAdmission(lambda: spark, settings)
     guard = Guard(spark, settings, connection)
     guard.on_cost = metrics.record_evaluation
     detector, follow_up = build_detection(
@@ -202,11 +202,11 @@ def build_live_process(
         lock=lock,
         spark=spark,
         initial_rules=InitialRules(
-            RuleFileLoader(spark, settings, connection, admission),
+            RuleFileLoader(lambda: spark, settings, connection, admission),
             RuleRegistry(connection),
             required=drain,
         ),
-        reloader=RuleReloader(spark, settings, admission, reload_requested),
+        reloader=RuleReloader(lambda: spark, settings, admission, reload_requested),
         drain=drain,
         relations=relations,
         detector=detector,

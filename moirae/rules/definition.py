@@ -148,16 +148,21 @@ class Definition:
 
     def to_json(self) -> dict[str, Any]:
         """The definition as stored in the database."""
-        result_columns = {
-            name: list(columns.items()) for name, columns in self.result_columns.items()
-        }
-        merged_types = {name: dict(types) for name, types in self.merged_types.items()}
         return {
             "rule": self.rule.to_json(),
             "reads": [_stream_to_json(stream) for stream in self.rule.revision_streams],
-            "answers": result_columns,
             "term_types": dict(self.rule.term_types),
-            "merged": merged_types,
+            **self.results_to_json(),
+        }
+
+    def results_to_json(self) -> dict[str, Any]:
+        """What the check of the rule has added to it."""
+        result_columns = {
+            name: list(columns.items()) for name, columns in self.result_columns.items()
+        }
+        return {
+            "answers": result_columns,
+            "merged": {name: dict(types) for name, types in self.merged_types.items()},
             "types": list(self.types.items()),
             "key": self.key,
             "id": self.id,
@@ -166,19 +171,24 @@ class Definition:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
         """Restore a definition from `to_json`; its rule has no origin."""
-        result_columns = {name: dict(columns) for name, columns in stored["answers"].items()}
         streams = [_stream_from_json(values) for values in stored.get("reads", ())]
+        rule = replace(
+            Rule.from_json(stored["rule"]),
+            revision_streams=tuple(streams),
+            term_types=stored.get("term_types", {}),
+        )
+        return cls.from_results(rule, stored)
+
+    @classmethod
+    def from_results(cls, rule: Rule, results: Mapping[str, Any]) -> "Definition":
+        """The definition of a rule with `results_to_json`."""
         return cls(
-            rule=replace(
-                Rule.from_json(stored["rule"]),
-                revision_streams=tuple(streams),
-                term_types=stored.get("term_types", {}),
-            ),
-            types=dict(stored["types"]),
-            key=tuple(stored["key"]),
-            id=tuple(stored["id"]),
-            result_columns=result_columns,
-            merged_types=stored.get("merged", {}),
+            rule=rule,
+            types=dict(results["types"]),
+            key=tuple(results["key"]),
+            id=tuple(results["id"]),
+            result_columns={name: dict(items) for name, items in results["answers"].items()},
+            merged_types=results.get("merged", {}),
         )
 
     def build_similar_question(self, recall: SimilarRecall) -> SimilarQuestion:

@@ -126,7 +126,7 @@ def _check(
         text += f"  - alert: Bad{number}\n    expr: {json.dumps(query, ensure_ascii=False)}\n"
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    return check_rules(spark, settings, rules)
+    return check_rules(lambda: spark, settings, rules)
 
 
 def test_malicious_sql_is_rejected(spark: SparkSession, settings: Settings) -> None:
@@ -173,7 +173,7 @@ def test_event_attributes_are_values_not_sql(
 ) -> None:
     rules, problems = parse_rules("rules.yaml", _asking(line["sql"]), settings.table_names)
     assert not problems
-    definitions, check_problems = check_rules(spark, settings, rules)
+    definitions, check_problems = check_rules(lambda: spark, settings, rules)
     if "IDENTIFIER" in line["sql"]:
         assert definitions == []
         assert (

@@ -68,7 +68,7 @@ def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> 
     )
     parsed, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, check_problems = check_rules(spark, settings, parsed)
+    definitions, check_problems = check_rules(lambda: spark, settings, parsed)
     assert not check_problems
     return definitions
 

@@ -139,5 +139,5 @@ groups:
 """
     rules, problems = parse_rules("rules.yaml", text, workspace_settings.table_names)
     assert not problems
-    _, found = check_rules(spark, workspace_settings, rules)
+    _, found = check_rules(lambda: spark, workspace_settings, rules)
     assert [problem in str(item) for item in found] == [True]

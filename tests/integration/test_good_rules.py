@@ -110,7 +110,7 @@ def test_every_valid_rule_passes_the_check(spark: SparkSession, tmp_path: Path) 
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, check_problems = check_rules(spark, settings, rules)
+    definitions, check_problems = check_rules(lambda: spark, settings, rules)
     refused = [
         (problem.message, queries[problem.line - 4]) for problem in check_problems if problem.line
     ]

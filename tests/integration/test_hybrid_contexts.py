@@ -202,7 +202,7 @@ def test_recalls_that_a_context_cannot_wait_for_are_refused(
 ) -> None:
     rules, problems = parse_rules("rules.yaml", text, workspace_settings.table_names)
     assert not problems
-    _, found = check_rules(spark, workspace_settings, rules)
+    _, found = check_rules(lambda: spark, workspace_settings, rules)
     assert any(problem in str(item) for item in found), found
 
 

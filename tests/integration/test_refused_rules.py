@@ -138,8 +138,8 @@ def test_rules_checked_by_a_reload_are_not_checked_again(
     (settings.file.parent / "rules").mkdir()
     file = settings.file.parent / "rules" / "rules.yaml"
     file.write_text(RULES)
-    door = admission.RuleAdmission(spark, settings)
-    RuleFileLoader(spark, settings, connection, door).apply()
+    door = admission.RuleAdmission(lambda: spark, settings)
+    RuleFileLoader(lambda: spark, settings, connection, door).apply()
     stored = RuleRegistry(connection).desired_rules()
     with monkeypatch.context() as closed:
         closed.setattr(admission, "check_rules", None)
@@ -170,7 +170,7 @@ def test_stored_rule_is_checked_with_its_own_derived_streams(
     bad = reading(
         "Bad", "SELECT reflect('java.lang.System', 'getProperty', 'user.home') AS host, ts FROM a"
     )
-    admitted, refused = admission.RuleAdmission(spark, settings).admit([good, bad])
+    admitted, refused = admission.RuleAdmission(lambda: spark, settings).admit([good, bad])
     assert [definition.name for definition in admitted] == ["g/Good"]
     assert "reflect is not allowed" in refused["g/Bad"]
 
@@ -186,7 +186,7 @@ def test_crash_of_the_check_rejects_the_rule_at_fault(
         return check(spark, settings, rules)
 
     monkeypatch.setattr(admission, "check_rules", falls)
-    admitted, refused = admission.RuleAdmission(spark, settings).admit(
+    admitted, refused = admission.RuleAdmission(lambda: spark, settings).admit(
         [_definition("Bad"), _definition("Good")]
     )
     assert [definition.name for definition in admitted] == ["g/Good"]

@@ -99,7 +99,7 @@ def _check(
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    return check_rules(spark, settings, rules)
+    return check_rules(lambda: spark, settings, rules)
 
 
 def test_relation_named_pending_is_not_hidden_by_views_of_the_check(
@@ -109,7 +109,7 @@ def test_relation_named_pending_is_not_hidden_by_views_of_the_check(
     text = ASKED.replace("    recall:\n", f"      {context}\n    recall:\n")
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    (definition,), check_problems = check_rules(spark, settings, rules)
+    (definition,), check_problems = check_rules(lambda: spark, settings, rules)
     assert check_problems == []
     assert definition.result_columns["owner"] == {"owner": "string"}
 
@@ -150,7 +150,7 @@ def test_key_and_id_must_be_columns_of_the_result(spark: SparkSession, settings:
         "  - {alert: C, absent: 5m, stream: ping, key: [host]}\n"
     )
     rules, _ = parse_rules("rules.yaml", text, settings.table_names)
-    definitions, (problem,) = check_rules(spark, settings, rules)
+    definitions, (problem,) = check_rules(lambda: spark, settings, rules)
     assert "hots" in problem.message
     assert problem.line == 4
     assert {d.name: (d.key, d.id) for d in definitions} == {
@@ -178,7 +178,7 @@ def test_internal_error_of_the_check_rejects_one_rule(
     monkeypatch.setattr(moirae.rules.checks.check, "check_questions", faulty)
     both = ASKED + "  - alert: B\n    expr: SELECT host, ts FROM events\n"
     rules, _ = parse_rules("rules.yaml", both, settings.table_names)
-    definitions, (problem,) = check_rules(spark, settings, rules)
+    definitions, (problem,) = check_rules(lambda: spark, settings, rules)
     assert [definition.name for definition in definitions] == ["g/B"]
     assert (problem.file, problem.line) == ("rules.yaml", 5)
     assert (
@@ -208,7 +208,7 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
 ) -> None:
     rules, problems = parse_rules("rules.yaml", ASKED, settings.table_names)
     assert not problems
-    (definition,), check_problems = check_rules(spark, settings, rules)
+    (definition,), check_problems = check_rules(lambda: spark, settings, rules)
     assert check_problems == []
     assert definition.result_columns["seen"] == {"msg": "string"}
     assert definition.result_columns["norm"] == {"mean": "double", "n": "bigint"}
@@ -241,7 +241,7 @@ def test_invalid_recall_is_rejected_with_rule_and_position(
     text = ASKED.replace(old, new, 1)
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, check_problems = check_rules(spark, settings, rules)
+    definitions, check_problems = check_rules(lambda: spark, settings, rules)
     assert definitions == []
     changed = text[: text.index(new)].count("\n") + 1
     assert any(
@@ -288,7 +288,7 @@ def test_stage_with_an_error_is_rejected(
     text = STAGE_RULE + "".join(f"    - {stage}\n" for stage in stages)
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, problems = check_rules(spark, settings, rules)
+    definitions, problems = check_rules(lambda: spark, settings, rules)
     assert definitions == []
     assert message in str(problems[0])
 
@@ -303,7 +303,35 @@ def test_columns_of_stages_follow_from_those_that_they_read(
         " ON p.host = n.host', within: 1m}\n"
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
-    (definition,), problems = check_rules(spark, settings, rules)
+    (definition,), problems = check_rules(lambda: spark, settings, rules)
     assert not problems
     assert definition.result_columns["a"] == {"host": "string", "mean": "double", "rtt": "double"}
     assert definition.result_columns["b"] == {"top": "double"}
+
+
+def _fail_to_start() -> SparkSession:
+    raise AssertionError("the rules have stored verdicts: Spark is not needed")
+
+
+def test_stored_verdicts_need_no_spark(spark: SparkSession, settings: Settings) -> None:
+    rules, _ = parse_rules("rules.yaml", ASKED, settings.table_names)
+    checked, problems = check_rules(lambda: spark, settings, rules)
+    assert checked and problems == []
+    assert check_rules(_fail_to_start, settings, rules) == (checked, [])
+
+
+def test_rule_has_another_verdict_after_a_change_of_its_derived_stream(
+    spark: SparkSession, settings: Settings
+) -> None:
+    text = (
+        "groups:\n- name: g\n  derived:\n  - stream: load\n    expr: {}\n"
+        "  rules:\n  - alert: A\n    expr: SELECT ts, host FROM load WHERE cpu > 7\n"
+    )
+    first = text.format("SELECT ts, host, cpu FROM events")
+    rules, _ = parse_rules("rules.yaml", first, settings.table_names)
+    assert check_rules(lambda: spark, settings, rules)[1] == []
+    assert check_rules(_fail_to_start, settings, rules)[1] == []
+    second = text.format("SELECT ts, host FROM events")
+    rules, _ = parse_rules("rules.yaml", second, settings.table_names)
+    (problem,) = check_rules(lambda: spark, settings, rules)[1]
+    assert "unknown column 'cpu'" in problem.message

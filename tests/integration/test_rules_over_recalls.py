@@ -280,7 +280,7 @@ def test_end_of_input_waits_for_recalls(world: World) -> None:
 def check(spark: SparkSession, settings: Settings, text: str) -> list[str]:
     rules, problems = parse_rules("r.yaml", text, settings.table_names)
     assert not problems, problems
-    return [str(problem) for problem in check_rules(spark, settings, rules)[1]]
+    return [str(problem) for problem in check_rules(lambda: spark, settings, rules)[1]]
 
 
 @pytest.mark.parametrize(
@@ -329,14 +329,14 @@ def test_changed_reader_is_checked_with_the_unchanged_rule(
 ) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(RULES)
-    checked, _ = check_rule_files(spark, workspace_settings, [path])
+    checked, _ = check_rule_files(lambda: spark, workspace_settings, [path])
     restored = [Definition.from_json(json.loads(json.dumps(item.to_json()))) for item in checked]
     assert [item.rule.revision_streams for item in restored] == [
         item.rule.revision_streams for item in checked
     ]
     path.write_text(RULES.replace("mean >= 50", "mean >= 40"))
-    again, _ = check_rule_files(spark, workspace_settings, [path], checked)
+    again, _ = check_rule_files(lambda: spark, workspace_settings, [path], checked)
     assert [item.name for item in again] == [item.name for item in checked]
     path.write_text(RULES.replace("AS mean", "AS average"))
     with pytest.raises(ProblemsError, match="mean"):
-        check_rule_files(spark, workspace_settings, [path], checked)
+        check_rule_files(lambda: spark, workspace_settings, [path], checked)

@@ -77,7 +77,7 @@ class Story:
         rule_file = settings.find_rule_files()[0]
         rules, problems = parse_rules("rules.yaml", rule_file.read_text(), settings.table_names)
         assert not problems
-        definitions, check_problems = check_rules(spark, settings, rules)
+        definitions, check_problems = check_rules(lambda: spark, settings, rules)
         assert not check_problems, check_problems
         RuleRegistry(connection).apply(definitions)
         self.schemas = [stream_schema(name, s) for name, s in settings.streams.items()]
@@ -88,7 +88,7 @@ class Story:
             archive=self.archive,
             connection=connection,
             relations=Relations(connection, settings.relations),
-            admission=RuleAdmission(spark, settings),
+            admission=RuleAdmission(lambda: spark, settings),
             guard=Guard(spark, settings, connection),
         )
         self.process_rows: list[dict[str, Any]] = []

@@ -60,7 +60,11 @@ def test_reloads_neither_lose_nor_repeat_events(
     tmp_path: Path,
 ) -> None:
     reloads = 100
-    files, rng, seed = RuleFileLoader(spark, settings, connection), random.Random(reloads), 0
+    files, rng, seed = (
+        RuleFileLoader(lambda: spark, settings, connection),
+        random.Random(reloads),
+        0,
+    )
     while reloads > 0:
         seed += 1
         _write(settings, random.Random(0), steady=True)

@@ -209,7 +209,7 @@ def _check(spark: SparkSession, workspace: Settings, sql: str) -> None:
             problems
         )
         return
-    definitions, problems = check_rules(spark, workspace, rules)
+    definitions, problems = check_rules(lambda: spark, workspace, rules)
     names = [definition.name for definition in definitions]
     assert names[0] == "g/Good"
     assert all(
@@ -341,7 +341,7 @@ def test_tables_of_derived_streams_are_counted_without_expansion(
         text += f"  - {{stream: d{number}, expr: '{read} UNION ALL {read}'}}\n"
     rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", workspace.table_names)
     assert not problems
-    _, problems = check_rules(spark, workspace, rules)
+    _, problems = check_rules(lambda: spark, workspace, rules)
     assert (
         "reads 128 tables after expanding WITH and derived streams; the limit is 64"
         in problems[0].message
@@ -361,7 +361,7 @@ def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
     rules, _ = parse_rules(
         "rules.yaml", _file(f"SELECT from_json(msg, {schema}) AS x, ts FROM events"), TABLE_NAMES
     )
-    _, (problem,) = check_rules(spark, workspace, rules)
+    _, (problem,) = check_rules(lambda: spark, workspace, rules)
     assert "takes more than 1 s" in problem.message
     process = jvm_process()
     assert process is not None

@@ -261,7 +261,7 @@ class World:
         further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
         RuleRegistry(connection).apply(definitions)
-        self.admission = RuleAdmission(spark, settings)
+        self.admission = RuleAdmission(lambda: spark, settings)
         self.guard = Guard(spark, settings, connection)
         self.reopen()
 
@@ -390,7 +390,7 @@ def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> l
     """The rules, checked."""
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems, problems
-    checked, check_problems = check_rules(spark, settings, rules)
+    checked, check_problems = check_rules(lambda: spark, settings, rules)
     assert not check_problems, check_problems
     return checked
 

@@ -3,18 +3,21 @@
 No query is executed. Rules without errors can be deployed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from graphlib import TopologicalSorter
+from typing import Any
 
 import structlog
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructType, TimestampType
+from pyspark.sql.types import StringType, StructType
 
 from moirae.config import Settings
-from moirae.errors import Problem
-from moirae.rules.checks.check_questions import check_questions
+from moirae.errors import Problem, has_errors
+from moirae.rules.checks.check_questions import check_questions, find_warnings
+from moirae.rules.checks.check_session import CheckSession, StartSpark
+from moirae.rules.checks.derived_streams import DerivedStreams
+from moirae.rules.checks.event_columns import require_time_column
+from moirae.rules.checks.rule_streams import RuleStreams
+from moirae.rules.checks.verdict_store import VerdictStore
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
@@ -22,16 +25,8 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
-from moirae.rules.revision_streams import (
-    find_cycles,
-    find_derived_readers,
-    find_other_readers,
-    find_streams_read,
-    list_outputs,
-    make_streams,
-    order_by_reads,
-)
-from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, RuleSet
+from moirae.rules.revision_streams import order_by_reads
+from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
 from recall.errors import QueryRejected
 from recall.query import (
@@ -39,310 +34,165 @@ from recall.query import (
     Unsupported,
     check_table_count,
     find_outputs,
-    infer_shape,
-    tables_in,
 )
-from recall.sandbox import SPARK_LOST, QueryValidator, harden_session, validate_query
+from recall.sandbox import SPARK_LOST, validate_query
 
 _LOG = structlog.get_logger()
 
 
 def check_rules(
-    spark: SparkSession,
+    start_spark: StartSpark,
     settings: Settings,
     rules: RuleSet,
     unchanged: Iterable[Definition] = (),
 ) -> tuple[list[Definition], list[Problem]]:
     """Return the definitions of all valid rules, and the problems of all rules.
 
-    `unchanged`: checked rules whose streams these may read. An error in any derived stream rejects all
-    rules. Raises one of `SPARK_LOST` if the connection to Spark's JVM is lost.
+    Spark is started for what has no stored verdict. `unchanged`: checked rules whose streams these
+    may read. An error in any derived stream rejects all rules. Raises one of `SPARK_LOST` if the
+    connection to Spark's JVM is lost.
     """
-    session = harden_session(spark.newSession())
-    for name, stream in settings.streams.items():
-        _create_empty_view(session, name, stream.columns)
-    for name, relation in settings.relations.items():
-        _create_empty_view(session, name, relation.columns)
-    histories = _Histories(session, settings, rules, unchanged)
-    problems = list(histories.find_problems())
-    problems += _check_derived_streams(session, settings, rules, histories.plain_derived)
-    if _has_error(problems):
-        return [], problems
-    validator = QueryValidator(session)
-    validator.prepare(_find_valid_queries(settings, rules))
-    checked: dict[str, Definition] = {}
-    for rule in order_by_reads(rules.rules):
-        complete_rule, rule_problems = histories.complete(rule)
-        definition = None
-        if not _has_error(rule_problems):
-            definition, question_problems = _check_rule_isolated(
-                session, validator, settings, complete_rule
-            )
-            rule_problems = [*rule_problems, *question_problems]
-        problems += rule_problems
-        if definition is not None:
-            checked[rule.id] = definition
-            histories.add(definition)
-    problems += histories.check_remaining()
-    if histories.has_failed:
-        return [], problems
-    return [checked[rule.id] for rule in rules.rules if rule.id in checked], problems
+    store = VerdictStore(settings)
+    checker = _RuleChecker(CheckSession(start_spark), store, settings, rules, unchanged)
+    try:
+        return checker.check()
+    finally:
+        store.save()
 
 
-class _Histories:
-    """Streams of recalls and stages that event queries and derived streams of rules read.
-
-    Their columns are known when the rule that has them is checked, so rules are checked in the
-    order of `order_by_reads`, and derived streams over such streams before the first reader.
-    """
-
+class _RuleChecker:
     def __init__(
         self,
-        session: SparkSession,
+        session: CheckSession,
+        store: VerdictStore,
         settings: Settings,
         rules: RuleSet,
         unchanged: Iterable[Definition],
     ) -> None:
         self._session = session
+        self._store = store
         self._settings = settings
+        self._time_columns = {name: stream.time for name, stream in settings.streams.items()}
+        self._valid_shapes: set[str] = set()
         self._rules = rules
-        self._definitions = {definition.name: definition for definition in unchanged}
-        checked_rules = [definition.rule for definition in self._definitions.values()]
-        self._outputs = list_outputs([*checked_rules, *rules.rules])
-        # Stored rules bring those that they read with them.
-        self._stored = {
-            stream.name: stream for rule in rules.rules for stream in rule.revision_streams
-        }
-        names = self._outputs.keys() | self._stored.keys()
-        readers = find_derived_readers(rules.derived, names)
-        self.plain_derived = tuple(query for query in rules.derived if query not in readers)
-        self._unchecked = {query.stream: query for query in rules.derived if query in readers}
-        self._streams: dict[str, RevisionStream] = {}
-        self.has_failed = False
+        for name, stream in settings.streams.items():
+            session.create_view(name, stream.columns)
+        for name, relation in settings.relations.items():
+            session.create_view(name, relation.columns)
+        derived = DerivedStreams(session, store, settings, rules)
+        self._derived = derived
+        self._streams = RuleStreams(session, rules, unchanged, derived)
 
-    def find_problems(self) -> Iterator[Problem]:
-        """Yield cycles, and derived streams that cannot be archived."""
-        yield from find_cycles(self._rules.rules)
-        for query in self._unchecked.values():
-            if query.archive:
-                message = "archive: it reads revisions, which are archived with their recalls"
-                yield query.make_problem(message, "archive")
+    def check(self) -> tuple[list[Definition], list[Problem]]:
+        streams = self._streams
+        problems = list(streams.find_problems())
+        problems += self._derived.check(streams.plain_derived)
+        if has_errors(problems):
+            return [], problems
+        checked: dict[str, Definition] = {}
+        self._analyse_together(self._rules.rules)
+        for rule in order_by_reads(self._rules.rules):
+            complete_rule, rule_problems = streams.complete(rule)
+            definition = None
+            if not has_errors(rule_problems):
+                definition, query_problems = self._check_rule(complete_rule)
+                rule_problems = [*rule_problems, *query_problems]
+            problems += rule_problems
+            if definition is not None:
+                checked[rule.id] = definition
+                streams.add(definition)
+        problems += streams.check_remaining()
+        if streams.has_failed:
+            return [], problems
+        return [checked[rule.id] for rule in self._rules.rules if rule.id in checked], problems
 
-    def add(self, definition: Definition) -> None:
-        """Note a checked rule, whose streams others may read."""
-        self._definitions[definition.name] = definition
+    def _analyse_together(self, rules: Iterable[Rule]) -> None:
+        """Have Spark analyse the event queries that have no stored verdict, if their shape is valid.
 
-    def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
-        """The rule with the streams that it reads, each of which has a view then."""
-        all_names = self._outputs.keys() | self._stored.keys()
-        if not all_names:
-            return rule, []
-        problems = list(find_other_readers(rule, all_names))
-        names = sorted(find_streams_read(rule, all_names))
-        if problems or not names:
-            return rule, problems
-        key = "expr" if rule.spec.expr is not None else "stream"
-        if rule.spec.expr is None:
-            message = "absence is of rows of declared streams; this reads revisions of a recall"
-            return rule, [rule.make_problem(message, key)]
-        streams = []
-        for name in names:
-            stream = self._find_stream(name)
-            if stream is None:
-                message = f"stream {name}: rule {self._outputs[name].rule} has errors"
-                return rule, [rule.make_problem(message, key)]
-            streams.append(stream)
-        return replace(rule, revision_streams=tuple(streams)), self._check_derived(rule)
-
-    def check_remaining(self) -> list[Problem]:
-        """Check the derived streams that no rule reads."""
-        problems: list[Problem] = []
-        for query in list(self._unchecked.values()):
-            for name in sorted(tables_in(query.expr) & self._outputs.keys()):
-                if self._find_stream(name) is None and not self.has_failed:
-                    message = f"stream {name}: rule {self._outputs[name].rule} has errors"
-                    return [query.make_problem(message, "expr")]
-        for group in dict.fromkeys(query.group for query in self._unchecked.values()):
-            problems += self._check_derived_of(group, frozenset(self._unchecked))
-        return problems
-
-    def _find_stream(self, name: str) -> RevisionStream | None:
-        """A stream, for which a view is created; None: its rule has errors."""
-        if name in self._streams:
-            return self._streams[name]
-        output = self._outputs.get(name)
-        if output is None:
-            stream = self._stored[name]
-        elif output.rule not in self._definitions:
-            return None
-        else:
-            columns = self._definitions[output.rule].output_columns(output.name)
-            (stream,) = make_streams([name], output, columns)
-        _create_empty_view(self._session, name, stream.columns)
-        self._streams[name] = stream
-        return stream
-
-    def _check_derived(self, rule: Rule) -> list[Problem]:
-        """Check the derived streams through which a rule reads revisions."""
-        assert rule.spec.expr is not None
-        expressions = {query.stream: query.expr for query in rule.derived}
-        reached: set[str] = set()
-        pending = list(tables_in(rule.spec.expr) & expressions.keys())
-        while pending:
-            name = pending.pop()
-            if name not in reached:
-                reached.add(name)
-                pending += tables_in(expressions[name]) & expressions.keys()
-        return self._check_derived_of(rule.group, frozenset(reached))
-
-    def _check_derived_of(self, group: str, names: frozenset[str]) -> list[Problem]:
-        """Check those derived streams of a group, once each."""
-        selected = [
-            query
-            for query in self._unchecked.values()
-            if query.group == group and query.stream in names
-        ]
-        problems: list[Problem] = []
-        for query in selected:
-            del self._unchecked[query.stream]
-            problems += _check_derived_shape(self._settings, query, self._rules, self._streams)
-        if not problems:
-            for query in _sort_by_dependency(tuple(selected)):
-                problems += _check_derived_query(self._session, query)
-        self.has_failed = self.has_failed or _has_error(problems)
-        return problems
-
-
-def _has_error(problems: Iterable[Problem]) -> bool:
-    return any(problem.severity == "error" for problem in problems)
-
-
-def _create_empty_view(session: SparkSession, name: str, columns: Mapping[str, str]) -> None:
-    ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
-    session.createDataFrame([], ddl).createOrReplaceTempView(name)
-
-
-def _check_derived_streams(
-    session: SparkSession,
-    settings: Settings,
-    rules: RuleSet,
-    derived_streams: tuple[DerivedQuery, ...],
-) -> list[Problem]:
-    """Check some derived streams and create an empty view of each."""
-    problems: list[Problem] = []
-    for derived in derived_streams:
-        problems += _check_derived_shape(settings, derived, rules, ())
-    if problems:
-        return problems
-    for derived in _sort_by_dependency(derived_streams):
-        problems += _check_derived_query(session, derived)
-    return problems
-
-
-def _sort_by_dependency(derived_streams: tuple[DerivedQuery, ...]) -> Iterator[DerivedQuery]:
-    """Yield each derived stream after those that it reads."""
-    by_name = {derived.stream: derived for derived in derived_streams}
-    dependencies: dict[str, Collection[str]] = {}
-    for name, derived in by_name.items():
-        dependencies[name] = tables_in(derived.expr) & by_name.keys() - {name}
-    return map(by_name.__getitem__, TopologicalSorter(dependencies).static_order())
-
-
-def _find_valid_queries(settings: Settings, rules: RuleSet) -> Iterator[str]:
-    """The event queries that may be analysed, of rules that read no streams of others."""
-    streams, relations = _time_columns(settings), frozenset(settings.relations)
-    for rule in rules.rules:
-        if rule.spec.expr is not None:
+        Not those that read streams of other rules, which have no views yet.
+        """
+        queries: list[str] = []
+        for rule in rules:
+            if rule.spec.expr is None or self._find_stored(rule) is not None:
+                continue
             with suppress(Unsupported):
-                tables = build_event_tables(rule, streams, relations)
-                check_table_count(rule.spec.expr, tables.derived)
-                infer_event_shape(rule, tables)
-                yield rule.spec.expr
+                _check_event_shape(rule, self._event_tables(rule))
+                self._valid_shapes.add(rule.id)
+                queries.append(rule.spec.expr)
+        if queries:
+            self._session.validator.prepare(queries)
+
+    def _event_tables(self, rule: Rule) -> Tables:
+        return build_event_tables(rule, self._time_columns, frozenset(self._settings.relations))
+
+    def _find_stored(self, rule: Rule) -> Definition | None:
+        results = self._store.find(_describe_rule(rule))
+        return None if results is None else Definition.from_results(rule, results)
+
+    def _check_rule(self, rule: Rule) -> tuple[Definition | None, list[Problem]]:
+        """Check one rule. An internal error is reported as a problem of this rule alone."""
+        definition = self._find_stored(rule)
+        if definition is not None:
+            return definition, list(find_warnings(rule))
+        try:
+            definition, problems = self._analyse_rule(rule)
+        except SPARK_LOST:
+            raise
+        except Exception as error:
+            _LOG.exception("rule check failed", action="rule_check_failed", rule=rule.id)
+            cause = f"{type(error).__name__}: {error}"
+            return None, [rule.make_problem(f"internal error while checking the rule: {cause}")]
+        if definition is not None:
+            self._store.put(_describe_rule(rule), definition.results_to_json())
+        return definition, [*problems, *find_warnings(rule)]
+
+    def _analyse_rule(self, rule: Rule) -> tuple[Definition | None, list[Problem]]:
+        """Return the definition, None if the rule has errors, and its errors."""
+        event_tables = self._event_tables(rule)
+        definition = self._analyse_event_query(rule, event_tables)
+        if isinstance(definition, Problem):
+            return None, [definition]
+        problems = list(_find_unknown_attributes(definition))
+        problems += _check_early(definition, event_tables)
+        tables = build_rule_tables(rule, self._time_columns, event_tables.relations)
+        completed, question_problems = check_questions(
+            self._session.spark, self._settings, definition, tables
+        )
+        problems += question_problems
+        return (None if problems else completed), problems
+
+    def _analyse_event_query(self, rule: Rule, tables: Tables) -> Definition | Problem:
+        expr = rule.spec.expr
+        try:
+            if rule.id not in self._valid_shapes:
+                _check_event_shape(rule, tables)
+            if expr is not None:
+                schema = self._session.validator.validate(expr)
+            else:
+                sql = build_event_sql(rule, tables)
+                schema = validate_query(self._session.spark, sql, internal=True)
+            require_time_column(schema)
+        except (Unsupported, QueryRejected) as error:
+            if expr is None:  # generated SQL: its positions mean nothing to the author
+                return rule.make_problem(str(error), "stream")
+            return rule.make_problem(str(error), "expr", line=error.line, column=error.column)
+        return _build_definition(rule, schema)
 
 
-def _time_columns(settings: Settings) -> dict[str, str]:
-    return {name: stream.time for name, stream in settings.streams.items()}
+def _describe_rule(rule: Rule) -> Any:
+    """What the verdict on a rule depends on, besides the declared columns, as JSON."""
+    streams_read = [
+        [stream.name, list(stream.columns.items()), stream.is_similar]
+        for stream in rule.revision_streams
+    ]
+    return ["rule", rule.to_json(), streams_read]
 
 
-def _check_derived_shape(
-    settings: Settings, derived: DerivedQuery, rules: RuleSet, revision_streams: Iterable[str]
-) -> list[Problem]:
-    siblings: dict[str, str] = {}
-    for query in rules.derived:
-        if query.group == derived.group and query.stream != derived.stream:
-            siblings[query.stream] = query.expr
-    streams = {**_time_columns(settings), **dict.fromkeys(revision_streams, "ts")}
-    tables = Tables(streams, frozenset(settings.relations), siblings)
-    try:
-        check_table_count(derived.expr, siblings)
-        infer_shape(derived.expr, tables)
-    except Unsupported as error:
-        return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
-    return []
-
-
-def _check_derived_query(session: SparkSession, derived: DerivedQuery) -> list[Problem]:
-    try:
-        schema = validate_query(session, derived.expr)
-        _require_time_column(schema)
-    except QueryRejected as error:
-        return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
-    columns = {field.name: field.dataType.simpleString() for field in schema.fields}
-    _create_empty_view(session, derived.stream, columns)
-    return []
-
-
-def _check_rule_isolated(
-    session: SparkSession, validator: QueryValidator, settings: Settings, rule: Rule
-) -> tuple[Definition | None, list[Problem]]:
-    """Check one rule. An internal error is reported as a problem of this rule alone."""
-    try:
-        return _check_rule(session, validator, settings, rule)
-    except SPARK_LOST:
-        raise
-    except Exception as error:
-        _LOG.exception("rule check failed", action="rule_check_failed", rule=rule.id)
-        cause = f"{type(error).__name__}: {error}"
-        return None, [rule.make_problem(f"internal error while checking the rule: {cause}")]
-
-
-def _check_rule(
-    session: SparkSession, validator: QueryValidator, settings: Settings, rule: Rule
-) -> tuple[Definition | None, list[Problem]]:
-    """Return the definition, None if the rule has errors, and its errors and warnings."""
-    streams, relations = _time_columns(settings), frozenset(settings.relations)
-    tables = build_rule_tables(rule, streams, relations)
-    event_tables = build_event_tables(rule, streams, relations)
-    definition = _check_event_query(session, validator, rule, event_tables)
-    if isinstance(definition, Problem):
-        return None, [definition]
-    problems = list(_find_unknown_attributes(definition))
-    problems += _check_early(definition, event_tables)
-    completed, question_problems = check_questions(session, settings, definition, tables)
-    problems += question_problems
-    if _has_error(problems):
-        return None, problems
-    return completed, problems
-
-
-def _check_event_query(
-    session: SparkSession, validator: QueryValidator, rule: Rule, tables: Tables
-) -> Definition | Problem:
-    expr = rule.spec.expr
-    try:
-        if expr is not None:
-            check_table_count(expr, tables.derived)
-        infer_event_shape(rule, tables)
-        if expr is not None:
-            schema = validator.validate(expr)
-        else:
-            schema = validate_query(session, build_event_sql(rule, tables), internal=True)
-        _require_time_column(schema)
-    except (Unsupported, QueryRejected) as error:
-        if expr is None:  # generated SQL: its positions mean nothing to the author
-            return rule.make_problem(str(error), "stream")
-        return rule.make_problem(str(error), "expr", line=error.line, column=error.column)
-    return _build_definition(rule, schema)
+def _check_event_shape(rule: Rule, tables: Tables) -> None:
+    """Raises `Unsupported`."""
+    if rule.spec.expr is not None:
+        check_table_count(rule.spec.expr, tables.derived)
+    infer_event_shape(rule, tables)
 
 
 def _build_definition(rule: Rule, schema: StructType) -> Definition | Problem:
@@ -406,12 +256,3 @@ def _find_unknown_attributes(definition: Definition) -> Iterator[Problem]:
 
 def _describe_unknown_column(name: str, columns: Iterable[str]) -> str:
     return f"column {name!r} is not in the query result; its columns are {', '.join(columns)}"
-
-
-def _require_time_column(schema: StructType) -> None:
-    types_by_name = {field.name.lower(): field.dataType for field in schema.fields}
-    if "ts" not in types_by_name:
-        raise QueryRejected("the query result has no column ts; select the event time AS ts")
-    if not isinstance(types_by_name["ts"], TimestampType):
-        actual = types_by_name["ts"].simpleString()
-        raise QueryRejected(f"column ts must be a timestamp, not {actual}")

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
+from moirae.rules.checks.check_session import create_empty_view
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
@@ -26,6 +27,7 @@ from moirae.rules.requests import (
     lift_context_query,
     stage_inputs,
 )
+from moirae.rules.rule_set import Rule
 from recall.errors import QueryRejected
 from recall.event_plans import order_stages
 from recall.query import (
@@ -59,7 +61,6 @@ def check_questions(
         *checker.check_contexts_and_recalls(),
         *checker.check_condition(),
         *checker.check_stages(),
-        *checker.find_warnings(),
     ]
     return checker.definition, problems
 
@@ -290,22 +291,6 @@ class _QuestionChecker:
         self._add_result_columns(stage.stream, self._validate(lifted.sql, stage.sql))
         return None
 
-    def find_warnings(self) -> Iterator[Problem]:
-        """Yield a warning for each measure that ignores bandwidths of numeric columns."""
-        spec = self._rule.spec
-        for name, recall in spec.recall.items():
-            if not isinstance(recall, SimilarRecall) or recall.similar.measure == "tfidf":
-                continue
-            contexts = recall.similar.contexts or spec.context
-            if any(spec.context[context].numeric for context in contexts):
-                message = (
-                    f"measure {recall.similar.measure} compares numeric columns as text; "
-                    "use tfidf to compare them as numbers"
-                )
-                yield self._rule.make_problem(
-                    message, "recall", name, "similar", "measure", severity="warning"
-                )
-
     def _bind_tables(self, event_views: Mapping[str, str] | None = None) -> TableBindings:
         """Bind tables to views; `event_views`: those of tables with rows for each event."""
         return TableBindings(
@@ -336,8 +321,23 @@ class _QuestionChecker:
         )
 
     def _create_empty_view(self, name: str, columns: Mapping[str, str]) -> None:
-        ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
-        self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
+        create_empty_view(self._session, name, columns)
+
+
+def find_warnings(rule: Rule) -> Iterator[Problem]:
+    """Yield a warning for each measure that ignores bandwidths of numeric columns."""
+    for name, recall in rule.spec.recall.items():
+        if not isinstance(recall, SimilarRecall) or recall.similar.measure == "tfidf":
+            continue
+        contexts = recall.similar.contexts or rule.spec.context
+        if any(rule.spec.context[context].numeric for context in contexts):
+            message = (
+                f"measure {recall.similar.measure} compares numeric columns as text; "
+                "use tfidf to compare them as numbers"
+            )
+            yield rule.make_problem(
+                message, "recall", name, "similar", "measure", severity="warning"
+            )
 
 
 def _restore_event_names(message: str) -> str:

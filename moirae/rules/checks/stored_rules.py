@@ -4,11 +4,11 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import structlog
-from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.checks.check import check_rules
+from moirae.rules.checks.check_session import StartSpark
 from moirae.rules.definition import Definition
 from moirae.rules.rule_set import DerivedQuery, RuleSet
 from recall.sandbox import SPARK_LOST
@@ -26,8 +26,8 @@ class RuleAdmission:
     files are checked in another thread than stored rules are loaded in.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self._spark = spark
+    def __init__(self, start_spark: StartSpark, settings: Settings) -> None:
+        self._start_spark = start_spark
         self._settings = settings
         # Replaced, never changed, so that readers need no lock.
         self._admitted: Mapping[str, Definition] = {}
@@ -76,7 +76,7 @@ class RuleAdmission:
         rules = tuple(definition.rule for definition in definitions)
         rule_set = RuleSet(rules, definitions[0].rule.derived)
         try:
-            passed, problems = check_rules(self._spark, self._settings, rule_set)
+            passed, problems = check_rules(self._start_spark, self._settings, rule_set)
         except SPARK_LOST:
             raise
         except Exception as error:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 import sql
 from moirae.config import Settings
-from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
+from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError, has_errors
 from moirae.runtime.storage import find_declaration_problems
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
@@ -223,15 +223,35 @@ def diff(workspace: "LocalWorkspace", body: RuleFiles) -> RuleChanges:
 
 
 def run_check(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> RuleCheck:
-    """Check rule files; needs no database. `allow_paths`: files may be named without content."""
+    """Check rule files; needs no database. `allow_paths`: files may be named without content.
+
+    The result of a check of the same files over the same columns is not computed again.
+    """
     column_problems = tuple(find_declaration_problems(settings))
     try:
-        checked = _check_files(settings, body, allow_paths=allow_paths)
+        count, warnings = _count_rules(settings, body, allow_paths=allow_paths)
     except ProblemsError as error:
         return RuleCheck(0, (*column_problems, *error.problems), settings.warnings)
     if column_problems:
-        return RuleCheck(0, (*column_problems, *checked.warnings), settings.warnings)
-    return RuleCheck(len(checked.definitions), checked.warnings, settings.warnings)
+        return RuleCheck(0, (*column_problems, *warnings), settings.warnings)
+    return RuleCheck(count, warnings, settings.warnings)
+
+
+def _count_rules(
+    settings: Settings, body: RuleFiles, *, allow_paths: bool
+) -> tuple[int, Sequence[Problem]]:
+    """The number of rules in files, and warnings. Raises `ProblemsError`."""
+    from moirae.deployments import find_checked_files, store_checked_files
+
+    with _write_files(body.files or [], allow_paths=allow_paths) as names:
+        checked = find_checked_files(settings, list(names))
+        if checked is None:
+            with _rename_problems(names):
+                definitions, warnings = _check_paths(settings, list(names))
+            checked = len(definitions), warnings
+            store_checked_files(settings, list(names), *checked)
+        count, warnings = checked
+        return count, [_rename(problem, names) for problem in warnings]
 
 
 def _prepare_apply(workspace: "LocalWorkspace", body: RuleFiles) -> _CheckedFiles:
@@ -327,11 +347,8 @@ def _check_files(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> _
     from moirae.deployments import compute_digest
 
     digest = compute_digest(settings.find_rule_files())
-    with _write_files(body.files or [], allow_paths=allow_paths) as names:
-        try:
-            definitions, warnings = _check_paths(settings, list(names))
-        except ProblemsError as error:
-            raise ProblemsError(_rename(problem, names) for problem in error.problems) from error
+    with _write_files(body.files or [], allow_paths=allow_paths) as names, _rename_problems(names):
+        definitions, warnings = _check_paths(settings, list(names))
     return _CheckedFiles(definitions, [_rename(problem, names) for problem in warnings], digest)
 
 
@@ -352,6 +369,15 @@ def _write_files(files: Sequence[RuleDocument], *, allow_paths: bool) -> Iterato
         yield names
 
 
+@contextmanager
+def _rename_problems(names: Mapping[Path, str]) -> Iterator[None]:
+    """Problems of written files have the names of the files."""
+    try:
+        yield
+    except ProblemsError as error:
+        raise ProblemsError(_rename(problem, names) for problem in error.problems) from error
+
+
 def _rename(problem: Problem, names: Mapping[Path, str]) -> Problem:
     """The problem of a written file under the file's name."""
     return replace(problem, file=names.get(Path(problem.file), problem.file))
@@ -360,14 +386,14 @@ def _rename(problem: Problem, names: Mapping[Path, str]) -> Problem:
 def _check_paths(
     settings: Settings, files: Sequence[Path]
 ) -> "tuple[list[Definition], list[Problem]]":
-    from archiver.spark import open_session
+    from archiver.spark import session_on_demand
     from moirae.deployments import check_rule_files, select_rule_files
     from moirae.rules import find_unused_keys, read_rule_files
 
     paths = select_rule_files(settings, files)
     rules, problems = read_rule_files(paths, settings.table_names)
-    if any(problem.severity == "error" for problem in problems):
+    if has_errors(problems):
         raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
     warehouse = Path(settings.home) / "warehouse"
-    with open_session("moirae rules", warehouse) as spark:
-        return check_rule_files(spark, settings, paths)
+    with session_on_demand("moirae rules", warehouse) as start_spark:
+        return check_rule_files(start_spark, settings, paths)

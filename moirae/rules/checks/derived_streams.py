@@ -1,0 +1,88 @@
+"""Check derived streams, each of which becomes an empty view that queries may read."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+from types import MappingProxyType
+
+from moirae.config import Settings
+from moirae.errors import Problem
+from moirae.rules.checks.check_session import CheckSession
+from moirae.rules.checks.event_columns import require_time_column
+from moirae.rules.checks.verdict_store import VerdictStore
+from moirae.rules.rule_set import DerivedQuery, RevisionStream, RuleSet
+from recall.errors import QueryRejected
+from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
+from recall.sandbox import validate_query
+
+
+class DerivedStreams:
+    """Checks derived streams and creates an empty view of each."""
+
+    def __init__(
+        self, session: CheckSession, store: VerdictStore, settings: Settings, rules: RuleSet
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._rules = rules
+        self._time_columns = {name: stream.time for name, stream in settings.streams.items()}
+        self._relations = frozenset(settings.relations)
+
+    def check(
+        self,
+        queries: Sequence[DerivedQuery],
+        revision_streams: Mapping[str, RevisionStream] = MappingProxyType({}),
+    ) -> list[Problem]:
+        """The problems of some derived streams. `revision_streams`: that they may read."""
+        problems: list[Problem] = []
+        for query in queries:
+            problems += self._check_shape(query, revision_streams)
+        if not problems:
+            for query in _sort_by_dependency(queries):
+                problems += self._check_query(query, revision_streams)
+        return problems
+
+    def _siblings(self, derived: DerivedQuery) -> dict[str, str]:
+        return {
+            query.stream: query.expr
+            for query in self._rules.derived
+            if query.group == derived.group and query.stream != derived.stream
+        }
+
+    def _check_shape(self, derived: DerivedQuery, revision_streams: Iterable[str]) -> list[Problem]:
+        siblings = self._siblings(derived)
+        streams = {**self._time_columns, **dict.fromkeys(revision_streams, "ts")}
+        try:
+            check_table_count(derived.expr, siblings)
+            infer_shape(derived.expr, Tables(streams, self._relations, siblings))
+        except Unsupported as error:
+            return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
+        return []
+
+    def _check_query(
+        self, derived: DerivedQuery, revision_streams: Mapping[str, RevisionStream]
+    ) -> list[Problem]:
+        columns_read = [[name, list(s.columns.items())] for name, s in revision_streams.items()]
+        content = ["derived", derived.expr, sorted(self._siblings(derived).items()), columns_read]
+        columns = self._store.find(content)
+        if columns is None:
+            try:
+                schema = validate_query(self._session.spark, derived.expr)
+                require_time_column(schema)
+            except QueryRejected as error:
+                problem = derived.make_problem(
+                    str(error), "expr", line=error.line, column=error.column
+                )
+                return [problem]
+            columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+            self._store.put(content, columns)
+        self._session.create_view(derived.stream, columns)
+        return []
+
+
+def _sort_by_dependency(derived_streams: Iterable[DerivedQuery]) -> Iterator[DerivedQuery]:
+    """Yield each derived stream after those that it reads."""
+    by_name = {derived.stream: derived for derived in derived_streams}
+    dependencies: dict[str, Collection[str]] = {}
+    for name, derived in by_name.items():
+        dependencies[name] = tables_in(derived.expr) & by_name.keys() - {name}
+    return map(by_name.__getitem__, TopologicalSorter(dependencies).static_order())
