@@ -3,6 +3,7 @@
 ArchiverError
 ├── CommitConflict       another process committed first
 ├── DataFileDamaged      a data file of a Delta table cannot be read
+├── GenerationReplaced   a table was restored from a backup since it was opened
 ├── HistoryUnavailable   the time at which rows were archived is unknown
 ├── InvalidValue         a line or value cannot be decoded
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
@@ -49,6 +50,10 @@ class StorageFailed(ArchiverError):
 
 class CommitConflict(ArchiverError):
     """Another process has changed what a commit was to replace or to continue."""
+
+
+class GenerationReplaced(ArchiverError):
+    """A table was restored from a backup since this process opened it: it must not write."""
 
 
 class SourceDamaged(ArchiverError):

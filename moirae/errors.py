@@ -1,6 +1,7 @@
 """Errors whose messages are written for users.
 
 MoiraeError
+├── BackupDamaged      a file of a backup is missing, or is not what was backed up
 ├── DeliveryFailed     a message that a receiver has not taken
 ├── OutputError        standard output cannot be written
 ├── ProblemsError      files that cannot be used, with all their problems
@@ -57,6 +58,10 @@ class Undecided(MoiraeError):
 
 class TopicChanged(MoiraeError):
     """The topic is no longer as it was seen; it is to be seen again."""
+
+
+class BackupDamaged(MoiraeError):
+    """A file of a backup is missing, or is not what was backed up."""
 
 
 class UsageError(MoiraeError):

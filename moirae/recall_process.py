@@ -19,7 +19,7 @@ from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
-from moirae.runtime.storage import open_storage, recalled_streams
+from moirae.runtime.storage import check_generation, open_storage, recalled_streams
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
@@ -39,6 +39,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     """Serve recalls until `stop` is set, or until the process `parent_pid` ends."""
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "recall")
+    check_generation(settings, connection)
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
     _await_renames(settings, StreamRenameGateway(connection), role, stop)
     root = open_storage(settings)

@@ -16,7 +16,7 @@ from sql.errors import (
     SchemaTooNew,
     is_connection_failure,
 )
-from sql.migrate import migrate
+from sql.migrate import has_schema, migrate, newest_migration
 from sql.pool import ConnectionPool, open_pool
 from sql.values import replace_nul
 
@@ -31,8 +31,10 @@ __all__ = [
     "ProgramLimitExceeded",
     "SchemaTooNew",
     "connect",
+    "has_schema",
     "is_connection_failure",
     "migrate",
+    "newest_migration",
     "open_pool",
     "replace_nul",
 ]

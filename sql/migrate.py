@@ -55,6 +55,11 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(all_migrations)
 
 
+def newest_migration() -> int:
+    """The number of the last migration that this version knows."""
+    return migrations()[-1].number
+
+
 def migrate(connection: Connection) -> None:
     """Apply the migrations that the database lacks.
 
@@ -68,13 +73,13 @@ def migrate(connection: Connection) -> None:
         # the catalog, without a table that was created while the session waited for the lock.
         connection.execute(_CREATE_TABLE)
         applied = _list_applied(connection)
-        last_known = migrations()[-1].number
+        last_known = newest_migration()
         if max(applied, default=0) > last_known:
             raise SchemaTooNew(
                 f"the database has migration {max(applied)}, this version of Moirae knows"
                 f" {last_known}: update Moirae"
             )
-        if not applied and _is_empty(connection):
+        if not applied and not has_schema(connection):
             connection.execute(SQL(read_text("schema.sql")))
             _record(connection, migrations())
             return
@@ -93,10 +98,10 @@ def _list_applied(connection: Connection) -> set[int]:
     return {number for (number,) in rows}
 
 
-def _is_empty(connection: Connection) -> bool:
-    """Whether no version of Moirae has used the database: each had this table from the start."""
+def has_schema(connection: Connection) -> bool:
+    """Whether a version of Moirae has used the database: each had this table from the start."""
     row = connection.execute("SELECT to_regclass('units')").fetchone()
-    return row is None or row[0] is None
+    return row is not None and row[0] is not None
 
 
 def _record(connection: Connection, applied: "tuple[Migration, ...] | list[Migration]") -> None:

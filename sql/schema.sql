@@ -3,6 +3,39 @@
 -- statements for databases of earlier versions. All times are UTC. Event times are times of rows;
 -- all others are by the clock of the database server.
 
+-- The identity of the workspace: one row. The archive holds `id` and `generation`, too.
+CREATE TABLE workspace (
+    one           boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id            uuid NOT NULL DEFAULT gen_random_uuid(),
+    -- Counts the restores: a process of an earlier generation must not write any more.
+    generation    integer NOT NULL DEFAULT 1,
+    -- The backup from which it was last restored, the time of its state, and when it was restored;
+    -- NULL: it never was.
+    restored_from text,
+    backed_up_at  timestamptz,
+    restored_at   timestamptz
+);
+INSERT INTO workspace DEFAULT VALUES;
+
+-- Backups that were started by this workspace, as far as it knows.
+CREATE TABLE backups (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- NULL until it is complete.
+    name        text,
+    destination text NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The time of the state that was backed up; NULL: not known yet.
+    taken_at    timestamptz,
+    -- NULL: it runs, or it failed or was killed.
+    finished_at timestamptz,
+    -- Rows of streams; bytes of all files, and of those that were copied.
+    rows        bigint,
+    bytes       bigint,
+    new_bytes   bigint,
+    error       text
+);
+CREATE INDEX backups_by_start ON backups (started_at);
+
 -- The processes that write, one of each role. A process takes the next epoch of its role when it
 -- starts, and checks it in each transaction: a process that was replaced finds a newer epoch, and
 -- stops.

@@ -5,6 +5,7 @@ Modules of their own: `derived_tables` holds what concerns the tables of derived
 """
 
 from archiver.delta import derived_tables
+from archiver.delta.archive_tables import ArchiveTable, TableKind, list_tables
 from archiver.delta.column_changes import (
     ColumnChanges,
     ColumnProblem,
@@ -21,10 +22,12 @@ from archiver.delta.declared_table import (
     read_declaration,
     read_recorded_schema,
 )
+from archiver.delta.generation import begin_generation
 from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
+from archiver.delta.row_ids import RowIds, read_row_ids
 from archiver.delta.schema import (
     APPEND_COLUMN,
     ARROW_TYPES,
@@ -32,9 +35,26 @@ from archiver.delta.schema import (
     StreamSchema,
 )
 from archiver.delta.table import RewriteFunction, StreamTable
+from archiver.delta.table_version import (
+    Commit,
+    TableVersion,
+    read_commits,
+    read_newest_version,
+    read_version,
+)
 from archiver.delta.vacuum import Vacuum
 
 __all__ = [
+    "read_version",
+    "read_row_ids",
+    "read_newest_version",
+    "read_commits",
+    "list_tables",
+    "TableVersion",
+    "TableKind",
+    "RowIds",
+    "Commit",
+    "ArchiveTable",
     "APPEND_COLUMN",
     "ARROW_TYPES",
     "ArchivedRevision",
@@ -56,6 +76,7 @@ __all__ = [
     "TableDeclaration",
     "TableFiles",
     "Vacuum",
+    "begin_generation",
     "build_entries",
     "derived_tables",
     "find_altered_types",

@@ -29,7 +29,9 @@ from archiver.delta.files import (
     is_written_by_moirae,
     upper_bound,
 )
+from archiver.delta.generation import read_generation
 from archiver.delta.protocol import (
+    FIRST_GENERATION,
     NO_CHUNK,
     CommitSummary,
     FoundFile,
@@ -42,7 +44,13 @@ from archiver.delta.protocol import (
     parse_commit,
     remove_action,
 )
-from archiver.errors import CommitConflict, IncompatibleTable, LogDamaged, StorageFailed
+from archiver.errors import (
+    CommitConflict,
+    GenerationReplaced,
+    IncompatibleTable,
+    LogDamaged,
+    StorageFailed,
+)
 from archiver.storage import LOG_FOLDER, Storage
 from archiver.times import to_micros
 
@@ -105,6 +113,7 @@ class DeltaLog:
         self._time_column = time_column
         self._application_id = application_id
         self._removed: dict[str, RemovedFile] | None = None  # None: not loaded
+        self._generation: int | None = None  # None: not known yet
         self._load(table)
 
     def _load(self, table: DeltaTable) -> None:
@@ -112,6 +121,7 @@ class DeltaLog:
         self.version = int(table.version())
         self._metadata = TableMetadata.of(table)
         self._check_compatible(self._metadata.find_incompatibility(), self.version)
+        self._check_generation(read_generation(self._metadata.properties))
         self.sequence_number = 0
         if self._application_id is not None:
             self.sequence_number = table.transaction_version(self._application_id) or 0
@@ -133,6 +143,17 @@ class DeltaLog:
             f"{self._storage}: {commit} {reason}, which Moirae does not support: restore an earlier "
             f"version (RESTORE TABLE delta.`…` TO VERSION AS OF …) and start Moirae again"
         )
+
+    def _check_generation(self, generation: int | None) -> None:
+        """Raise `GenerationReplaced` unless it is that of the table when it was opened."""
+        if self._generation is None:
+            self._generation = generation
+        if generation not in (None, self._generation):
+            raise GenerationReplaced(
+                f"{self._storage}: the table was restored from a backup since this process opened "
+                f"it: it is of generation {generation}, not {self._generation} any more: stop this "
+                "process; `moirae up` of the restored workspace goes on"
+            )
 
     def _files_of(self, table: DeltaTable) -> Iterator[DataFile]:
         actions = pa.table(table.get_add_actions(flatten=True))
@@ -322,6 +343,7 @@ class DeltaLog:
 
     def _apply_commit(self, commit: ParsedCommit) -> None:
         version = self.version + 1
+        self._check_generation(commit.generation)
         if commit.has_deletion_vectors:
             self._check_compatible("adds deletion vectors", version, commit.author)
         if commit.metadata is not None or commit.protocol is not None:
@@ -408,6 +430,7 @@ class DeltaLog:
             add=add,
             remove=remove,
             in_commit_timestamp=self._metadata.has_in_commit_timestamps,
+            generation=self._generation or FIRST_GENERATION,
         )
 
     def _write_commit(self, build: _BuildActions, check: Callable[[], None]) -> None:

@@ -45,7 +45,8 @@ _ROWS = pa.schema(
         ("row", pa.string()),
     ]
 )
-_APPLICATION = "moirae revisions"
+# The application id under which the logs count row revisions.
+REVISIONS_APPLICATION_ID = "moirae revisions"
 _SAME_ROW = "t.eid = s.eid AND t.version = s.version AND t.row_key = s.row_key"
 # Files of a table above which they are merged.
 _MAX_FILES = 64
@@ -192,11 +193,11 @@ def _last_number(storage: Storage) -> int:
     if not storage.has_table():
         return 0
     with storage.translate_errors():
-        return storage.open_table().transaction_version(_APPLICATION) or 0
+        return storage.open_table().transaction_version(REVISIONS_APPLICATION_ID) or 0
 
 
 def _commit_properties(number: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(_APPLICATION, number)])
+    return CommitProperties(app_transactions=[Transaction(REVISIONS_APPLICATION_ID, number)])
 
 
 def _dump(row: Mapping[str, Any] | None) -> str | None:

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from deltalake import DeltaTable
 
 LOG_FOLDER = "_delta_log"
+_UNFINISHED_SUFFIX = ".tmp"
 # Creates the prepared log file under a name. Returns False if a file of that name exists.
 TryCommit = Callable[[str], bool]
 
@@ -107,6 +108,29 @@ class Storage(ABC):
     @abstractmethod
     def list_files(self) -> list[str]:
         """List data files and unfinished log files, whether or not they belong to the table."""
+
+    @abstractmethod
+    def list_folders(self) -> list[str]:
+        """List the names of the subfolders, sorted; empty without the folder."""
+
+    @abstractmethod
+    def list_sizes(self) -> dict[str, int]:
+        """Map each file below the folder, at any depth, to its bytes; without unfinished ones."""
+
+    @abstractmethod
+    def open_stream(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file for reading from its start, apart from the cache of data files.
+
+        Raises `FileNotFoundError`, on entry.
+        """
+
+    @abstractmethod
+    def write_stream(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Yield a file to write to, apart from the cache of data files.
+
+        The file appears under its name, whole and durable, when the context ends, and replaces one
+        of that name; not if the context ends by an error.
+        """
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -246,6 +270,43 @@ class LocalStorage(Storage):
             names += _list_names(folder, suffix=".parquet")
         unfinished_commits = _list_names(self._folder / LOG_FOLDER, prefix=".", suffix=".tmp")
         return names + unfinished_commits
+
+    def list_folders(self) -> list[str]:
+        try:
+            entries = list(os.scandir(self._folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(entry.name for entry in entries if entry.is_dir())
+
+    def list_sizes(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                path = Path(folder, name)
+                if not (name.startswith(".") and name.endswith(_UNFINISHED_SUFFIX)):
+                    with suppress(FileNotFoundError):
+                        sizes[path.relative_to(self._folder).as_posix()] = path.stat().st_size
+        return sizes
+
+    @contextmanager
+    def open_stream(self, name: str) -> Iterator[BinaryIO]:
+        with (self._folder / name).open("rb") as file:
+            yield file
+
+    @contextmanager
+    def write_stream(self, name: str) -> Iterator[BinaryIO]:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.parent / f".{uuid4().hex}{_UNFINISHED_SUFFIX}"
+        try:
+            with unfinished.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        fsync_files([], [path.parent])
 
     def remove(self, name: str) -> None:
         path = self._folder / name

@@ -5,6 +5,8 @@ are written and read in a local cache. Credentials and endpoint come from the en
 which both libraries read.
 """
 
+import io
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from uuid import uuid4
 
 import obstore
@@ -36,6 +38,9 @@ from archiver.storage.s3_errors import (
     is_missing_bucket,
     summarize_error,
 )
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 _CONNECT_TIMEOUT = 5  # seconds
 _REQUEST_TIMEOUT = 120  # seconds
@@ -250,16 +255,44 @@ class S3Storage(Storage):
 
     def _list_objects(self, offset: str | None = None) -> list[tuple[str, float]]:
         """List (name, last modified in Unix seconds) of all objects below the prefix."""
+        listed = self._list_metadata(offset)
+        return [(name, meta["last_modified"].timestamp()) for name, meta in listed]
+
+    def _list_metadata(self, offset: str | None = None) -> Iterator[tuple[str, "ObjectMeta"]]:
+        """Names below the prefix and what the storage says of the objects."""
         prefix_length = len(self._object_key(""))
-        objects: list[tuple[str, float]] = []
         with self.translate_errors():
             for page in obstore.list(
                 self._store, self._prefix or None, offset=offset, chunk_size=_LIST_PAGE_SIZE
             ):
                 for meta in page:
-                    name = meta["path"][prefix_length:]
-                    objects.append((name, meta["last_modified"].timestamp()))
-        return objects
+                    yield meta["path"][prefix_length:], meta
+
+    def list_folders(self) -> list[str]:
+        with self.translate_errors():
+            prefix = f"{self._prefix}/" if self._prefix else None
+            listed = obstore.list_with_delimiter(self._store, prefix)
+        return sorted(folder.rpartition("/")[2] for folder in listed["common_prefixes"])
+
+    def list_sizes(self) -> dict[str, int]:
+        return {name: meta["size"] for name, meta in self._list_metadata()}
+
+    @contextmanager
+    def open_stream(self, name: str) -> Iterator[BinaryIO]:
+        with self.translate_errors():
+            download = obstore.get(self._store, self._object_key(name))
+            blocks = _Blocks(iter(download.stream(min_chunk_size=_READ_SIZE)))
+            yield cast(BinaryIO, io.BufferedReader(blocks, _READ_SIZE))
+
+    @contextmanager
+    def write_stream(self, name: str) -> Iterator[BinaryIO]:
+        with tempfile.SpooledTemporaryFile(max_size=_MULTIPART_SIZE) as file:
+            yield cast(BinaryIO, file)
+            is_large = file.tell() > _MULTIPART_SIZE
+            file.seek(0)
+            with self.translate_errors():
+                content = cast(BinaryIO, file)
+                obstore.put(self._store, self._object_key(name), content, use_multipart=is_large)
 
     def remove(self, name: str) -> None:
         with self.translate_errors(), suppress(FileNotFoundError):
@@ -320,6 +353,25 @@ class S3Storage(Storage):
 
     def _storage_error(self, reason: str) -> StorageFailed:
         return StorageFailed(f"archive {self._url}: {reason}")
+
+
+class _Blocks(io.RawIOBase):
+    """The blocks of a download as a raw file."""
+
+    def __init__(self, blocks: Iterator[Any]) -> None:
+        self._blocks = blocks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._blocks, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
 
 
 def _is_data_file(name: str) -> bool:

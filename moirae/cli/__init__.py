@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from moirae.cli import (
     alerts,
     audit,
+    backup,
     chunks,
     dead_letters,
     doctor,
@@ -114,3 +115,5 @@ app.command("mcp")(mcp.mcp)
 app.command("status")(accept_server(status.status))
 app.command("audit")(accept_server(audit.audit))
 app.command("doctor")(doctor.doctor)
+app.add_typer(backup.app, name="backup")
+app.command("restore")(backup.restore)

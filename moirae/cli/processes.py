@@ -177,6 +177,24 @@ def notify(
         run_notify(settings, signals.stop, signals.reload, parent)
 
 
+@run_app.command()
+def backup(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    log_format: LogFormatOption = LogFormat.AUTO,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Run the backup process: make backups as the workspace file schedules them."""
+    from moirae.backup import run_backups
+
+    configure_logging(log_format)
+    signals = Signals()
+    settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure("backup", settings)
+    with _exit_without_cleanup("backup"):
+        run_backups(settings, signals.stop, parent)
+        os._exit(0)  # a backup in progress is continued by the next one
+
+
 def demo(
     once: Annotated[
         bool, typer.Option("--once", help="Run a short live phase, then exit.")

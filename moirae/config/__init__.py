@@ -12,7 +12,14 @@ from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Ro
 from moirae.config.paths import interpolate
 from moirae.config.positions import locate
 from moirae.config.receivers import Receiver
-from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
+from moirae.config.settings import (
+    FILE_NAME,
+    BackupSettings,
+    Settings,
+    load_settings_from_environment,
+    parse_backup_location,
+    read_backup_key,
+)
 from moirae.config.streams import (
     FileFormat,
     FileSource,
@@ -29,6 +36,7 @@ from moirae.config.table_schemas import stream_schema
 from moirae.config.time_intervals import NamedTimeIntervals
 
 __all__ = [
+    "BackupSettings",
     "DURATION_SCHEMA",
     "Duration",
     "FILE_NAME",
@@ -55,6 +63,8 @@ __all__ = [
     "interpolate",
     "locate",
     "load_settings_from_environment",
+    "parse_backup_location",
     "parse_duration",
+    "read_backup_key",
     "stream_schema",
 ]

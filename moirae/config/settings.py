@@ -285,6 +285,31 @@ class Limits(ConfigModel):
     )
 
 
+def parse_backup_location(location: str) -> str:
+    """A folder as a path, or `s3://BUCKET/PREFIX`. Raises `ValueError`."""
+    return _validate_archive(location)
+
+
+class BackupSettings(ConfigModel):
+    """Scheduled backups of the workspace."""
+
+    to: Annotated[PathOrUrl, AfterValidator(parse_backup_location)] = Field(
+        description="Folder of the backups, as a path or file:// URL, or s3://bucket/prefix with "
+        "keys from the environment. Each workspace needs a folder of its own."
+    )
+    every: PositiveDuration = Field(
+        default=timedelta(days=1), description="Wall-clock time between two backups."
+    )
+    keep: PositiveInt | None = Field(
+        default=14, description="Number of newest backups that stay; null: all."
+    )
+    key_file: LocalPath | None = Field(
+        default=None,
+        description="File with the age key by which backups are encrypted; null: that of the "
+        "environment variable MOIRAE_BACKUP_KEY, or none.",
+    )
+
+
 def _default_archive(value: Any, info: ValidationInfo) -> Any:
     if value is not None:
         return value
@@ -372,6 +397,9 @@ class Settings(ConfigModel):
     watch_rules: Flag = Field(
         default=True,
         description="Apply rule files as soon as they change.",
+    )
+    backup: BackupSettings | None = Field(
+        default=None, description="Scheduled backups; null: none are scheduled."
     )
     notify_within: Duration = Field(
         default=timedelta(hours=1),
@@ -547,3 +575,8 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
 def load_settings_from_environment(path: Path = Path(FILE_NAME)) -> Settings:
     """`load_settings` with the environment of this process."""
     return load_settings(path, os.environ)
+
+
+def read_backup_key() -> str | None:
+    """The key of backups in the environment of this process; None: there is none."""
+    return os.environ.get("MOIRAE_BACKUP_KEY") or None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
+    from moirae.inspect.finding import Finding
     from moirae.inspect.health import (
         assess_health,
         assess_live_condition,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
+    "Finding",
     "LostRecordsStatus",
     "ProcessStatus",
     "SetAsideStatus",
@@ -82,6 +84,7 @@ _MODULES = {
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
+    "finding": ("Finding",),
     "health": (
         "assess_health",
         "assess_live_condition",

@@ -56,7 +56,13 @@ from moirae.live.unit_failures import UnitFailures
 from moirae.live.unread_input import UnreadInputRecorder
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import Role, check_relations, connect_database, update_relations
-from moirae.runtime.storage import archived_streams, check_declarations, check_storage, open_storage
+from moirae.runtime.storage import (
+    archived_streams,
+    check_declarations,
+    check_generation,
+    check_storage,
+    open_storage,
+)
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
 from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway, UnreadInputGateway
@@ -99,6 +105,7 @@ def build_live_process(
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     check_storage(settings)
+    check_generation(settings, connection)
     root = open_storage(settings)
     archive = _open_archive(settings, connection, root, role)
     outboxes = open_outboxes(connection, root)

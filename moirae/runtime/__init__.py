@@ -4,7 +4,12 @@ Where a workspace stores data has a front door of its own, `moirae.runtime.stora
 """
 
 from moirae.runtime import logs
-from moirae.runtime.database import connect_database, open_database_pool, release_database
+from moirae.runtime.database import (
+    connect_database,
+    database_dsn,
+    open_database_pool,
+    release_database,
+)
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.locales import replace_missing_locale
 from moirae.runtime.metrics import merge_metrics
@@ -34,6 +39,7 @@ __all__ = [
     "logs",
     "check_relations",
     "connect_database",
+    "database_dsn",
     "describe_error",
     "record_failure",
     "list_processes",

@@ -6,6 +6,7 @@ import sql
 from moirae.config import Settings
 from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.runtime import embedded_database
+from moirae.runtime.storage import check_restored
 
 
 def connect_database(settings: Settings, name: str, options: str = "") -> sql.Connection:
@@ -15,6 +16,7 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
     such as `-c statement_timeout=10s`. Raises `Unreachable`, and `MoiraeError` if a newer version
     has used the database.
     """
+    check_restored(settings.home)
     dsn = database_dsn(settings)
     try:
         connection = sql.connect(dsn, application_name=f"moirae {name}", options=options)

@@ -186,6 +186,7 @@ def run_supervisor(
     storage.check_declarations(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
     with database.connect_database(settings, "up") as connection:
+        storage.check_generation(settings, connection)
         check_relations(settings, connection)
     signals = Signals(reloads=True)
     watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
@@ -221,6 +222,8 @@ def _make_children(settings: Settings, drain: bool, log_format: LogFormat) -> li
         children.append(ChildProcess("server", ["run", "server", *options], is_vital=False))
         if settings.receivers:
             children.append(_make_notify_process(options))
+        if settings.backup is not None:
+            children.append(ChildProcess("backup", ["run", "backup", *options], is_vital=False))
     return children
 
 

@@ -1,6 +1,7 @@
 """Actions and properties of the Delta tables of an archive. No I/O."""
 
 from archiver.delta.protocol.actions import (
+    FIRST_GENERATION,
     NO_CHUNK,
     CommitSummary,
     FoundFile,
@@ -12,6 +13,7 @@ from archiver.delta.protocol.actions import (
     remove_action,
 )
 from archiver.delta.protocol.metadata import (
+    GENERATION_PROPERTY,
     OWN_COLUMNS_PROPERTY,
     TableMetadata,
     create_actions,
@@ -19,7 +21,9 @@ from archiver.delta.protocol.metadata import (
 
 __all__ = [
     "CommitSummary",
+    "FIRST_GENERATION",
     "FoundFile",
+    "GENERATION_PROPERTY",
     "NO_CHUNK",
     "OWN_COLUMNS_PROPERTY",
     "ParsedCommit",

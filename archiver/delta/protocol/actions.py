@@ -21,6 +21,8 @@ from archiver.times import Micros, from_micros, to_micros
 # The chunk of rows to which another program gave no chunk: of no catalog.
 NO_CHUNK = -1
 _ENGINE = "Moirae"
+FIRST_GENERATION = 1
+_GENERATION_MARK = f"{_ENGINE} generation "
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class FoundFile:
 class ParsedCommit:
     """The actions of one commit.
 
-    `sequence_number`: None if the commit does not set it. `timestamp`: the in-commit timestamp,
+    `sequence_number`: None if the commit does not set it. `generation`: of the process that made
+    it; None: it was made by another program. `timestamp`: the in-commit timestamp,
     milliseconds; None without one. `metadata`, `protocol`: the actions of these names.
     """
 
@@ -76,6 +79,7 @@ class ParsedCommit:
     metadata: Mapping[str, Any] | None
     protocol: Mapping[str, Any] | None
     has_deletion_vectors: bool
+    generation: int | None = None
 
 
 def parse_commit(content: bytes, time_column: str, application_id: str | None) -> ParsedCommit:
@@ -112,7 +116,16 @@ def parse_commit(content: bytes, time_column: str, application_id: str | None) -
         metadata=last.get("metaData"),
         protocol=last.get("protocol"),
         has_deletion_vectors=any(add.get("deletionVector") for add in adds),
+        generation=_parse_generation(info.get("engineInfo")),
     )
+
+
+def _parse_generation(engine: Any) -> int | None:
+    if engine == _ENGINE:
+        return FIRST_GENERATION
+    if isinstance(engine, str) and engine.startswith(_GENERATION_MARK):
+        return int(engine.removeprefix(_GENERATION_MARK))
+    return None
 
 
 def _parse_add(add: Mapping[str, Any], time_column: str, removed: Collection[str]) -> FoundFile:
@@ -156,19 +169,21 @@ def commit_info_action(
     add: Sequence[DataFile] = (),
     remove: Sequence[DataFile] = (),
     in_commit_timestamp: bool = False,
+    generation: int = FIRST_GENERATION,
 ) -> dict[str, Any]:
     """What `DESCRIBE HISTORY` shows. It has to be the first action of its commit.
 
     `timestamp`: milliseconds. `in_commit_timestamp`: it is the time of the version, and larger than
     that of the version before; otherwise readers take the modification time of the commit file.
     """
+    engine = _ENGINE if generation == FIRST_GENERATION else f"{_GENERATION_MARK}{generation}"
     info: dict[str, Any] = {
         "timestamp": timestamp,
         "operation": summary.operation,
         "operationParameters": dict(summary.parameters),
         "isBlindAppend": bool(add) and not remove,
         "operationMetrics": _metrics(summary.operation, add, remove),
-        "engineInfo": _ENGINE,
+        "engineInfo": engine,
         "txnId": str(uuid4()),
     }
     if in_commit_timestamp:

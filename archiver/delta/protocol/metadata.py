@@ -11,6 +11,8 @@ from deltalake import DeltaTable, Schema
 
 # Changes when this program changes the columns of a table: see `archiver.delta.declarations`.
 OWN_COLUMNS_PROPERTY = "moirae.declarations"
+# Set when a table is restored from a backup: see `archiver.delta.generation`.
+GENERATION_PROPERTY = "moirae.generation"
 DEFAULT_HISTORY = 86_400.0  # seconds
 _PARTITION_COLUMNS = ["chunk"]
 _READER_VERSION = 1

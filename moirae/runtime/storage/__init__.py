@@ -8,6 +8,16 @@ from moirae.runtime.storage.declarations import (
     find_declaration_problems,
 )
 from moirae.runtime.storage.disk_space import DISK_RESERVE, DiskSpace, measure_disk_space
+from moirae.runtime.storage.generation import (
+    RestoreMark,
+    check_generation,
+    check_restored,
+    read_archive_identity,
+    read_restore_mark,
+    remove_restore_mark,
+    write_archive_identity,
+    write_restore_mark,
+)
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
 from moirae.runtime.storage.removed_streams import (
     archived_streams,
@@ -16,10 +26,18 @@ from moirae.runtime.storage.removed_streams import (
 )
 
 __all__ = [
+    "write_restore_mark",
+    "write_archive_identity",
+    "remove_restore_mark",
+    "read_restore_mark",
+    "read_archive_identity",
+    "check_restored",
+    "check_generation",
     "DISK_RESERVE",
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "RestoreMark",
     "archived_streams",
     "check_declarations",
     "check_storage",

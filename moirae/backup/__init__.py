@@ -1,0 +1,30 @@
+"""Backups of a workspace, and restoring them.
+
+A backup is one state of database, archive and accepted batches, taken while all processes run
+(`state`). It is complete when its manifest is written, the last file. Data files are never changed,
+so that a folder of backups holds each once.
+"""
+
+from moirae.backup.creation import BackupOptions
+from moirae.backup.destination import open_repository, open_scheduled
+from moirae.backup.encryption import create_key_file
+from moirae.backup.manifest import Manifest
+from moirae.backup.repository import Repository
+from moirae.backup.restoration import Restoration, RestoredFiles
+from moirae.backup.runs import back_up, run_backups
+from moirae.backup.verification import Verification, verify_backup
+
+__all__ = [
+    "BackupOptions",
+    "Manifest",
+    "Repository",
+    "Restoration",
+    "RestoredFiles",
+    "Verification",
+    "back_up",
+    "create_key_file",
+    "open_repository",
+    "open_scheduled",
+    "run_backups",
+    "verify_backup",
+]

@@ -1,0 +1,321 @@
+"""Makes a backup of a running workspace."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version as get_distribution_version
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from archiver.delta import (
+    RowIds,
+    StreamSchema,
+    TableFiles,
+    TableVersion,
+    read_recorded_schema,
+    read_row_ids,
+)
+from archiver.storage import LocalStorage, StorageRoot
+from moirae.backup.landing_copies import LandingCopies
+from moirae.backup.manifest import FORMAT, FileEntry, Manifest, TableEntry
+from moirae.backup.postgresql import open_dump
+from moirae.backup.repository import Ownership, Repository
+from moirae.backup.state import WorkspaceState, take_state
+from moirae.backup.workspace_files import write_tar
+from moirae.config import Settings
+from moirae.errors import MoiraeError
+from moirae.runtime import connect_database, database_dsn
+from moirae.runtime.storage import open_storage
+
+FILES_PART = "files.tar"
+DATABASE_PART = "database.dump"
+# A file that the state needs may have been removed before it was copied: then with a new state.
+_MAX_STATES = 3
+_COPY_THREADS = 4
+_RECORD_FILES = 500  # copied files between two records of them
+_RECORD_INTERVAL = 20.0  # seconds between two records of copied files
+
+Report = Callable[[int, int], object]
+"""Called with the bytes of data files that are copied, and of all that have to be copied."""
+
+
+@dataclass(frozen=True)
+class BackupOptions:
+    """`since`: the backup that this one continues; None: the newest. `dump_database`: whether the
+    database is part of it.
+    """
+
+    since: str | None = None
+    dump_database: bool = True
+    report: Report = lambda copied, total: None
+
+
+def create_backup(settings: Settings, repository: Repository, options: BackupOptions) -> Manifest:
+    """Make a backup, while the processes of the workspace run on.
+
+    Data files that an earlier backup has are not copied again, nor those that one which was killed
+    has copied. Raises `MoiraeError`, `ArchiverError`, `OSError` and `sql.DatabaseError`.
+    """
+    started_at = datetime.now(UTC)
+    with _staging_folder(settings) as staging:
+        for number in range(1, _MAX_STATES + 1):
+            try:
+                return _Creation(settings, repository, options, started_at, staging).run()
+            except _FileRemoved as error:
+                if number == _MAX_STATES:
+                    raise MoiraeError(
+                        f"{error}: it was removed before it was copied: set `archive_history` "
+                        "longer than a backup takes"
+                    ) from error
+    raise AssertionError
+
+
+@contextmanager
+def _staging_folder(settings: Settings) -> Iterator[Path]:
+    """An empty folder on the disk of the workspace."""
+    folder = settings.home / "backup"
+    shutil.rmtree(folder, ignore_errors=True)  # of a backup that was killed
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _FileRemoved(MoiraeError):
+    """A file that the state needs is gone."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A data file that has to be copied."""
+
+    table: TableVersion
+    path: str
+    bytes: int
+
+
+class _Creation:
+    """One attempt, from one state."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        repository: Repository,
+        options: BackupOptions,
+        started_at: datetime,
+        staging: Path,
+    ) -> None:
+        self._settings = settings
+        self._repository = repository
+        self._options = options
+        self._started_at = started_at
+        self._staging = staging
+        self._root = open_storage(settings)
+        self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"[:-3] + "Z"
+        self._new_bytes = 0
+
+    def run(self) -> Manifest:
+        """Make the backup."""
+        earlier = self._repository.list_complete()
+        previous = self._select_previous(earlier)
+        parts: dict[str, FileEntry] = {}
+        landing = LandingCopies(self._settings.home, self._staging / "landing")
+        with (
+            connect_database(self._settings, "backup") as connection,
+            take_state(connection, self._root, landing) as state,
+        ):
+            self._repository.claim(Ownership(state.identity.id, state.identity.generation))
+            parts[FILES_PART] = self._write_files(state)
+            if self._options.dump_database:
+                parts[DATABASE_PART] = self._write_dump(state.snapshot_id)
+        landing.clear()
+        incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
+        entries = self._copy_tables(state.tables, self._list_known(earlier, incomplete))
+        self._new_bytes += sum(entry.bytes for entry in parts.values())
+        manifest = Manifest(
+            format=FORMAT,
+            name=self._name,
+            workspace=state.identity.id,
+            generation=state.identity.generation,
+            moirae=get_distribution_version("moirae"),
+            migration=state.migration,
+            started_at=self._started_at,
+            taken_at=state.taken_at,
+            finished_at=datetime.now(UTC),
+            previous=None if previous is None else previous.name,
+            has_database=self._options.dump_database,
+            workspace_file=self._settings.file.name,
+            tables=entries,
+            parts=parts,
+            accounting=state.accounting,
+            new_bytes=self._new_bytes,
+        )
+        self._repository.write_manifest(manifest)
+        self._repository.remove_backups(incomplete)
+        return manifest
+
+    def _select_previous(self, earlier: Sequence[Manifest]) -> Manifest | None:
+        if self._options.since is not None:
+            return self._repository.get(self._options.since)
+        return earlier[-1] if earlier else None
+
+    def _write_files(self, state: WorkspaceState) -> FileEntry:
+        with TemporaryFile(dir=self._staging) as file:
+            write_tar(file, self._settings, state.tables, state.batches)
+            file.seek(0)
+            return self._repository.write_part(self._name, FILES_PART, file)
+
+    def _write_dump(self, snapshot_id: str) -> FileEntry:
+        with open_dump(database_dsn(self._settings), snapshot_id) as dump:
+            return self._repository.write_part(self._name, DATABASE_PART, dump)
+
+    def _list_known(
+        self, earlier: Sequence[Manifest], incomplete: Sequence[str]
+    ) -> dict[tuple[str, str], FileEntry]:
+        """Entries of the data files that the folder has, by table and path."""
+        entries: dict[tuple[str, str], FileEntry] = {}
+        for name in incomplete:
+            entries.update(self._repository.read_copied(name))
+        for manifest in earlier:
+            for table, path, entry in manifest.data_files():
+                entries[table, path] = entry
+        present = self._repository.list_data_files()
+        return {key: entry for key, entry in entries.items() if "/".join(key) in present}
+
+    def _copy_tables(
+        self, tables: Sequence[TableVersion], known: Mapping[tuple[str, str], FileEntry]
+    ) -> dict[str, TableEntry]:
+        """Copy the data files that are not known; return the entries of all tables."""
+        entries: dict[str, dict[str, FileEntry]] = {}
+        copies: list[_Copy] = []
+        for table in tables:
+            name = table.table.name
+            entries[name] = {}
+            for path, size in table.files.items():
+                entry = known.get((name, path))
+                if entry is None:
+                    copies.append(_Copy(table, path, size))
+                else:
+                    entries[name][path] = entry
+        for copy, entry in self._copy_all(copies):
+            entries[copy.table.table.name][copy.path] = entry
+        return {
+            table.table.name: TableEntry(
+                table.table.kind, table.version, table.number, entries[table.table.name]
+            )
+            for table in tables
+        }
+
+    def _copy_all(self, copies: Sequence[_Copy]) -> Iterator[tuple[_Copy, FileEntry]]:
+        """Copy files in parallel, and record them from time to time: a killed backup continues."""
+        copier = _FileCopier(self._root, self._repository, self._staging)
+        record = _CopyRecord(self._repository, self._name)
+        total = sum(copy.bytes for copy in copies)
+        copied = 0
+        for copy, entry in _run_parallel(copier.copy, copies):
+            record.add(copy.table.table.name, copy.path, entry)
+            copied += copy.bytes
+            self._new_bytes += entry.bytes
+            self._options.report(copied, total)
+            yield copy, entry
+
+
+def _run_parallel(
+    work: Callable[[_Copy], FileEntry], copies: Sequence[_Copy]
+) -> Iterator[tuple[_Copy, FileEntry]]:
+    """Results as they come, with a few files in work at a time. The first error is raised."""
+    remaining = iter(copies)
+    pending: dict[Future[FileEntry], _Copy] = {}
+    with ThreadPoolExecutor(_COPY_THREADS, "backup") as pool:
+        while True:
+            for copy in islice(remaining, 2 * _COPY_THREADS - len(pending)):
+                pending[pool.submit(work, copy)] = copy
+            if not pending:
+                return
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield pending.pop(future), future.result()
+
+
+class _CopyRecord:
+    """Records copied files in the folder of the backup."""
+
+    def __init__(self, repository: Repository, name: str) -> None:
+        self._repository = repository
+        self._name = name
+        self._number = 0
+        self._unrecorded: dict[str, dict[str, FileEntry]] = {}
+        self._count = 0
+        self._recorded_at = time.monotonic()
+
+    def add(self, table: str, path: str, entry: FileEntry) -> None:
+        """Record a file, together with others."""
+        self._unrecorded.setdefault(table, {})[path] = entry
+        self._count += 1
+        age = time.monotonic() - self._recorded_at
+        if self._count >= _RECORD_FILES or age > _RECORD_INTERVAL:
+            self._number += 1
+            self._repository.write_copied(self._name, self._number, self._unrecorded)
+            self._unrecorded = {}
+            self._count = 0
+            self._recorded_at = time.monotonic()
+
+
+class _FileCopier:
+    """Copies data files into the backup folder, and reads the identities of their rows."""
+
+    def __init__(self, root: StorageRoot, repository: Repository, staging: Path) -> None:
+        self._root = root
+        self._repository = repository
+        self._staging = staging
+        self._schemas: dict[str, StreamSchema | None] = {}
+
+    def copy(self, copy: _Copy) -> FileEntry:
+        """Copy a file. Raises `_FileRemoved`."""
+        table = copy.table.table
+        try:
+            if isinstance(table.storage, LocalStorage):
+                return self._copy_local(copy, table.storage)
+            # Apart from the cache of the archive, which has what recalls read.
+            local = LocalStorage(self._staging / "files") / table.name
+            with (
+                table.storage.open_stream(copy.path) as source,
+                local.write_stream(copy.path) as target,
+            ):
+                shutil.copyfileobj(source, target, 1 << 20)
+            try:
+                return self._copy_local(copy, local)
+            finally:
+                local.remove(copy.path)
+        except FileNotFoundError as error:
+            raise _FileRemoved(f"{table.storage}/{copy.path}") from error
+
+    def _copy_local(self, copy: _Copy, storage: LocalStorage) -> FileEntry:
+        table = copy.table.table
+        with storage.open_stream(copy.path) as source:
+            size = os.fstat(source.fileno()).st_size
+            if size != copy.bytes:
+                raise MoiraeError(
+                    f"{table.storage}/{copy.path}: has {size:,} bytes, {copy.bytes:,} according "
+                    "to the log of its table: run `moirae doctor`"
+                )
+            entry = self._repository.write_data_file(table.name, copy.path, source)
+        if table.kind != "stream":
+            return entry
+        row_ids = self._read_ids(table.stream, storage, copy.path)
+        return replace(entry, rows=row_ids.count, ids=row_ids.digest)
+
+    def _read_ids(self, stream: str, storage: LocalStorage, path: str) -> RowIds:
+        if stream not in self._schemas:
+            self._schemas[stream] = read_recorded_schema(self._root, stream)
+        schema = self._schemas[stream]
+        if schema is None:
+            raise FileNotFoundError(stream)
+        return read_row_ids(TableFiles(schema, storage), path)

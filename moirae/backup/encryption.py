@@ -1,0 +1,112 @@
+"""Encryption of backup files in the age format, by `pyrage`.
+
+A file is encrypted and authenticated block by block (ChaCha20-Poly1305), so that it streams, and a
+changed, reordered or truncated one is refused. The program `age` reads the files, too.
+"""
+
+import shutil
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyrage
+
+from moirae.errors import BackupDamaged, UsageError
+
+_COPY_SIZE = 1 << 20  # bytes
+
+
+class Cipher(Protocol):
+    """How the files of a backup folder are stored."""
+
+    @property
+    def recipient(self) -> str | None:
+        """The public key; None: files are stored as they are."""
+
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Copy a file into a backup."""
+
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Copy a file out of a backup. Raises `BackupDamaged`."""
+
+
+class PlainCipher:
+    """Files are stored as they are."""
+
+    recipient = None
+
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Copy."""
+        shutil.copyfileobj(source, target, _COPY_SIZE)
+
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Copy."""
+        shutil.copyfileobj(source, target, _COPY_SIZE)
+
+
+class AgeCipher:
+    """Files are encrypted for the holder of a key."""
+
+    def __init__(self, key: str) -> None:
+        """`key`: `AGE-SECRET-KEY-1…`. Raises `UsageError`."""
+        try:
+            self._identity = pyrage.x25519.Identity.from_str(key)
+        except pyrage.IdentityError:
+            # The value is not shown.
+            raise UsageError(
+                "the backup key is not an age key (AGE-SECRET-KEY-1…): make one with "
+                "`moirae backup new-key FILE`"
+            ) from None
+        self._recipient = self._identity.to_public()
+
+    @property
+    def recipient(self) -> str:
+        """The public key."""
+        return str(self._recipient)
+
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Encrypt for the key."""
+        pyrage.encrypt_io(source, target, [self._recipient])
+
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Decrypt by the key. Raises `BackupDamaged`."""
+        try:
+            pyrage.decrypt_io(source, target, [self._identity])
+        except pyrage.DecryptError as error:
+            raise BackupDamaged(f"cannot be decrypted by this key: {error}") from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise BackupDamaged(f"changed or truncated: {error}") from error
+
+
+def make_cipher(key: str | None) -> Cipher:
+    """The cipher of a key; None: files are stored as they are. Raises `UsageError`."""
+    if key is None:
+        return PlainCipher()
+    return AgeCipher(key)
+
+
+def read_key_file(path: Path) -> str:
+    """The key in a file, as `age-keygen` writes it. Raises `UsageError`."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot read the backup key: {error}") from error
+    keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if len(keys) != 1:
+        raise UsageError(f"{path}: must hold one key, as `moirae backup new-key` writes it")
+    return keys[0]
+
+
+def create_key_file(path: Path) -> str:
+    """Write a new key to a new file that only its owner can read; return the public key."""
+    identity = pyrage.x25519.Identity.generate()
+    recipient = str(identity.to_public())
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(f"# public key: {recipient}\n{identity}\n", encoding="utf-8")
+    except FileExistsError:
+        raise UsageError(f"{path}: exists; a key is never replaced") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write the backup key: {error.strerror}") from error
+    return recipient

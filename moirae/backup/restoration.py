@@ -1,0 +1,273 @@
+"""Restores a backup: into an empty workspace, or beside for a comparison."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import BinaryIO, cast
+
+import sql
+from archiver.delta import begin_generation
+from archiver.storage import Storage, as_storage
+from moirae.backup.creation import DATABASE_PART, FILES_PART
+from moirae.backup.manifest import FileEntry, Manifest
+from moirae.backup.postgresql import restore_dump
+from moirae.backup.repository import Ownership, Repository
+from moirae.backup.workspace_files import (
+    ELSEWHERE_FOLDER,
+    LANDING_FOLDER,
+    LOG_FOLDER,
+    WORKSPACE_FOLDER,
+    read_tar,
+)
+from moirae.config import Settings
+from moirae.errors import Conflict, MoiraeError, UsageError
+from moirae.runtime import database_dsn
+from moirae.runtime.storage import (
+    RestoreMark,
+    open_storage,
+    read_restore_mark,
+    remove_restore_mark,
+    write_archive_identity,
+    write_restore_mark,
+)
+from sql.archive import UnitGateway
+from sql.workspace import WorkspaceGateway
+
+_COPY_THREADS = 4
+# In a home that was used: the workspace file and its rules may be in the same folder.
+_HOME_FOLDERS = ("postgresql", "archive", "landing")
+
+Report = Callable[[int, int], object]
+"""Called with the bytes of data files that are restored, and of all."""
+
+
+@dataclass(frozen=True)
+class RestoredFiles:
+    """Files of the workspace. `written`: those that were restored; `present`: those that exist, and
+    were left as they are.
+    """
+
+    workspace_file: Path
+    written: Sequence[Path]
+    present: Sequence[Path]
+
+
+class Restoration:
+    """One backup of a folder, to be restored."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        manifest: Manifest,
+        report: Report = lambda copied, total: None,
+    ) -> None:
+        self.manifest = manifest
+        self._repository = repository
+        self._report = report
+        known = sql.newest_migration()
+        if manifest.migration > known:
+            raise UsageError(
+                f"backup {manifest.name} was made by Moirae {manifest.moirae}, whose database has "
+                f"migration {manifest.migration}; this version knows {known}: update Moirae"
+            )
+
+    def restore_workspace_files(self, folder: Path) -> RestoredFiles:
+        """Restore the workspace file, rule files and files of relations below a folder.
+
+        Files that the workspace had elsewhere are restored to their absolute paths. Files that
+        exist stay.
+        """
+        written: list[Path] = []
+        present: list[Path] = []
+        with self._open_files() as tar:
+            for root, tar_folder in ((folder, WORKSPACE_FOLDER), (Path("/"), ELSEWHERE_FOLDER)):
+                for name, info, content in read_tar(tar, tar_folder):
+                    path = root / name
+                    if path.exists():
+                        present.append(path)
+                        continue
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with path.open("wb") as file:
+                        shutil.copyfileobj(content, file)
+                    path.chmod(info.mode)
+                    os.utime(path, (info.mtime, info.mtime))
+                    written.append(path)
+        return RestoredFiles(folder / self.manifest.workspace_file, written, present)
+
+    def check_empty(self, settings: Settings) -> None:
+        """Raise `Conflict` unless home, archive and database are empty.
+
+        Also if an interrupted restore of this backup has begun to fill them.
+        """
+        mark = read_restore_mark(settings.home)
+        if mark is not None and mark.backup == self.manifest.name:
+            return
+        if mark is not None:
+            raise Conflict(
+                f"{settings.home}: the restore of backup {mark.backup} is not complete: restore "
+                "that one, or remove the folder"
+            )
+        if any((settings.home / name).exists() for name in _HOME_FOLDERS):
+            raise Conflict(
+                f"{settings.home}: is not empty: a backup is restored into a new workspace: remove "
+                "the folder, or set `home` to another one"
+            )
+        if any(as_storage(open_storage(settings)).list_folders()):
+            raise Conflict(
+                f"archive {settings.archive}: is not empty: remove its content, or set `archive` to "
+                "another location"
+            )
+        if settings.database and self.manifest.has_database:
+            with sql.connect(database_dsn(settings), application_name="moirae") as connection:
+                if sql.has_schema(connection):
+                    raise Conflict("the database is not empty: create a new one for the restore")
+
+    def restore(self, settings: Settings) -> int:
+        """Restore home, archive and database as the next generation; return its number.
+
+        A restore that was interrupted continues.
+        """
+        mark = read_restore_mark(settings.home)
+        generation = self._claim_generation() if mark is None else mark.generation
+        write_restore_mark(settings.home, RestoreMark(self.manifest.name, generation))
+        self.restore_content(settings, generation)
+        self._begin_generation(settings, generation)
+        remove_restore_mark(settings.home)
+        return generation
+
+    def restore_content(self, settings: Settings, generation: int | None) -> None:
+        """Restore home, archive and database. `generation`: that the tables begin; None: none."""
+        root = as_storage(open_storage(settings))
+        self._restore_data_files(root)
+        with self._open_files() as tar:
+            self._restore_logs(root, tar)
+            self._restore_batches(settings.home, tar)
+        if generation is not None:
+            for name in self.manifest.tables:
+                begin_generation(_subfolder(root, name), generation, int(time.time() * 1000))
+        self._restore_database(settings)
+
+    def _claim_generation(self) -> int:
+        """The next generation, which is recorded in the backup folder."""
+        ownership = self._repository.read_ownership()
+        newest = self.manifest.generation
+        if ownership is not None:
+            newest = max(newest, ownership.generation)
+        generation = newest + 1
+        self._repository.claim(Ownership(self.manifest.workspace, generation))
+        return generation
+
+    def _open_files(self) -> BinaryIO:
+        """The tar file of the backup, checked."""
+        file = TemporaryFile()  # noqa: SIM115 the caller closes it
+        try:
+            self._read_part(FILES_PART, file)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _read_part(self, part: str, target: BinaryIO) -> None:
+        copied = self._repository.read_part(self.manifest.name, part, target)
+        self._repository.check(
+            f"backups/{self.manifest.name}/{part}", self.manifest.parts[part], copied
+        )
+
+    def _restore_data_files(self, root: Storage) -> None:
+        present = root.list_sizes()
+        files = [
+            (table, path, entry)
+            for table, path, entry in self.manifest.data_files()
+            # Written whole before.
+            if present.get(f"{table}/{path}") != entry.bytes
+        ]
+        total = sum(entry.bytes for _, _, entry in files)
+        restored = 0
+
+        def copy(file: tuple[str, str, FileEntry]) -> int:
+            table, path, entry = file
+            with root.write_stream(f"{table}/{path}") as target:
+                copied = self._repository.read_data_file(table, path, target)
+                self._repository.check(f"files/{table}/{path}", entry, copied)
+            return entry.bytes
+
+        with ThreadPoolExecutor(_COPY_THREADS, "restore") as pool:
+            for size in pool.map(copy, files):
+                restored += size
+                self._report(restored, total)
+
+    def _restore_logs(self, root: Storage, tar: BinaryIO) -> None:
+        for name, _, content in read_tar(tar, LOG_FOLDER):
+            if not root.exists(name):  # a later version may have begun the generation
+                with root.write_stream(name) as target:
+                    shutil.copyfileobj(content, target)
+
+    def _restore_batches(self, home: Path, tar: BinaryIO) -> None:
+        """Batches are read in the order of their modification times."""
+        for name, info, content in read_tar(tar, LANDING_FOLDER):
+            path = home / "landing" / name
+            with as_storage(path.parent).write_stream(path.name) as target:
+                shutil.copyfileobj(content, target)
+            os.utime(path, (info.mtime, info.mtime))
+
+    def _restore_database(self, settings: Settings) -> None:
+        dsn = database_dsn(settings)
+        with sql.connect(dsn, application_name="moirae restore") as connection:
+            has_content = sql.has_schema(connection)
+        if not self.manifest.has_database:
+            if not has_content:
+                raise MoiraeError(
+                    f"backup {self.manifest.name} is without the database, and the database is "
+                    "empty: restore it first, by PostgreSQL's own tools"
+                )
+        elif not has_content:  # or an interrupted restore has restored it: all of it, or nothing
+            with NamedTemporaryFile(dir=settings.home, prefix="restore-") as file:
+                self._read_part(DATABASE_PART, cast(BinaryIO, file))
+                file.flush()
+                restore_dump(dsn, Path(file.name))
+        with sql.connect(dsn, application_name="moirae restore") as connection:
+            sql.migrate(connection)
+            self._check_database(connection)
+
+    def _check_database(self, connection: sql.Connection) -> None:
+        """Raise `Conflict` unless the database is the one that fits to the archive."""
+        identity = WorkspaceGateway(connection).get()
+        if identity.id != self.manifest.workspace:
+            raise Conflict(
+                f"the database is of workspace {identity.id}, the backup of "
+                f"{self.manifest.workspace}: they do not belong together"
+            )
+        for counts in UnitGateway(connection).sum_by_stream():
+            expected = self.manifest.accounting.get(counts.stream)
+            if expected is None or (expected.read, expected.archived) != (
+                counts.read,
+                counts.archived,
+            ):
+                read = 0 if expected is None else expected.read
+                raise Conflict(
+                    f"the database does not fit to backup {self.manifest.name}: stream "
+                    f"{counts.stream}: {counts.read:,} records read according to it, {read:,} "
+                    "according to the backup: restore the database of the same moment"
+                )
+
+    def _begin_generation(self, settings: Settings, generation: int) -> None:
+        with (
+            sql.connect(database_dsn(settings), application_name="moirae restore") as connection,
+            connection.transaction(),
+        ):
+            WorkspaceGateway(connection).begin_generation(
+                generation, backup=self.manifest.name, backed_up_at=self.manifest.taken_at
+            )
+        write_archive_identity(settings, self.manifest.workspace, generation)
+
+
+def _subfolder(root: Storage, name: str) -> Storage:
+    folder = root
+    for part in name.split("/"):
+        folder = folder / part
+    return folder

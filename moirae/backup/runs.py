@@ -1,0 +1,158 @@
+"""Runs of backups: one at a time, recorded in the database; by a schedule or by a command."""
+
+import os
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
+
+import structlog
+from deltalake.exceptions import DeltaError
+
+import sql
+from archiver.errors import ArchiverError
+from archiver.threads import start_thread
+from moirae.backup.creation import BackupOptions, create_backup
+from moirae.backup.destination import open_scheduled
+from moirae.backup.manifest import Manifest, find_expired
+from moirae.backup.repository import Repository
+from moirae.config import BackupSettings, Settings
+from moirae.errors import Conflict, MoiraeError, UsageError
+from moirae.runtime import Role, connect_database, describe_error, record_failure, watch_parent
+from moirae.runtime.storage import check_generation
+from sql.processes import ProcessGateway
+from sql.workspace import BackupGateway
+
+_LOG = structlog.get_logger()
+
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+# Pause after a backup that failed; a shorter interval of the schedule takes precedence.
+_RETRY_AFTER = timedelta(minutes=5)
+_ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
+_RECORDS_AGE = timedelta(days=400)
+_NICENESS = 10  # live work takes precedence
+# The lock of the backup that runs, apart from the role of the process that runs the schedule.
+_LOCK = "backup in progress"
+
+
+def back_up(
+    settings: Settings, repository: Repository, options: BackupOptions, keep: int | None = None
+) -> Manifest:
+    """Make a backup, and remove all but the newest `keep`; None: remove none.
+
+    Raises `Conflict` if another one of the workspace is in progress, and as `create_backup`.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+    with connect_database(settings, "backup record") as connection:
+        if not ProcessGateway(connection).try_lock(_LOCK):
+            raise Conflict("another backup of this workspace is in progress")
+        check_generation(settings, connection)
+        return _Run(connection, settings, repository).run(options, keep)
+
+
+class _Run:
+    """A backup that is recorded in the database."""
+
+    def __init__(
+        self, connection: sql.Connection, settings: Settings, repository: Repository
+    ) -> None:
+        self._records = BackupGateway(connection)
+        self._settings = settings
+        self._repository = repository
+
+    def run(self, options: BackupOptions, keep: int | None) -> Manifest:
+        record = self._records.start(str(self._repository))
+        try:
+            manifest = create_backup(self._settings, self._repository, options)
+        except Exception as error:
+            with suppress(sql.DatabaseError):
+                self._records.fail(record, describe_error(error))
+            raise
+        self._records.finish(
+            record,
+            name=manifest.name,
+            taken_at=manifest.taken_at,
+            rows=manifest.rows,
+            bytes=manifest.bytes,
+            new_bytes=manifest.new_bytes,
+        )
+        self._records.delete_before(_RECORDS_AGE)
+        self._clean_up(keep)
+        return manifest
+
+    def _clean_up(self, keep: int | None) -> None:
+        manifests = self._repository.list_complete()
+        expired = find_expired(manifests, keep)
+        self._repository.remove_backups([manifest.name for manifest in expired])
+        self._repository.remove_unused_files(manifests[len(expired) :])
+
+
+def run_backups(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
+    """Make backups as the workspace file says, until `stop` is set. Raises `MoiraeError`.
+
+    A backup that fails is tried again later; its error is in the status. One that runs when `stop`
+    is set is not complete: the next one continues it.
+    """
+    if settings.backup is None:
+        raise UsageError(f"{settings.file}: no backups are scheduled: add the key `backup`")
+    watch_parent(parent, stop)
+    with connect_database(settings, "backup process") as connection:
+        check_generation(settings, connection)
+        role = Role(connection, "backup", _ROLE_TIMEOUT)
+        schedule = _BackupSchedule(settings, settings.backup, BackupGateway(connection))
+        with record_failure(role):
+            while not stop.is_set():
+                role.fence()
+                role.heartbeat(schedule.run_once())
+                stop.wait(_HEARTBEAT_INTERVAL)
+        role.heartbeat("ended")
+
+
+class _BackupSchedule:
+    """Makes a backup, in a thread, when the last one is older than the interval."""
+
+    def __init__(self, settings: Settings, backup: BackupSettings, records: BackupGateway) -> None:
+        self._settings = settings
+        self._backup = backup
+        self._records = records
+        self._repository = open_scheduled(backup)
+        self._running: Future[None] | None = None
+
+    def run_once(self) -> str:
+        """Start a backup if one is due; return the activity of the process."""
+        if self._running is not None:
+            if not self._running.done():
+                return "backing up"
+            self._running.result()
+            self._running = None
+        if self._is_due():
+            self._running = start_thread(self._back_up, "backup")
+        return "running"
+
+    def _back_up(self) -> None:
+        try:
+            manifest = back_up(self._settings, self._repository, BackupOptions(), self._backup.keep)
+        except (MoiraeError, ArchiverError, DeltaError, OSError) as error:
+            _LOG.error("backup failed", action="backup_failed", error=describe_error(error))
+            return
+        _LOG.info(
+            "backup is complete",
+            action="backup_complete",
+            backup=manifest.name,
+            rows=manifest.rows,
+            new_bytes=manifest.new_bytes,
+        )
+
+    def _is_due(self) -> bool:
+        folder = str(self._repository)
+        now = self._records.get_now()
+        last = self._records.get_last(folder)
+        failure = self._records.get_last_failure(folder)
+        if last is not None and last.taken_at is not None:
+            due_at = last.taken_at + self._backup.every
+        else:
+            due_at = now
+        if failure is not None:
+            due_at = max(due_at, failure.started_at + min(_RETRY_AFTER, self._backup.every))
+        return now >= due_at

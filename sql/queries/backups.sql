@@ -1,0 +1,39 @@
+-- start --
+-- A backup starts.
+INSERT INTO backups (destination) VALUES (%(destination)s) RETURNING id
+
+-- finish --
+-- A backup is complete.
+UPDATE backups SET name = %(name)s, finished_at = clock_timestamp(), taken_at = %(taken_at)s, rows = %(rows)s,
+    bytes = %(bytes)s, new_bytes = %(new_bytes)s, error = NULL
+WHERE id = %(id)s
+
+-- fail --
+-- Why a backup ended before it was complete.
+UPDATE backups SET error = %(error)s WHERE id = %(id)s
+
+-- get_last --
+-- The newest complete backup, in a folder if one is given.
+SELECT id, name, destination, started_at, taken_at, finished_at, rows, bytes, new_bytes, error
+FROM backups WHERE finished_at IS NOT NULL
+    AND (%(destination)s::text IS NULL OR destination = %(destination)s)
+ORDER BY taken_at DESC LIMIT 1
+
+-- get_last_failure --
+-- The newest backup that failed, unless one there that was started later is complete.
+SELECT id, name, destination, started_at, taken_at, finished_at, rows, bytes, new_bytes, error
+FROM backups b WHERE error IS NOT NULL
+    AND (%(destination)s::text IS NULL OR destination = %(destination)s)
+    AND NOT EXISTS (SELECT FROM backups later WHERE later.finished_at IS NOT NULL
+        AND later.destination = b.destination AND later.started_at > b.started_at)
+ORDER BY started_at DESC LIMIT 1
+
+-- delete_before --
+-- Backups that were started a long time ago, except the newest complete one.
+DELETE FROM backups WHERE started_at < clock_timestamp() - %(age)s::interval
+    AND id IS DISTINCT FROM (
+        SELECT id FROM backups WHERE finished_at IS NOT NULL ORDER BY taken_at DESC LIMIT 1)
+
+-- get_now --
+-- The time.
+SELECT clock_timestamp()

@@ -1,0 +1,44 @@
+"""The identity of a workspace, which its database and its archive hold."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sql.gateway import Gateway
+
+# Added to the epochs of all roles by a restore: more than processes start in one generation.
+_EPOCH_STEP = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRow:
+    """The identity of the workspace. `generation` counts its restores, from 1 on.
+
+    The other fields are of the last restore; None: there was none.
+    """
+
+    id: UUID
+    generation: int
+    restored_from: str | None
+    backed_up_at: datetime | None
+    restored_at: datetime | None
+
+
+class WorkspaceGateway(Gateway):
+    """The identity of the workspace."""
+
+    queries = "workspace"
+
+    def get(self) -> WorkspaceRow:
+        """The identity."""
+        row = self._record(WorkspaceRow, "get")
+        assert row is not None
+        return row
+
+    def begin_generation(self, generation: int, *, backup: str, backed_up_at: datetime) -> None:
+        """Begin a generation after a restore: processes of earlier ones lose their roles."""
+        self._execute(
+            "begin_generation", generation=generation, backup=backup, backed_up_at=backed_up_at
+        )
+        self._execute("retire_processes", step=_EPOCH_STEP)
+        self._execute("forget_exits")
