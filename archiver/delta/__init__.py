@@ -38,6 +38,7 @@ from archiver.delta.table import RewriteFunction, StreamTable
 from archiver.delta.table_version import (
     Commit,
     TableVersion,
+    check_files,
     read_commits,
     read_newest_version,
     read_version,
@@ -78,6 +79,7 @@ __all__ = [
     "Vacuum",
     "begin_generation",
     "build_entries",
+    "check_files",
     "derived_tables",
     "find_altered_types",
     "fingerprint",

@@ -312,14 +312,6 @@ class DeltaLog:
                 removed.update(self._read_commit(version).removed)
         return {path: file for path, file in removed.items() if not self.contains(path)}
 
-    def missing_files(self) -> list[str]:
-        """List data files of the newest known version that do not exist."""
-        existing = set(self._storage.list_files())
-        missing: list[str] = []
-        for chunk_files in self.files_by_chunk.values():
-            missing.extend(path for path in chunk_files.files_by_path if path not in existing)
-        return missing
-
     def refresh(self) -> None:
         """Apply the commits since the known version. Raises `LogDamaged` for an invalid commit."""
         while True:

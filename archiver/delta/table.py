@@ -392,10 +392,6 @@ class StreamTable:
             files = [path for path in files if not is_rewritten(path, mark)]
         return files
 
-    def missing_files(self) -> list[str]:
-        """List files of the known version that do not exist."""
-        return self._log.missing_files()
-
     @property
     def append_count(self) -> int:
         """Number of appends up to the known version.

@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from archiver.delta.archive_tables import ArchiveTable
 from archiver.delta.files import is_adopted, is_written_by_moirae
@@ -49,10 +50,38 @@ class TableVersion:
     log_files: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class FileCheck:
+    """The number of data files of a table, and what is wrong with some of them."""
+
+    count: int
+    problems: Sequence[str]
+
+
 def read_newest_version(table: ArchiveTable) -> int:
     """The newest version of a table. Raises `TableNotFoundError`."""
     with table.storage.translate_errors():
         return int(table.storage.open_table().version())
+
+
+def check_files(table: ArchiveTable) -> "FileCheck | None":
+    """Whether the data files of the newest version exist as the log says; None: there is no table.
+
+    Their content is not read.
+    """
+    try:
+        with table.storage.translate_errors():
+            expected = _list_files(table.storage.open_table())
+    except TableNotFoundError:
+        return None
+    sizes = table.storage.list_sizes()
+    problems: list[str] = []
+    for path, size in expected.items():
+        if path not in sizes:
+            problems.append(f"{path} is missing")
+        elif sizes[path] != size:
+            problems.append(f"{path} has {sizes[path]:,} bytes, {size:,} according to the log")
+    return FileCheck(len(expected), problems)
 
 
 def read_commits(table: ArchiveTable, first: int, last: int) -> list[Commit]:

@@ -137,7 +137,7 @@ class _Creation:
                 parts[DATABASE_PART] = self._write_dump(state.snapshot_id)
         landing.clear()
         incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
-        entries = self._copy_tables(state.tables, self._list_known(earlier, incomplete))
+        entries = self._copy_tables(state.tables, self._list_copied(earlier, incomplete))
         self._new_bytes += sum(entry.bytes for entry in parts.values())
         manifest = Manifest(
             format=FORMAT,
@@ -176,7 +176,7 @@ class _Creation:
         with open_dump(database_dsn(self._settings), snapshot_id) as dump:
             return self._repository.write_part(self._name, DATABASE_PART, dump)
 
-    def _list_known(
+    def _list_copied(
         self, earlier: Sequence[Manifest], incomplete: Sequence[str]
     ) -> dict[tuple[str, str], FileEntry]:
         """Entries of the data files that the folder has, by table and path."""
@@ -190,16 +190,16 @@ class _Creation:
         return {key: entry for key, entry in entries.items() if "/".join(key) in present}
 
     def _copy_tables(
-        self, tables: Sequence[TableVersion], known: Mapping[tuple[str, str], FileEntry]
+        self, tables: Sequence[TableVersion], copied_before: Mapping[tuple[str, str], FileEntry]
     ) -> dict[str, TableEntry]:
-        """Copy the data files that are not known; return the entries of all tables."""
+        """Copy the data files that were not copied before; return the entries of all tables."""
         entries: dict[str, dict[str, FileEntry]] = {}
         copies: list[_Copy] = []
         for table in tables:
             name = table.table.name
             entries[name] = {}
             for path, size in table.files.items():
-                entry = known.get((name, path))
+                entry = copied_before.get((name, path))
                 if entry is None:
                     copies.append(_Copy(table, path, size))
                 else:

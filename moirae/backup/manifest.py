@@ -52,7 +52,7 @@ class TableEntry:
 
 
 @dataclass(frozen=True)
-class Accounting:
+class RecordTotals:
     """The records of a stream by outcome."""
 
     read: int
@@ -84,7 +84,7 @@ class Manifest:
     workspace_file: str
     tables: Mapping[str, TableEntry]
     parts: Mapping[str, FileEntry]
-    accounting: Mapping[str, Accounting] = field(default_factory=dict)
+    accounting: Mapping[str, RecordTotals] = field(default_factory=dict)
     new_bytes: int = 0
 
     @property

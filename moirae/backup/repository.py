@@ -116,18 +116,18 @@ class Repository:
 
         Also if a later generation of the workspace, restored from one of them, is known here.
         """
-        known = self.read_ownership()
-        if known is not None and known.workspace != ownership.workspace:
+        recorded = self.read_ownership()
+        if recorded is not None and recorded.workspace != ownership.workspace:
             raise Conflict(
-                f"{self}: holds backups of another workspace ({known.workspace}): use a folder of "
+                f"{self}: holds backups of another workspace ({recorded.workspace}): use a folder of "
                 "its own for each workspace"
             )
-        if known is not None and known.generation > ownership.generation:
+        if recorded is not None and recorded.generation > ownership.generation:
             raise Conflict(
                 f"{self}: this workspace is of generation {ownership.generation}, and was restored "
-                f"elsewhere since (generation {known.generation}): stop it, or use another folder"
+                f"elsewhere since (generation {recorded.generation}): stop it, or use another folder"
             )
-        if known != ownership:
+        if recorded != ownership:
             document = {
                 "format": FORMAT,
                 "workspace": str(ownership.workspace),
@@ -138,7 +138,8 @@ class Repository:
                 file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
     def list_complete(self) -> list[Manifest]:
-        """The complete backups, oldest first. Raises `BackupDamaged`."""
+        """The complete backups, oldest first. Raises `BackupDamaged`, `Conflict` for another key."""
+        self.read_ownership()
         manifests: list[Manifest] = []
         for name in (self._storage / "backups").list_folders():
             manifest = self._read_manifest(name)
@@ -147,7 +148,8 @@ class Repository:
         return sorted(manifests, key=lambda manifest: (manifest.taken_at, manifest.name))
 
     def get(self, name: str | None) -> Manifest:
-        """A complete backup; None: the newest one. Raises `NotFound`."""
+        """A complete backup; None: the newest one. Raises `NotFound`, `Conflict` for another key."""
+        self.read_ownership()
         if name is not None:
             manifest = self._read_manifest(name)
             if manifest is None:

@@ -69,11 +69,11 @@ class Restoration:
         self.manifest = manifest
         self._repository = repository
         self._report = report
-        known = sql.newest_migration()
-        if manifest.migration > known:
+        newest_migration = sql.newest_migration()
+        if manifest.migration > newest_migration:
             raise UsageError(
                 f"backup {manifest.name} was made by Moirae {manifest.moirae}, whose database has "
-                f"migration {manifest.migration}; this version knows {known}: update Moirae"
+                f"migration {manifest.migration}; this version knows {newest_migration}: update Moirae"
             )
 
     def restore_workspace_files(self, folder: Path) -> RestoredFiles:

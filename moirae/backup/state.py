@@ -23,7 +23,7 @@ from archiver.delta import (
 )
 from archiver.storage import StorageRoot
 from moirae.backup.landing_copies import LandingCopies
-from moirae.backup.manifest import Accounting
+from moirae.backup.manifest import RecordTotals
 from moirae.backup.plan import choose_version
 from moirae.errors import MoiraeError
 from sql.archive import UnitGateway
@@ -43,7 +43,7 @@ class WorkspaceState:
     snapshot_id: str
     taken_at: datetime
     migration: int
-    accounting: Mapping[str, Accounting]
+    accounting: Mapping[str, RecordTotals]
     tables: Sequence[TableVersion]
     batches: Sequence[tuple[str, Path]]
 
@@ -140,10 +140,10 @@ def _read_units(table: ArchiveTable, commit: Commit) -> list[int]:
     return sorted(units)
 
 
-def _read_accounting(connection: sql.Connection) -> dict[str, Accounting]:
-    accounting: dict[str, Accounting] = {}
+def _read_accounting(connection: sql.Connection) -> dict[str, RecordTotals]:
+    accounting: dict[str, RecordTotals] = {}
     for counts in UnitGateway(connection).sum_by_stream():
-        accounting[counts.stream] = Accounting(
+        accounting[counts.stream] = RecordTotals(
             counts.read, counts.archived, counts.duplicates, counts.dead_lettered
         )
     return accounting

@@ -4,6 +4,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    expand_option_groups,
     print_json,
     print_table,
 )
@@ -59,9 +61,9 @@ KeyFileOption = Annotated[
     typer.Option(
         "--key-file",
         metavar="FILE",
-        help="File of the age key by which backups are encrypted. Default: the key in the "
-        "environment variable MOIRAE_BACKUP_KEY, or else `backup.key_file` of the workspace file; "
-        "without any, they are not encrypted.",
+        help="File of the age key by which backups are encrypted. Default: `backup.key_file` of the "
+        "workspace file, or else the key in the environment variable MOIRAE_BACKUP_KEY; without "
+        "any, they are not encrypted.",
     ),
 ]
 NameOption = Annotated[
@@ -70,9 +72,10 @@ NameOption = Annotated[
 ]
 
 
-@app.command(_DEFAULT_COMMAND)
-def create(
-    destination: DestinationArgument = None,
+@dataclass(frozen=True)
+class _CreateOptions:
+    """Options of a new backup."""
+
     since: Annotated[
         str | None,
         typer.Option(
@@ -81,22 +84,36 @@ def create(
             help="Require that this backup is complete in DEST: only what is new since is copied. "
             "Without it, what any backup in DEST has is not copied again.",
         ),
-    ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Make no backup: restore the newest one beside, compare, and remove it.",
-        ),
-    ] = False,
-    name: NameOption = None,
+    ] = None
     without_database: Annotated[
         bool,
         typer.Option(
             "--without-database",
             help="Leave out the database: an external PostgreSQL is backed up by its own tools.",
         ),
-    ] = False,
+    ] = False
+
+
+@dataclass(frozen=True)
+class _VerifyOptions:
+    """Options of a verification."""
+
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Make no backup: restore the newest one beside, compare, and remove it.",
+        ),
+    ] = False
+    name: NameOption = None
+
+
+@app.command(_DEFAULT_COMMAND)
+@expand_option_groups
+def create(
+    creation: _CreateOptions,
+    verification: _VerifyOptions,
+    destination: DestinationArgument = None,
     key_file: KeyFileOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
@@ -104,37 +121,30 @@ def create(
     """Back up the workspace while its processes run, or verify a backup. Exit code 1 if the backup
     is not what was backed up.
     """
-    if verify:
-        if since is not None or without_database:
+    if verification.verify:
+        if creation != _CreateOptions():
             raise UsageError("--verify makes no backup: omit --since and --without-database")
-        _verify(_open(destination, key_file, workspace), name, output)
+        _verify(_open(destination, key_file, workspace), verification.name, output)
         return
-    if name is not None:
+    if verification.name is not None:
         raise UsageError("--backup NAME names a backup to --verify; a new one gets its own name")
-    _create(
-        load_settings_from_environment(workspace),
-        _open(destination, key_file, workspace),
-        since=since,
-        without_database=without_database,
-        output=output,
-    )
+    settings = load_settings_from_environment(workspace)
+    _create(settings, _open(destination, key_file, workspace), creation, output)
 
 
 def _create(
     settings: Settings,
     repository: "Repository",
-    *,
-    since: str | None,
-    without_database: bool,
+    creation: _CreateOptions,
     output: OutputFormat,
 ) -> None:
     from moirae.backup import BackupOptions, back_up
 
-    if without_database and settings.database is None:
+    if creation.without_database and settings.database is None:
         raise UsageError("--without-database: the embedded database has no other backup: omit it")
     try:
         with _report_progress("backing up") as report:
-            options = BackupOptions(since, not without_database, report)
+            options = BackupOptions(creation.since, not creation.without_database, report)
             manifest = back_up(settings, repository, options)
     finally:
         release_database(settings)
@@ -232,7 +242,15 @@ def restore(
             "`home`, `archive` or `database` before the rest is restored.",
         ),
     ] = False,
-    key_file: KeyFileOption = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="File of the age key by which the backup is encrypted. Default: the key in the "
+            "environment variable MOIRAE_BACKUP_KEY.",
+        ),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -288,19 +306,23 @@ def restore(
 
 def _open(destination: str | None, key_file: Path | None, workspace: Path) -> "Repository":
     """The backups at a location; None: where the workspace file says."""
-    from moirae.backup import open_repository, open_scheduled
+    from moirae.backup import open_repository
 
-    if destination is not None:
-        return open_repository(destination, key_file)
-    settings = load_settings_from_environment(workspace)
-    if settings.backup is None:
-        raise UsageError(
-            f"{settings.file}: no folder of backups: name one (`moirae backup DEST`), or add the key "
-            "`backup`"
-        )
-    if key_file is not None:
-        return open_repository(settings.backup.to, key_file)
-    return open_scheduled(settings.backup)
+    scheduled = None
+    if destination is None or workspace.exists():
+        settings = load_settings_from_environment(workspace)
+        scheduled = settings.backup
+        if destination is None and scheduled is None:
+            raise UsageError(
+                f"{settings.file}: no folder of backups: name one (`moirae backup DEST`), or add "
+                "the key `backup`"
+            )
+    if scheduled is not None:
+        destination = destination or scheduled.to
+        if key_file is None and scheduled.key_file is not None:
+            key_file = Path(scheduled.key_file)
+    assert destination is not None
+    return open_repository(destination, key_file)
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from typing import Any
 
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
-from archiver.delta import StreamTable
+from archiver.delta import StreamTable, check_files, list_tables
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.ingest.ledger import describe_range
+from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings
 from moirae.inspect.finding import Finding
@@ -46,10 +47,12 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         table = StreamTable(storage, schema)
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
-        findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))
+        history = settings.archive_history.total_seconds()
+        findings.append(_check_chunks_of_files(name, table, chunks, history))
         findings += check_readers(name, table)
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
+    findings += _check_tables(storage)
     findings.append(_check_set_aside(connection))
     findings += _check_losses(connection)
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
@@ -105,22 +108,31 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
     return Finding("chunk states are in order of time", problems, summary)
 
 
-def _check_files(
+def _check_tables(storage: StorageRoot) -> Iterator[Finding]:
+    """The data files of all tables exist, with the bytes that the logs say."""
+    for table in list_tables(storage):
+        files = check_files(table)
+        if files is not None:
+            name = table.stream if table.kind == "stream" else table.name
+            check = f"{name}: all data files exist"
+            yield Finding(check, files.problems, f"{files.count:,} files")
+
+
+def _check_chunks_of_files(
     stream: str, table: StreamTable, chunks: Sequence[Chunk], history: float
 ) -> Finding:
-    """The files that the table lists exist, and lie in chunks of the catalog.
+    """The files of a stream lie in chunks of the catalog.
 
     `history`: seconds that superseded files stay.
     """
-    problems = list(map("{} is missing".format, table.missing_files()))
     stored_chunks = {file.chunk for file in table.accounted_files()}
     unknown_chunks = stored_chunks - set(map(attrgetter("id"), chunks))
-    problems += map("chunk {} is not in the catalog".format, unknown_chunks)
-    summary = f"{len(table.data_files()):,} files"
+    problems = list(map("chunk {} is not in the catalog".format, unknown_chunks))
+    summary = f"{len(stored_chunks):,} chunks"
     unreferenced = len(table.unreferenced_files(history))
     if unreferenced:
-        summary += f", {unreferenced:,} more to be deleted"
-    return Finding(f"{stream}: all data files exist", problems, summary)
+        summary += f", {unreferenced:,} files to be deleted"
+    return Finding(f"{stream}: all files are in chunks of the catalog", problems, summary)
 
 
 def _list_foreign_rows(stream: str, table: StreamTable) -> Finding:

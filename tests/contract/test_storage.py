@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
@@ -25,13 +25,22 @@ import archiver.delta.table
 import archiver.storage.s3
 from archiver import clock
 from archiver.delta import log
+from archiver.delta.archive_tables import list_tables
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.derived_tables import open_or_create_table, version_root
+from archiver.delta.generation import begin_generation
+from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from archiver.delta.table import StreamTable
+from archiver.delta.table_version import (
+    check_files,
+    read_commits,
+    read_newest_version,
+    read_version,
+)
 from archiver.delta.vacuum import Vacuum
-from archiver.errors import CommitConflict, LogDamaged, StorageFailed
+from archiver.errors import CommitConflict, GenerationReplaced, LogDamaged, StorageFailed
 from archiver.read.reader import Reader
 from archiver.storage.base import StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache
@@ -115,7 +124,7 @@ def test_every_machine_and_other_delta_readers_see_the_same_rows(
     keys = _count_keys(reader.open_data_file("s", first_file), ["n"])
     assert set(keys or ()) < set(map(str, range(20, 40)))
     writer.delete_chunk(0)
-    assert numbers_in(follower) == list(range(20, 40)) and follower.missing_files() == []
+    assert numbers_in(follower) == list(range(20, 40))
 
 
 def test_renamed_table_has_its_rows_also_after_an_interruption(
@@ -323,10 +332,108 @@ def test_missing_data_files_are_listed(archive_on: Callable[[str], StorageRoot])
     table = StreamTable(archive_on("a"), SCHEMA)
     table.append(rows(range(3)), 0)
     (file,) = table.data_files()
-    as_storage(table.storage).remove(file.path)
-    assert table.missing_files() == [file.path]
+    storage = as_storage(table.storage)
+    storage.remove(file.path)
+    (archive_table,) = list_tables(archive_on("b"))
+    files = check_files(archive_table)
+    assert files is not None
+    assert files.problems == [f"{file.path} is missing"]
     with pytest.raises(FileNotFoundError):
         table.read(["n"])
+    with storage.write_stream(file.path) as target:
+        target.write(b"short")
+    files = check_files(archive_table)
+    assert files is not None
+    assert files.problems == [f"{file.path} has 5 bytes, {file.bytes:,} according to the log"]
+
+
+def test_tables_of_all_kinds_are_listed(archive_on: Callable[[str], StorageRoot]) -> None:
+    root = archive_on("a")
+    assert list_tables(root) == []
+    StreamTable(root, SCHEMA)
+    open_or_create_table(root, "load", "v1", pa.schema([("ts", pa.timestamp("us", "UTC"))]))
+    SequencedTable(root, EVENTS)
+    revision = ArchivedRevision(
+        1, "e", datetime(2026, 1, 1, tzinfo=UTC), "insert", "k", {}, None, "v"
+    )
+    RevisionTables(root, "r.norm-1", "g/r").append([revision])
+    names = {table.name: table.kind for table in list_tables(archive_on("b"))}
+    assert names == {
+        "streams/s": "stream",
+        "derived/v1/streams/load": "derived",
+        "events": "events",
+        "recalls/revisions/r.norm-1": "revisions",
+        "recalls/rows/r.norm-1": "rows",
+    }
+
+
+def test_version_of_a_table_has_its_files_and_the_log_that_readers_need(
+    archive_on: Callable[[str], StorageRoot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "_CHECKPOINT_INTERVAL", 3)
+    root = archive_on("a")
+    table = StreamTable(root, SCHEMA)
+    for n in range(4):
+        table.append(rows(range(n, n + 1)), 0)
+    table.checkpoint()
+    for n in range(4, 6):
+        table.append(rows(range(n, n + 1)), 0)
+    (archive_table,) = list_tables(root)
+    assert read_newest_version(archive_table) == 6
+    version = read_version(archive_table, 5)
+    assert (version.version, version.number, len(version.files)) == (5, 5, 5)
+    copy = as_storage(archive_on("a")) / "copy" / "streams" / "s"
+    for name, content in version.log_files.items():
+        with copy.write_stream(name) as file:
+            file.write(content)
+    for path in version.files:
+        with archive_table.storage.open_stream(path) as source, copy.write_stream(path) as target:
+            target.write(source.read())
+    copied = StreamTable(as_storage(archive_on("a")) / "copy", SCHEMA)
+    assert (copied.version, copied.append_count) == (5, 5)
+    assert sorted(copied.read(["n"])["n"].to_pylist()) == list(range(5))
+    commits = read_commits(archive_table, 5, 6)
+    assert [(c.version, c.number, c.changes_data, len(c.added)) for c in commits] == [
+        (5, 5, True, 1),
+        (6, 6, True, 1),
+    ]
+
+
+def test_process_that_opened_a_table_before_it_was_restored_cannot_write(
+    archive_on: Callable[[str], StorageRoot],
+) -> None:
+    earlier = StreamTable(archive_on("a"), SCHEMA)
+    earlier.append(rows(range(1)), 0)
+    idle = StreamTable(archive_on("a"), SCHEMA)
+    begin_generation(as_storage(archive_on("b")) / "streams" / "s", 2, 1)
+    begin_generation(as_storage(archive_on("b")) / "streams" / "s", 2, 1)
+    restored = StreamTable(archive_on("b"), SCHEMA)
+    assert restored.version == earlier.version + 1
+    restored.append(rows(range(1, 2)), 0)
+    with pytest.raises(GenerationReplaced, match="generation 2, not 1"):
+        earlier.append(rows(range(2, 3)), 0)
+    # As if the log of the restored table had grown to where this process was.
+    idle._log.version = restored.version - 1
+    with pytest.raises(GenerationReplaced):
+        idle.append(rows(range(2, 3)), 0)
+    assert restored.read(["n"])["n"].to_pylist() == [0, 1]
+
+
+def test_stream_appears_whole_or_not_at_all(archive_on: Callable[[str], StorageRoot]) -> None:
+    storage = as_storage(archive_on("a"))
+    with storage.write_stream("folder/whole") as file:
+        file.write(b"content")
+    writing = storage.write_stream("folder/part")
+    writing.__enter__().write(b"con")
+    killed = ValueError("killed")
+    with pytest.raises(ValueError, match="killed"):
+        writing.__exit__(ValueError, killed, None)
+    assert as_storage(archive_on("b")).list_sizes() == {"folder/whole": 7}
+    assert as_storage(archive_on("b")).list_folders() == ["folder"]
+    with storage.open_stream("folder/whole") as file:
+        assert (file.read(3), file.read()) == (b"con", b"tent")
+    with pytest.raises(FileNotFoundError), storage.open_stream("folder/part"):
+        pass
 
 
 def test_versions_of_derived_streams_are_created_touched_and_removed(

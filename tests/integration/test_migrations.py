@@ -64,10 +64,10 @@ def _shape(connection: sql.Connection) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def _contents(connection: sql.Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows that a new database holds, without times."""
+    """The rows that a new database holds, without times and the id of the workspace."""
     tables = connection.execute(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-        " AND tablename <> 'schema_migrations' ORDER BY 1"
+        " AND tablename NOT IN ('schema_migrations', 'workspace') ORDER BY 1"
     ).fetchall()
     return {
         table: connection.execute(SQL("SELECT * FROM {}").format(Identifier(table))).fetchall()

@@ -40,7 +40,8 @@ FORMATS = ([], ["-o", "json"])
 # Commands about processes of this machine, its files, or files that the command names.
 LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
-    moirae run server, moirae similarity run, moirae mcp
+    moirae run server, moirae run backup, moirae similarity run, moirae mcp, moirae backup create,
+    moirae backup list, moirae backup new-key, moirae restore
 """
 # Read only, in all formats.
 READING: list[list[str]] = [

@@ -24,7 +24,9 @@ MODULES_BY_TEST = {
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",
-    "contract/test_storage.py": "archiver.clock archiver.storage.s3",
+    "contract/test_storage.py": """
+        archiver.clock archiver.delta.archive_tables archiver.delta.generation
+        archiver.delta.table_version archiver.storage.s3""",
     "e2e/test_accounting.py": "moirae.inspect.doctor moirae.inspect.finding",
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
@@ -65,6 +67,12 @@ MODULES_BY_TEST = {
         moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
         sql.notifications.outbox sql.notifications.silences sql.notifications.state""",
     "integration/test_outbox.py": "moirae.live.outbox",
+    "integration/test_backup.py": """
+        moirae.backup.creation moirae.backup.landing_copies moirae.backup.postgresql
+        moirae.backup.restoration moirae.backup.runs moirae.backup.state
+        moirae.backup.verification moirae.backup.workspace_files
+        moirae.runtime.storage.generation sql.workspace.locations sql.workspace.snapshots""",
+    "integration/test_backup_command.py": "moirae.backup.destination moirae.cli.backup",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
     "contract/test_compiled_conditions.py": """
@@ -146,7 +154,7 @@ MODULES_BY_TEST = {
         sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
         sql.rules.rules sql.rules.views sql.similarity.calibrations sql.similarity.corpora
         sql.similarity.judgements sql.similarity.learned_models sql.stages.recalled_events
-        sql.stages.row_revisions""",
+        sql.stages.row_revisions sql.workspace.backups sql.workspace.identity""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition

@@ -1,0 +1,282 @@
+"""Backups of a workspace that goes on, and restoring them: nothing is lost, nothing is there twice."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from moirae.backup import creation, state
+from moirae.backup.encryption import AgeCipher
+from moirae.backup.repository import Repository
+from moirae.backup.restoration import Restoration
+from moirae.backup.verification import verify_backup
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
+from moirae.runtime.database import connect_database
+from moirae.runtime.storage import check_generation, read_archive_identity, write_archive_identity
+from sql.processes import ProcessGateway
+from sql.workspace import BackupGateway, WorkspaceGateway
+from tests.backups import (
+    filled,
+    make_backup,
+    make_workspace,
+    numbers_of,
+    problems_of,
+    repository,
+    stop_database,
+)
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def original(public_folder: Path) -> Iterator[Settings]:
+    """A workspace with 60 archived rows in two chunks."""
+    settings = make_workspace(public_folder / "original")
+    with filled(settings) as archive:
+        archive.post(range(40))
+        archive.archive()
+        archive.archive_each(range(40, 60))
+        check_generation(settings, archive.connection)
+    yield settings
+    stop_database(settings)
+
+
+@pytest.fixture
+def folder(public_folder: Path) -> Iterator[Path]:
+    """An empty folder, for backups and what is restored from them."""
+    path = public_folder / "test"
+    path.mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+def _restore(backups: Path, target: Path, name: str | None = None) -> Settings:
+    """Restore a backup into a new workspace."""
+    source = repository(backups)
+    restoration = Restoration(source, source.get(name))
+    files = restoration.restore_workspace_files(target)
+    settings = load_settings_from_environment(files.workspace_file)
+    restoration.check_empty(settings)
+    restoration.restore(settings)
+    return settings
+
+
+def test_workspace_is_restored_and_goes_on(original: Settings, folder: Path) -> None:
+    first = make_backup(original, folder / "backups")
+    assert (first.rows, first.previous) == (60, None)
+    with filled(original) as archive:
+        archive.archive_each(range(60, 65))
+        archive.post(range(65, 70), "push-waiting")
+        second = make_backup(original, folder / "backups", since=first.name)
+        archive.archive()
+        archive.archive_each(range(70, 72))
+    copied = sum(len(table.files) for table in second.tables.values()) - sum(
+        len(table.files) for table in first.tables.values()
+    )
+    assert (second.rows, second.previous, copied) == (65, first.name, 5)
+    assert second.tables["streams/cpu"].number == first.tables["streams/cpu"].number + 5
+
+    verification = verify_backup(
+        repository(folder / "backups"), second, folder / "beside", lambda copied, total: None
+    )
+    assert (verification.is_good, verification.rows) == (True, 65)
+
+    settings = _restore(folder / "backups", folder / "restored")
+    appends = second.tables["streams/cpu"].number
+    assert numbers_of(settings) == numbers_of(original, appends) == list(range(65))
+    assert problems_of(settings) == []
+    with filled(settings) as archive:
+        identity = WorkspaceGateway(archive.connection).get()
+        assert (identity.id, identity.generation) == (first.workspace, 2)
+        assert (identity.restored_from, identity.backed_up_at) == (second.name, second.taken_at)
+        assert ProcessGateway(archive.connection).list_all() == []
+        check_generation(settings, archive.connection)
+        # What the ledger knows is not read again; the batch that waited is.
+        assert [unit.name for unit in archive.units()] == ["push-waiting"]
+        archive.archive()
+        archive.archive_each([64, 70])
+    assert numbers_of(settings) == [*range(70), 70]
+    assert problems_of(settings) == []
+    assert (settings.file.parent / "rules" / "load.yaml").is_file()
+    assert (settings.file.parent / "hosts.csv").read_text() == "host,site\na,x\n"
+
+    with pytest.raises(Conflict, match=r"generation 1, and was restored elsewhere .*generation 2"):
+        make_backup(original, folder / "backups")
+    assert make_backup(settings, folder / "backups").generation == 2
+    with pytest.raises(Conflict, match="is not empty"):
+        _restore(folder / "backups", folder / "restored")
+    stop_database(settings)
+
+
+def test_killed_backup_continues_and_is_never_taken_for_complete(
+    original: Settings, folder: Path
+) -> None:
+    backups = folder / "backups"
+    copies = 0
+
+    def kill(copied: int, total: int) -> None:
+        nonlocal copies
+        copies += 1
+        if copies == 5:
+            raise KeyboardInterrupt
+
+    with patch.object(creation, "_RECORD_FILES", 1), pytest.raises(KeyboardInterrupt):
+        make_backup(original, backups, report=kill)
+    with pytest.raises(NotFound, match="no complete backup"):
+        repository(backups).get(None)
+    manifest = make_backup(original, backups)
+    data_bytes = sum(entry.bytes for _, _, entry in manifest.data_files())
+    part_bytes = sum(entry.bytes for entry in manifest.parts.values())
+    assert part_bytes < manifest.new_bytes < data_bytes + part_bytes
+    assert repository(backups).list_incomplete() == []
+    with connect_database(original, "tests") as connection:
+        last = BackupGateway(connection).get_last(str(repository(backups)))
+        assert last is not None
+        assert (last.name, last.rows) == (manifest.name, manifest.rows)
+
+
+def test_only_what_the_snapshot_counts_is_backed_up(original: Settings, folder: Path) -> None:
+    """Rows are appended at any moment while one state is taken."""
+    read_version = state.read_newest_version
+    with filled(original) as archive:
+        numbers = iter(range(1000, 1100))
+        posted: list[int] = []
+
+        def append(table: Any) -> int:
+            if table.kind == "stream":
+                number = next(numbers)
+                posted.append(number)
+                archive.archive_each([number])
+            version = read_version(table)
+            if table.kind == "stream":
+                number = next(numbers)
+                posted.append(number)
+                archive.archive_each([number])
+            return version
+
+        with patch.object(state, "read_newest_version", append):
+            manifest = make_backup(original, folder / "backups")
+    assert len(posted) == 4
+    settings = _restore(folder / "backups", folder / "restored")
+    assert problems_of(settings) == []
+    restored = [number for number in numbers_of(settings) if number >= 1000]
+    assert restored == posted[:2]
+    assert manifest.accounting["cpu"].archived == manifest.rows
+    stop_database(settings)
+
+
+def test_rows_whose_unit_is_not_counted_yet_are_counted_by_the_restored_workspace(
+    original: Settings, folder: Path
+) -> None:
+    with filled(original) as archive:
+        archive.post([2000], "push-begun")
+        with (
+            patch.object(type(archive.writer), "_finish_units", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            archive.archive()
+        make_backup(original, folder / "backups")
+    with filled(original) as archive:
+        archive.archive()
+    settings = _restore(folder / "backups", folder / "restored")
+    assert 2000 in numbers_of(settings)
+    assert problems_of(settings) == []
+    with filled(settings) as archive:
+        archive.archive()
+    assert numbers_of(settings).count(2000) == 1
+    assert problems_of(settings) == []
+    stop_database(settings)
+
+
+def test_encrypted_backup_needs_its_key_and_shows_changes(original: Settings, folder: Path) -> None:
+    key = str(creation_key())
+    encrypted = Repository(repository(folder / "backups")._storage, AgeCipher(key))
+    creation.create_backup(original, encrypted, creation.BackupOptions())
+    stored = b"".join(path.read_bytes() for path in (folder / "backups").rglob("*.parquet"))
+    assert b"PAR1" not in stored
+    assert stored.startswith(b"age-encryption.org/v1")
+    with pytest.raises(Conflict, match="are encrypted for age1"):
+        repository(folder / "backups").get(None)
+    with pytest.raises(Conflict, match="for another key"):
+        Repository(encrypted._storage, AgeCipher(str(creation_key()))).get(None)
+    manifest = encrypted.get(None)
+    damaged = next((folder / "backups" / "files").rglob("*.parquet"))
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(BackupDamaged, match=r"\.parquet: changed or truncated"):
+        verify_backup(encrypted, manifest, folder / "beside", lambda copied, total: None)
+
+
+def creation_key() -> Any:
+    import pyrage
+
+    return pyrage.x25519.Identity.generate()
+
+
+def test_damaged_file_of_a_backup_is_not_restored(original: Settings, folder: Path) -> None:
+    backups = folder / "backups"
+    manifest = make_backup(original, backups)
+    damaged = next((backups / "files" / "streams").rglob("*.parquet"))
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-9] + b"x" + content[-8:])
+    with pytest.raises(BackupDamaged, match="is not the file that was backed up"):
+        _restore(backups, folder / "restored")
+    settings = load_settings_from_environment(folder / "restored" / "moirae.yaml")
+    with pytest.raises(MoiraeError, match=f"restore of backup {manifest.name} is not complete"):
+        connect_database(settings, "tests").close()
+    # It continues when the cause is gone.
+    damaged.write_bytes(content)
+    restored = Restoration(repository(backups), manifest)
+    restored.check_empty(settings)
+    assert restored.restore(settings) == 2
+    assert problems_of(settings) == []
+    stop_database(settings)
+    damaged.unlink()
+    with pytest.raises(BackupDamaged, match="is missing"):
+        _restore(backups, folder / "again")
+
+
+def test_file_that_was_vacuumed_before_it_was_copied_begins_another_state(
+    original: Settings, folder: Path
+) -> None:
+    states = 0
+    copy = creation._FileCopier.copy
+
+    def fail_once(copier: Any, file: Any) -> Any:
+        nonlocal states
+        states += 1
+        if states == 1:
+            raise creation._FileRemoved("x.parquet")
+        return copy(copier, file)
+
+    with patch.object(creation._FileCopier, "copy", fail_once):
+        make_backup(original, folder / "backups")
+    assert len(repository(folder / "backups").list_complete()) == 1
+
+
+def test_process_whose_generation_differs_from_the_archive_is_refused(original: Settings) -> None:
+    with connect_database(original, "tests") as connection:
+        identity = WorkspaceGateway(connection).get()
+        assert read_archive_identity(original) == (identity.id, 1)
+        write_archive_identity(original, identity.id, 2)
+        with pytest.raises(MoiraeError, match="this database is of generation 1"):
+            check_generation(original, connection)
+        write_archive_identity(original, identity.id, 1)
+        check_generation(original, connection)
+
+
+def test_folder_of_another_workspace_is_refused(original: Settings, folder: Path) -> None:
+    make_backup(original, folder / "backups")
+    other = make_workspace(folder / "other")
+    with filled(other) as archive:
+        archive.archive_each([1])
+    with pytest.raises(Conflict, match="backups of another workspace"):
+        make_backup(other, folder / "backups")
+    with pytest.raises(NotFound, match="no complete backup 'x'"):
+        make_backup(original, folder / "backups", since="x")
+    stop_database(other)
