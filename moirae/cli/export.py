@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from archiver.times import from_micros
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
 from moirae.cli.remote import RemoteTyper, open_remote
 from moirae.runtime import write_json
+from sql.rules import DeploymentGateway
 
 if TYPE_CHECKING:
     from moirae.services.operations.exports import ExportKind
+    from moirae.services.operations.rules import AppliedRule
+    from sql.rules import DeploymentRow
 
 app = RemoteTyper(help="Write stored data to standard output.", no_args_is_help=True)
 
@@ -82,20 +86,36 @@ def _export(
     workspace: Path, kind: "ExportKind", export_format: ExportFormat, recall: str | None = None
 ) -> None:
     from moirae.services.operations.exports import EXPORT_COLUMNS, export_rows
+    from moirae.services.operations.rules import list_rules
 
     columns = EXPORT_COLUMNS[kind]
     with open_remote() as server:
         if server is not None:
             parameters = {} if recall is None else {"recall": recall}
             write_rows(server.export(kind, parameters), columns, export_format)
+            _print_incomplete_rules(list_rules(server))
             return
     # A statement whose rows are still read holds its connection: closed first, else the connection
     # waits for it for ever.
-    with (
-        open_workspace(workspace) as (_, connection),
-        closing(export_rows(connection, kind, recall)) as rows,
-    ):
-        write_rows(rows, columns, export_format)
+    with open_workspace(workspace) as (_, connection):
+        with closing(export_rows(connection, kind, recall)) as rows:
+            write_rows(rows, columns, export_format)
+        _print_incomplete_rules(DeploymentGateway(connection).list_active())
+
+
+def _print_incomplete_rules(rules: "Iterable[AppliedRule | DeploymentRow]") -> None:
+    """Say on standard error of which rules events may be missing."""
+    for rule in rules:
+        if rule.state == "quarantined" or rule.error is not None:
+            since = rule.settled_to
+            if isinstance(since, int):
+                since = from_micros(since)
+            start = "the beginning" if since is None else since.isoformat()
+            state = "is in quarantine" if rule.state == "quarantined" else "failed"
+            print(
+                f"not complete: rule {rule.rule} {state}, events from {start} on are missing",
+                file=sys.stderr,
+            )
 
 
 def write_rows(

@@ -41,6 +41,10 @@ run_app = typer.Typer(
     help="Run one process of a workspace, as `moirae up` does.", no_args_is_help=True
 )
 
+_NO_RULE_FILES = (
+    "no rule files: rows are archived, and only rules of `moirae rules apply` are evaluated"
+)
+
 DrainOption = Annotated[
     bool,
     typer.Option("--drain", help="Process all available input, wait for all recalls, then exit."),
@@ -77,7 +81,9 @@ def up(
         )
     _exit_on_thread_failure("up", settings)
     started_at = datetime.now(UTC)
-    _check_rule_files(settings, drain)
+    _check_changed_keys(settings)
+    if not settings.find_rule_files():
+        print(_NO_RULE_FILES, file=sys.stderr)
     try:
         code = run_supervisor(
             settings,
@@ -95,7 +101,7 @@ def up(
     raise typer.Exit(code)
 
 
-def _check_rule_files(settings: Settings, drain: bool) -> None:
+def _check_changed_keys(settings: Settings) -> None:
     """Check what would end the processes later. Raises `MoiraeError`."""
     from moirae.runtime.storage import find_changed_types
 
@@ -103,10 +109,6 @@ def _check_rule_files(settings: Settings, drain: bool) -> None:
         from moirae.deployments import check_changed_keys  # slow to load, and rarely needed
 
         check_changed_keys(settings)
-    if drain and not settings.find_rule_files():
-        from moirae.deployments import select_rule_files  # slow to load, and rarely needed
-
-        select_rule_files(settings, [])  # raises: a drain needs rules
 
 
 @run_app.command()

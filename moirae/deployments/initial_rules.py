@@ -2,6 +2,7 @@
 
 import structlog
 
+from moirae.config import Settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import MoiraeError
@@ -12,7 +13,15 @@ _LOG = structlog.get_logger()
 class InitialRules:
     """Applies the rule files once. `required`: invalid files are an error."""
 
-    def __init__(self, loader: RuleFileLoader, registry: RuleRegistry, *, required: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loader: RuleFileLoader,
+        registry: RuleRegistry,
+        *,
+        required: bool,
+    ) -> None:
+        self._settings = settings
         self._loader = loader
         self._registry = registry
         self._required = required
@@ -20,9 +29,17 @@ class InitialRules:
     def apply(self) -> None:
         """Make the rule files the desired rules.
 
-        Invalid files change nothing: rules deployed before remain active. Raises `MoiraeError` for
-        invalid files if they are required, or if no rules are deployed.
+        Without files, and with invalid ones, nothing changes: rules deployed before remain active.
+        Raises `MoiraeError` for invalid files if they are required, or if no rules are deployed.
         """
+        if not self._settings.find_rule_files():
+            rules = len(self._registry.desired_rules())
+            _LOG.warning(
+                "no rule files: rows are archived, applied rules are evaluated",
+                action="rules_without_files",
+                rules=rules,
+            )
+            return
         try:
             self._loader.apply()
         except MoiraeError as error:

@@ -5,6 +5,7 @@ Files are applied only if all of them are valid. The result is stored in the dat
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -93,8 +94,7 @@ class RuleFileLoader:
             _LOG.warning("rule file has a warning", action="rules_warning", problem=str(problem))
         self._admission.set_admitted(definitions)
         steps = self._registry.apply(definitions)
-        for step in steps:
-            _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
+        _log_steps(steps)
         was_rejected = bool(self._rule_files.get_state().problems)
         self._rule_files.record_check(request, digest, None)
         if was_rejected:
@@ -200,6 +200,14 @@ def _try_apply(loader: RuleFileLoader) -> None:
         loader.apply()
     except MoiraeError as error:
         _LOG.error("rule files rejected", action="rules_rejected", problems=str(error))
+
+
+def _log_steps(steps: Sequence[DeploymentStep]) -> None:
+    for step in steps:
+        _LOG.debug("rule applied", action=f"rule_{step.action}", rule=step.rule)
+    if steps:
+        counts = Counter(step.action for step in steps)
+        _LOG.info("rules applied", action="rules_applied", **counts)
 
 
 def _problem_texts(error: MoiraeError) -> list[str]:

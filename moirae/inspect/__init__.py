@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         is_live_available,
         list_problems,
     )
+    from moirae.inspect.incomplete_rules import list_incomplete_rules
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import (
         LostRecordsStatus,
@@ -65,6 +66,7 @@ __all__ = [
     "find_crash_loops",
     "is_live_available",
     "list_brokers_away",
+    "list_incomplete_rules",
     "list_problems",
     "list_set_aside",
     "list_source_errors",
@@ -92,6 +94,7 @@ _MODULES = {
         "is_live_available",
         "list_problems",
     ),
+    "incomplete_rules": ("list_incomplete_rules",),
     "repeat": ("repeat_last_answers",),
     "report": (
         "LostRecordsStatus",

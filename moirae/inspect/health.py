@@ -10,6 +10,7 @@ from typing import Any
 import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.column_rewrites import find_rewrite_problems
+from moirae.inspect.incomplete_rules import find_quarantine_problem
 from moirae.inspect.report import LiveCondition
 from moirae.inspect.restarts import find_crash_loops
 from moirae.inspect.set_aside import find_set_aside_problem
@@ -101,9 +102,9 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     if set_aside_problem is not None:
         yield set_aside_problem
     yield from find_topic_problems(status)
-    quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
-    if quarantined:
-        yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"
+    quarantine_problem = find_quarantine_problem(status)
+    if quarantine_problem is not None:
+        yield quarantine_problem
     if status["rule_files"]["problems"]:
         first_problem = status["rule_files"]["problems"][0]
         yield f"rule files rejected, the previous rules stay in use: {first_problem}"

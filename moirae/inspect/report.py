@@ -97,6 +97,18 @@ class SetAsideStatus(TypedDict):
     retry_requested: bool
 
 
+class IncompleteRule(TypedDict):
+    """A rule that failed or is in quarantine, and has not evaluated rows from `since` on.
+
+    `since`: event time; None: no rows at all. `reason`: in one line.
+    """
+
+    rule: str
+    state: Literal["failed", "quarantined"]
+    since: datetime | None
+    reason: str
+
+
 class RestartStatus(TypedDict):
     """A role of which a process ended by an error within a day.
 
@@ -216,6 +228,7 @@ class StatusReport(TypedDict):
     recalls: Mapping[str, int]
     recall_queue: RecallQueue
     rules: Sequence[Mapping[str, Any]]
+    incomplete_rules: Sequence[IncompleteRule]
     rule_errors: Sequence[Mapping[str, Any]]
     history: Mapping[str, Mapping[str, Any]]
     derived: Sequence[Mapping[str, Any]]

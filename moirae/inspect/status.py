@@ -12,12 +12,13 @@ from archiver.chunks import ChunkState
 from archiver.ingest import Catalog
 from archiver.ingest.classify import latest
 from archiver.storage import StorageRoot
-from archiver.times import from_micros, optional_datetime
+from archiver.times import optional_datetime
 from moirae.config import Settings
 from moirae.errors import Unreachable
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.inspect.health import assess_live_condition, find_held_relations
+from moirae.inspect.incomplete_rules import describe_incomplete_rules, list_incomplete_rules
 from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
 from moirae.inspect.rows_ahead import describe_rows_ahead
@@ -67,6 +68,7 @@ def collect_status(
     processes = list_processes(connection)
     failed = list_set_aside(connection)
     set_aside = [subject for subject in failed if subject["is_set_aside"]]
+    rules = list(map(asdict, DeploymentGateway(connection).list_active()))
     return {
         "accounting": sum_accounting(stream_counts),
         "ingest": next((process["ingest"] for process in processes if process["ingest"]), None),
@@ -79,7 +81,8 @@ def collect_status(
             "answered": queue.with_answer,
             "oldest_seconds": queue.longest,
         },
-        "rules": list(map(asdict, DeploymentGateway(connection).list_active())),
+        "rules": rules,
+        "incomplete_rules": list_incomplete_rules(rules),
         "rule_errors": list(map(asdict, rule_errors)),
         "history": list_view_progress(connection),
         "derived": list(map(asdict, DerivedChunkGateway(connection).list_progress())),
@@ -165,7 +168,7 @@ def find_drain_problems(status: Mapping[str, Any]) -> list[str]:
     failed = status["recalls"].get("failed", 0)
     if failed:
         problems.append(f"{failed:,} recalls failed: see `moirae recalls list --state failed`")
-    problems += _find_unevaluated_rules(status)
+    problems += describe_incomplete_rules(status)
     set_aside_problem = find_set_aside_problem([*status["set_aside"], *status["retrying"]])
     if set_aside_problem is not None:
         problems.append(set_aside_problem)
@@ -174,22 +177,6 @@ def find_drain_problems(status: Mapping[str, Any]) -> list[str]:
     if not is_balanced(status["accounting"]):
         problems.append("accounting mismatch: run `moirae doctor`")
     return problems
-
-
-def _find_unevaluated_rules(status: Mapping[str, Any]) -> Iterator[str]:
-    """The rules that failed or are in quarantine, with the event time that they did not evaluate."""
-    for rule in status["rules"]:
-        if rule["state"] != "quarantined" and rule["error"] is None:
-            continue
-        state = "is in quarantine" if rule["state"] == "quarantined" else "failed"
-        since = "the beginning"
-        if rule["settled_to"] is not None:
-            since = from_micros(rule["settled_to"]).isoformat()
-        reason = (rule["error"] or "no reason is known").splitlines()[0]
-        yield (
-            f"rule {rule['rule']} {state}, not evaluated from {since} to the end of the input: "
-            f"{reason}"
-        )
 
 
 def _summarize(status: Mapping[str, Any]) -> tuple[str, str]:

@@ -28,6 +28,8 @@ from sql.rules import DeploymentGateway, RuleGateway
 
 _LOG = structlog.get_logger()
 
+_MAX_LOGGED_NAMES = 5
+
 
 class ActiveRules:
     """Active rules grouped into cohorts of equal progress; `reload` follows the desired rules."""
@@ -155,8 +157,12 @@ class ActiveRules:
             for name in refusals:
                 valid_versions.pop(name, None)
             started |= self._deployments.admit(valid_versions)
-        for name in sorted(started - refusals.keys()):
-            _LOG.info("rule started", action="rule_started", rule=name, version=versions[name])
+        running = sorted(started - refusals.keys())
+        for name in running:
+            _LOG.debug("rule started", action="rule_started", rule=name, version=versions[name])
+        if running:
+            names = running[:_MAX_LOGGED_NAMES]
+            _LOG.info("rules started", action="rules_started", rules=len(running), names=names)
         self._load_deployments(definitions)
         return [rule for rule in self.rules if rule.name in started]
 

@@ -209,6 +209,7 @@ def build_live_process(
         lock=lock,
         spark=spark,
         initial_rules=InitialRules(
+            settings,
             RuleFileLoader(lambda: spark, settings, connection, admission),
             RuleRegistry(connection),
             required=drain,

@@ -29,7 +29,7 @@ MODULES_BY_TEST = {
         archiver.delta.table_version archiver.storage.s3""",
     "e2e/test_accounting.py": "moirae.inspect.doctor moirae.inspect.finding",
     "e2e/test_up.py": """
-        moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
+        moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run
         moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",

@@ -1,7 +1,8 @@
 """`/metrics`: what all processes have stored with their heartbeats, and counts of the database."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import get_args
@@ -20,7 +21,13 @@ from starlette.responses import Response
 import sql
 from archiver.ingest import Catalog
 from archiver.times import to_micros
-from moirae.inspect import DEAD_LETTER_COUNTERS, StateReport, collect_state, list_set_aside
+from moirae.inspect import (
+    DEAD_LETTER_COUNTERS,
+    StateReport,
+    collect_state,
+    list_incomplete_rules,
+    list_set_aside,
+)
 from moirae.runtime import list_processes, merge_metrics
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
@@ -28,12 +35,13 @@ from sql.alerts import AlertGateway
 from sql.archive import ChunkGateway, RelationGateway, StreamGateway, SubjectKind, UnitGateway
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
-from sql.rules import DeploymentGateway
+from sql.rules import DeploymentGateway, DeploymentRow
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 METRICS_PATH = "/metrics"
 _AHEAD_AGE = timedelta(hours=1)  # since rows of a key were last ahead of the clock
 _MICROS_PER_SECOND = 1_000_000
+_MAX_INCOMPLETE_RULES = 100  # that have a series of their own
 
 
 def add_metrics_route(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
@@ -234,6 +242,21 @@ def _collect_topics(connection: sql.Connection) -> Iterator[Metric]:
     yield unacknowledged
 
 
+def _collect_incomplete_rules(deployments: Sequence[DeploymentRow]) -> Metric:
+    since = GaugeMetricFamily(
+        "moirae_rule_incomplete_since_timestamp_seconds",
+        "Event time from which a rule in quarantine, or that failed, has not evaluated rows; "
+        f"0: from the beginning. At most {_MAX_INCOMPLETE_RULES} rules.",
+        labels=["rule", "state"],
+    )
+    incomplete = list_incomplete_rules([asdict(deployment) for deployment in deployments])
+    for rule in incomplete[:_MAX_INCOMPLETE_RULES]:
+        start = rule["since"]
+        seconds = 0.0 if start is None else start.timestamp()
+        since.add_metric([rule["rule"], rule["state"]], seconds)
+    return since
+
+
 def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     tasks = TaskGateway(connection)
     alerts = GaugeMetricFamily("moirae_alerts", "Alerts by state.", labels=["state"])
@@ -259,6 +282,7 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     for state, count in Counter(deployment.state for deployment in deployments).items():
         rules.add_metric([state], count)
     yield rules
+    yield _collect_incomplete_rules(deployments)
     set_aside = GaugeMetricFamily(
         "moirae_set_aside",
         "Files, streams, relations, rules and topics that are set aside, as they break their reader.",

@@ -27,13 +27,20 @@ def test_a_workspace_without_rule_files_says_what_is_missing(
     assert message in str(refused.value)
 
 
-def test_a_drain_without_rule_files_ends_before_anything_starts(tmp_path: Path) -> None:
-    file = _write_workspace(tmp_path, "[]")
+@pytest.mark.slow
+def test_workspace_without_rule_files_archives_its_rows_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "moirae.yaml"
+    file.write_text(
+        "streams: {s: {columns: {ts: timestamp}, time: ts, source: {files: landing/*.jsonl}}}\n"
+        "rules: [rules/*.yaml]\n"
+    )
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "a.jsonl").write_text('{"ts": "2026-01-01T00:00:00Z"}\n')
     command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "`rules` is empty" in ended.stderr
-    assert not (tmp_path / ".moirae").exists()
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0
+    assert "no rule files: rows are archived" in ended.stderr
+    assert "1 records read: 1 archived" in ended.stdout
 
 
 def _write_workspace(folder: Path, rules: str) -> Path:

@@ -157,7 +157,7 @@ def test_all_problems_are_listed() -> None:
         **_status({}, live=("running", 40)),
         "accounting": {"read": 1, "archived": 0, "duplicates": 0, "dead_lettered": 0},
         "disks": [disk],
-        "rules": [{"rule": "g/r", "state": "quarantined"}],
+        "rules": [{"rule": "g/r", "state": "quarantined", "settled_to": None}],
         "rule_files": {"problems": ["rules.yaml:3:1: duplicate key"]},
         "relation_errors": [{"relation": "hosts", "error": "hosts.csv: no such file"}],
     }
@@ -165,7 +165,7 @@ def test_all_problems_are_listed() -> None:
     assert accounting.startswith("accounting mismatch: ")
     assert full_disk.startswith("disk space is low: ")
     assert problems == [
-        "rules in quarantine: g/r: see `moirae rules list`",
+        "rules in quarantine: g/r (not evaluated from the beginning): see `moirae rules list`",
         "rule files rejected, the previous rules stay in use: rules.yaml:3:1: duplicate key",
         "relation hosts: its source cannot be read, the last version stays in use: "
         "hosts.csv: no such file",

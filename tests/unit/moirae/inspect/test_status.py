@@ -14,6 +14,7 @@ def _status(**parts: Any) -> dict[str, Any]:
         "accounting": {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0},
         "recalls": {},
         "rules": [],
+        "streams": {},
         "set_aside": [],
         "retrying": [],
         "held_relations": [],
@@ -46,6 +47,17 @@ def test_rule_in_quarantine_is_named() -> None:
         "rule g/r is in quarantine, not evaluated from the beginning to the end of the input: "
         "too slow"
     )
+
+
+def test_rule_that_has_not_evaluated_the_newest_row_is_named() -> None:
+    streams = {"m": {"newest": datetime(2026, 1, 2, tzinfo=UTC)}}
+    status = _status(rules=[_rule("running", None)], streams=streams)
+    assert find_drain_problems(status) == [
+        "rule g/r is not complete, not evaluated from 2026-01-01T00:00:00+00:00 on"
+    ]
+    after_newest = to_micros(datetime(2026, 1, 2, tzinfo=UTC)) + 1
+    complete = _status(rules=[_rule("running", None, after_newest)], streams=streams)
+    assert find_drain_problems(complete) == []
 
 
 def test_what_is_set_aside_or_still_tried_is_named() -> None:
