@@ -206,7 +206,7 @@ def _log_steps(steps: Sequence[DeploymentStep]) -> None:
     for step in steps:
         _LOG.debug("rule applied", action=f"rule_{step.action}", rule=step.rule)
     if steps:
-        counts = Counter(step.action for step in steps)
+        counts: Counter[str] = Counter(step.action for step in steps)
         _LOG.info("rules applied", action="rules_applied", **counts)
 
 
