@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 import orjson
 
-from archiver.ingest.decoding import DecodedRows, LineFormat, decode_blocks, decode_lines
+from archiver.formats import CSV, JSONL, RecordReading
+from archiver.ingest.decoding import DecodedRows, decode_blocks, decode_lines
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_processor_seconds, time_noise_kernel
@@ -21,6 +22,8 @@ _REPETITIONS = 5
 _ROW_COUNT = 200_000
 _HOST_COUNT = 100
 _MALFORMED_INTERVAL = 10_000  # lines from one malformed line to the next
+_JSON = RecordReading(JSONL)
+_CSV = RecordReading(CSV, tuple(SCHEMA.columns))
 _START = np.datetime64("2026-01-01T00:00:00", "us")
 
 
@@ -33,9 +36,9 @@ def run() -> list[BenchmarkResult]:
     some_malformed[::_MALFORMED_INTERVAL] = [b"{"] * len(json_lines[::_MALFORMED_INTERVAL])
     description = f"{_ROW_COUNT:,} JSON lines, 1 in {_MALFORMED_INTERVAL:,} malformed"
     return [
-        _measure(f"{_ROW_COUNT:,} JSON lines", "jsonl", json_lines, target="≥ 1.7"),
-        _measure(f"{_ROW_COUNT:,} CSV lines", "csv", csv_lines, target="≥ 1.7"),
-        _measure(description, "jsonl", some_malformed, target="–"),
+        _measure(f"{_ROW_COUNT:,} JSON lines", _JSON, json_lines, target="≥ 1.7"),
+        _measure(f"{_ROW_COUNT:,} CSV lines", _CSV, csv_lines, target="≥ 1.7"),
+        _measure(description, _JSON, some_malformed, target="–"),
     ]
 
 
@@ -51,19 +54,16 @@ def _create_records() -> list[dict[str, object]]:
 
 
 def _measure(
-    description: str, line_format: LineFormat, lines: Sequence[bytes], target: str
+    description: str, reading: RecordReading, lines: Sequence[bytes], target: str
 ) -> BenchmarkResult:
     blockwise: list[float] = []
     linewise: list[float] = []
     noise: list[float] = []
-    header = list(SCHEMA.columns)
-    decode_blocks(SCHEMA, line_format, lines, 1, header)  # not measured: the first is slower
+    decode_blocks(SCHEMA, reading, lines, 1)  # not measured: the first is slower
     for _ in range(_REPETITIONS):
         noise.append(time_noise_kernel())
         for decode, rates in ((decode_blocks, blockwise), (decode_lines, linewise)):
-            step: Callable[[], DecodedRows] = partial(
-                decode, SCHEMA, line_format, lines, first=1, header=header
-            )
+            step: Callable[[], DecodedRows] = partial(decode, SCHEMA, reading, lines, first=1)
             rates.append(len(lines) / measure_processor_seconds(step))
     ratios = [fast / slow for fast, slow in zip(blockwise, linewise, strict=True)]
     print(f"{description}: {statistics.median(ratios):.2f}", file=sys.stderr)

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from archiver.chunks import CutPolicy
 from archiver.executors import ExecutorIngest, SparkJobs
 from archiver.executors.jobs import SparkParts
+from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.ingest.engines import EnginePolicy
 from archiver.spark import jvm_process, start_session
@@ -324,7 +325,7 @@ class _Sources:
                     number -= rng.randrange(min(position, 1_000)) + 1
                 file.write(_line(number))
         self._row_count += rows
-        return files.make_unit("cpu", path.name, "jsonl", path, path.stat().st_size)
+        return files.make_unit("cpu", path.name, JSONL, path, path.stat().st_size)
 
 
 def _line(number: int) -> str:

@@ -20,6 +20,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from archiver.chunks import CutPolicy
+from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.spark import jvm_process
 from archiver.times import duration_to_micros, to_micros
@@ -306,7 +307,7 @@ def _make_unit(number: int, row_count: int, rows_per_second: int) -> SourceUnit:
             "cpu": round(rng.uniform(0, 100), 2),
         }
         lines.append(json.dumps(row).encode())
-    return SourceUnit("cpu", f"{number:06d}", line_format="jsonl", read=lambda: iter(lines))
+    return SourceUnit("cpu", f"{number:06d}", format=JSONL, read=lambda: iter(lines))
 
 
 @contextmanager

@@ -216,6 +216,8 @@ CREATE TABLE units (
     partition   text,
     -- Kafka records without a value: no rows, and not counted in `read`.
     tombstones  bigint NOT NULL DEFAULT 0,
+    -- The format of the records, to retry dead letters; NULL: JSON lines, or CSV with `fields`.
+    format      jsonb,
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;

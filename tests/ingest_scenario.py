@@ -18,6 +18,7 @@ from psycopg import Connection
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
+from archiver.formats import CSV, JSONL, PARQUET
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.ledger import TopicIdentity
 from archiver.ingest.source_units import OffsetRange, SourceUnit
@@ -108,7 +109,7 @@ def _write_file(
             ]
         )
         pq.write_table(pa.table(columns, schema=types), path)
-        return files.make_unit(stream, path.name, "parquet", path, path.stat().st_size)
+        return files.make_unit(stream, path.name, PARQUET, path, path.stat().st_size)
     is_csv = kind.startswith("csv")
     content = _csv(rng, rows) if is_csv else _json_lines(rng, rows)
     if rng.random() < 0.2:
@@ -122,8 +123,8 @@ def _write_file(
     path.write_bytes(content)
     if rng.random() < 0.05:
         path.unlink()
-    line_format: Any = "csv" if is_csv else "jsonl"
-    return files.make_unit(stream, path.name, line_format, path, len(content))
+    record_format = CSV if is_csv else JSONL
+    return files.make_unit(stream, path.name, record_format, path, len(content))
 
 
 def _json_lines(rng: random.Random, rows: Sequence[dict[str, Any]]) -> bytes:
@@ -232,9 +233,9 @@ def write_large_file(path: Path, rows: int) -> SourceUnit:
         else:
             lines.append(f'{{"ts": {ts!r}, "host": "{host}", "n": {row}, "v": {value}}}')
     path.write_text("\n".join(lines))
-    line_format: Any = "csv" if is_csv else "jsonl"
+    record_format = CSV if is_csv else JSONL
     name = files.unit_name(path, path.parent)
-    return files.make_unit("a", name, line_format, path, path.stat().st_size)
+    return files.make_unit("a", name, record_format, path, path.stat().st_size)
 
 
 TOPIC = Stream.model_validate(

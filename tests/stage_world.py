@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.read.reader import Reader, SnapshotReader
@@ -116,7 +117,7 @@ class StageWorld:
             for at, host, value in rows
         ]
         self.units += 1
-        unit = SourceUnit("load", f"u{self.units}", "jsonl", lambda: iter(lines))
+        unit = SourceUnit("load", f"u{self.units}", JSONL, lambda: iter(lines))
         self.archive.ingest([unit], to_micros(datetime.now(UTC)))
         for row in rows:
             self.rows.append((row, self.newest is not None and row[0] < self.newest))

@@ -23,7 +23,13 @@ from archiver.delta.declared_table import (
     read_recorded_schema,
 )
 from archiver.delta.generation import begin_generation
-from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
+from archiver.delta.identity import (
+    ENTRY_DTYPE,
+    IdentityIndex,
+    build_entries,
+    fingerprint,
+    row_places,
+)
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
@@ -88,4 +94,5 @@ __all__ = [
     "read_altered_types",
     "read_declaration",
     "read_recorded_schema",
+    "row_places",
 ]

@@ -23,6 +23,7 @@ from archiver.delta.column_changes import (
 from archiver.delta.files import REWRITTEN_MARK
 from archiver.delta.protocol import OWN_COLUMNS_PROPERTY
 from archiver.delta.schema import ADDED_COLUMNS, EarlierDeclaration, StreamSchema
+from archiver.formats import DEFAULT_TIME_READING, TimeReading
 from archiver.times import Micros
 
 DECLARATIONS_PROPERTY = OWN_COLUMNS_PROPERTY
@@ -149,6 +150,8 @@ def assume_first_declaration(
         fields={},
         was={},
         earlier=(),
+        time_reading=DEFAULT_TIME_READING,
+        identity="row",
     )
 
 
@@ -180,11 +183,17 @@ def _to_document(schema: StreamSchema) -> dict[str, Any]:
         if schema.fields_of(name) != (name,):
             column["fields"] = list(schema.fields_of(name))
         columns.append(column)
-    return {
+    document: dict[str, Any] = {
         "columns": columns,
         "time": schema.time,
         "id": None if schema.id is None else list(schema.id),
     }
+    # What is not declared is not written, so that tables of earlier versions keep their property.
+    if schema.time_reading != DEFAULT_TIME_READING:
+        document["time_reading"] = schema.time_reading.encode()
+    if schema.is_identified_by_place:
+        document["identity"] = schema.identity
+    return document
 
 
 def _from_document(schema: StreamSchema, document: Mapping[str, Any]) -> StreamSchema:
@@ -198,4 +207,6 @@ def _from_document(schema: StreamSchema, document: Mapping[str, Any]) -> StreamS
         fields=fields,
         was={},
         earlier=(),
+        time_reading=TimeReading.decode(document.get("time_reading", {})),
+        identity=document.get("identity", "row"),
     )

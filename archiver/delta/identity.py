@@ -4,7 +4,7 @@ A row keeps the identity and the hash that it got under the declaration of its s
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -28,22 +28,35 @@ ENTRY_DTYPE = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"),
 _RUNS_TO_MERGE = 4
 
 
-def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Array]:
+def fingerprint(
+    schema: StreamSchema, table: pa.Table, place_keys: Sequence[bytes] = ()
+) -> tuple[list[bytes], Array]:
     """Compute identity (16 bytes) and content hash (`int64`) of each row.
 
     The content is the declared columns and `_extra`. The identity is made of the id columns and
-    the time; without id columns, of the content. Values are encoded column by column, at a third
+    the time; without id columns, of the content or, if the schema says so, of `place_keys` (see
+    `row_places`). Values are encoded column by column, at a third
     of the cost of encoding row by row.
     """
     encoded = {name: _encode_column(table[name]) for name in (*schema.columns, "_extra")}
     content = _join_columns(list(encoded.values()))
-    if schema.id is None:
+    if schema.is_identified_by_place:
+        identities = list(place_keys)
+    elif schema.id is None:
         identities = content
     else:
         id_columns = sorted({*schema.id, schema.time})
         identities = _join_columns([encoded[name] for name in id_columns])
     hashes = np.frombuffer(b"".join(_digests(content, _HASH_BYTES)), dtype="i8")
     return _digests(identities, _ID_BYTES), hashes
+
+
+def row_places(schema: StreamSchema, unit: str, line_numbers: Array) -> Sequence[bytes]:
+    """The places of records in a unit, if rows are identified by them; else none."""
+    if not schema.is_identified_by_place:
+        return ()
+    prefix = f"{len(unit)}:{unit}:".encode("utf-8", "surrogatepass")
+    return [b"%b%d" % (prefix, number) for number in line_numbers.tolist()]
 
 
 def _encode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

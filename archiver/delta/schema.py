@@ -3,12 +3,13 @@
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from archiver.formats import DEFAULT_TIME_READING, TimeReading
 from archiver.times import Micros
 
 # Spark's type names, which the workspace file uses, and the Arrow types they are stored as.
@@ -66,7 +67,8 @@ class StreamSchema:
     counts; columns that are not named are read from the field of their name. `was`: by renamed
     column, its name before. `earlier`: the declarations before this one, oldest first, as the
     table records them (see `archiver.delta.declarations`). `renamed_to`: the name that the stream
-    has now, if it is read under one that it had before.
+    has now, if it is read under one that it had before. `time_reading`: how the event time is read.
+    `identity`: of rows without id columns: their content, or the place of their record in its unit.
     """
 
     name: str
@@ -80,6 +82,13 @@ class StreamSchema:
     was: Mapping[str, str] = field(default_factory=dict)
     earlier: tuple[EarlierDeclaration, ...] = ()
     renamed_to: str | None = None
+    time_reading: TimeReading = DEFAULT_TIME_READING
+    identity: Literal["row", "place"] = "row"
+
+    @property
+    def is_identified_by_place(self) -> bool:
+        """Whether two records are two rows, whatever they say."""
+        return self.id is None and self.identity == "place"
 
     @property
     def table_name(self) -> str:
@@ -100,7 +109,15 @@ class StreamSchema:
     def undeclared_fields(self, names: Collection[str]) -> list[str]:
         """The fields of a record that no column is read from."""
         read_names = {self.present_field(column, names) for column in self.columns}
+        if self.time_reading.parts:
+            read_names.discard(self.present_field(self.time, names))
+            read_names.update(self.time_reading.parts)
         return [name for name in names if name not in read_names]
+
+    @property
+    def field_names(self) -> list[str]:
+        """The fields of a record without names, in the order of the columns."""
+        return [self.fields_of(name)[0] for name in self.columns]
 
     def declaration_numbers(self, appends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The position of the declaration of each append: in `earlier`, or its length."""

@@ -50,7 +50,7 @@ from archiver.ingest.engines import (
     RegisteredUnit,
     TopicRecords,
 )
-from archiver.ingest.topic_records import range_unit_name
+from archiver.ingest.topic_records import partition_place, range_unit_name
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 
@@ -128,7 +128,8 @@ class ExecutorIngest:
         with self._counted_tasks(batch):
             record_format = RecordFormat(
                 stream=records.stream,
-                line_format=records.line_format,
+                format=records.format,
+                source=records.source,
                 fields=records.fields,
                 ranges=records.ranges,
             )
@@ -259,12 +260,13 @@ def _partition_unit(records: TopicRecords, partition: int, tombstones: int) -> S
     return SourceUnit(
         stream=records.stream,
         name=range_unit_name(records.source, str(partition), offsets),
-        line_format=records.line_format,
+        format=records.format,
         read=lambda: iter(()),
         fields=records.fields,
         partition=str(partition),
         next_offset=offsets.end,
         tombstones=tombstones,
+        place=partition_place(records.source, str(partition)),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from archiver.executors.grouping import choose_task_count, divide_evenly
+from archiver.formats import COMPRESSION_SUFFIXES
 from archiver.ingest import BATCH_RECORDS, SourceUnit
 
 # Smaller files are one piece: dividing one needs a job that counts its lines.
@@ -65,9 +66,9 @@ class UnitPiece:
 
 def is_divisible(unit: SourceUnit) -> bool:
     """Whether parts of a unit can be read without the parts before them."""
-    if unit.line_format is None or unit.path is None or unit.size is None:
+    if not unit.format.is_linewise or unit.path is None or unit.size is None:
         return False
-    return unit.path.suffix != ".gz" and unit.size >= MIN_DIVIDED_BYTES
+    return unit.path.suffix not in COMPRESSION_SUFFIXES and unit.size >= MIN_DIVIDED_BYTES
 
 
 def plan_ranges(unit: int, size: int, cores: int) -> list[ByteRange]:

@@ -44,7 +44,7 @@ class TaskPlanner:
                 rows.append(estimated_rows[position])
                 continue
             fields = parse_header(unit, ranges[0].header)
-            has_header = unit.line_format == "csv" and unit.fields is None
+            has_header = unit.format.has_header and unit.fields is None
             read_units[position] = replace(unit, fields=fields)
             unit_pieces = divide_unit(
                 position,
@@ -63,7 +63,7 @@ class TaskPlanner:
     def _count_lines(
         self, units: Sequence[SourceUnit], divisible: Sequence[int]
     ) -> dict[int, list[CountedRange]]:
-        """The lines of the ranges of files; without files that cannot be read."""
+        """The lines of the ranges of files; without those that are read as a whole."""
         count_tasks: list[_CountTask] = []
         for position in divisible:
             size = units[position].size
@@ -73,14 +73,14 @@ class TaskPlanner:
         if not count_tasks:
             return {}
         counted: dict[int, list[CountedRange]] = {}
-        unreadable: set[int] = set()
+        undivided: set[int] = set()
         results = self._jobs.map(_count, count_tasks)
         for (_, byte_range), result in zip(count_tasks, results, strict=True):
-            if result is None:
-                unreadable.add(byte_range.unit)
+            if result is None or not result.is_linewise:
+                undivided.add(byte_range.unit)
             else:
                 counted.setdefault(byte_range.unit, []).append(result)
-        return {unit: ranges for unit, ranges in counted.items() if unit not in unreadable}
+        return {unit: ranges for unit, ranges in counted.items() if unit not in undivided}
 
 
 def _count(task: _CountTask) -> CountedRange | None:

@@ -5,12 +5,20 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 """
 
 from archiver.ingest.changed_lateness import hold_watermarks
+from archiver.ingest.decoding import dump_json, load_json
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.source_files import find_open_error, read_content, read_lines, read_tables
+from archiver.ingest.source_files import (
+    find_open_error,
+    read_blocks,
+    read_content,
+    read_lines,
+    read_tables,
+)
+from archiver.ingest.source_text import find_encoding_mark
 from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit
 from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -34,7 +42,11 @@ __all__ = [
     "ReadProgress",
     "SourceUnit",
     "TextRecord",
+    "dump_json",
+    "find_encoding_mark",
     "find_open_error",
+    "load_json",
+    "read_blocks",
     "read_content",
     "read_lines",
     "read_tables",

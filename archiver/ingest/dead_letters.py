@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from archiver.ingest.decoding import LineFormat
+from archiver.formats import CSV, JSONL, Format
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import COUNTER_BY_REASON
@@ -14,15 +14,19 @@ from sql.archive import MarkedDeadLetterRow
 def retry_unit(letters: Sequence[MarkedDeadLetterRow]) -> SourceUnit:
     """Dead letters of one unit, in the order of their lines, as a unit to be read again."""
     raw = [letter.raw for letter in letters]
-    fields = letters[0].fields
-    line_format: LineFormat = "jsonl" if fields is None else "csv"
+    first = letters[0]
+    fields = first.fields
+    record_format = JSONL if fields is None else CSV
+    if first.format is not None:
+        record_format = Format.decode(first.format)
     return SourceUnit(
-        stream=letters[0].stream,
+        stream=first.stream,
         name="",
-        line_format=line_format,
+        format=JSONL if record_format.is_table else record_format,
         read=lambda: iter(raw),
         line_numbers=[letter.line for letter in letters],
         fields=fields,
+        place=first.place or first.unit,
     )
 
 

@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from archiver.delta import StreamSchema, fingerprint
+from archiver.delta import StreamSchema, fingerprint, row_places
+from archiver.formats import RecordReading
 from archiver.ingest.classify import READING_DTYPE, Array
-from archiver.ingest.decoding import DecodedRows, LineFormat, decode_raw, select_raw
+from archiver.ingest.decoding import DecodedRows, decode_raw, select_raw
 from archiver.times import micros_column
 
 
 def read_rows_as_earlier(
     schema: StreamSchema,
     rows: DecodedRows,
-    line_format: LineFormat | None,
-    fields: Sequence[str] | None,
+    reading: RecordReading,
 ) -> Array:
     """The readings of decoded rows (`READING_DTYPE`), numbered by position.
 
     Rows that a declaration refuses, and rows newer than all that were archived under it, have no
-    reading: they repeat none of its rows. `line_format`, `fields`: of lines.
+    reading: they repeat none of its rows.
     """
     parts = [np.empty(0, dtype=READING_DTYPE)]
     if schema.earlier:
@@ -35,7 +35,8 @@ def read_rows_as_earlier(
             positions = np.flatnonzero(is_candidate)
             if len(positions):
                 raw = select_raw(rows.raw, positions.tolist())
-                readings = read_as_declared(schema, number, raw, line_format, fields)
+                lines = rows.line_numbers[positions]
+                readings = read_as_declared(schema, number, raw, reading, lines)
                 readings["row"] = positions[readings["row"]]
                 parts.append(readings)
     return np.concatenate(parts)
@@ -45,17 +46,17 @@ def read_as_declared(
     schema: StreamSchema,
     number: int,
     raw: Sequence[bytes],
-    line_format: LineFormat | None,
-    fields: Sequence[str] | None,
+    reading: RecordReading,
+    line_numbers: Array,
 ) -> Array:
     """The records that a declaration accepts (`READING_DTYPE`), numbered by position.
 
-    `number`: see `StreamSchema.declaration_numbers`. `line_format`: None for rows of tables, which
-    are JSON where they were refused.
+    `number`: see `StreamSchema.declaration_numbers`. `line_numbers`: of the records in their unit.
     """
     declaration = schema.declaration(number)
-    decoded = decode_raw(declaration, raw, line_format or "jsonl", fields)
-    ids, hashes = fingerprint(declaration, decoded.table)
+    decoded = decode_raw(declaration, raw, reading)
+    place_keys = row_places(declaration, reading.unit, line_numbers[decoded.line_numbers])
+    ids, hashes = fingerprint(declaration, decoded.table, place_keys)
     readings = np.empty(len(ids), dtype=READING_DTYPE)
     readings["row"] = decoded.line_numbers
     readings["declaration"] = number

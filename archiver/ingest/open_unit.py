@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from archiver.delta import StreamSchema
+from archiver.delta import StreamSchema, row_places
 from archiver.ingest.classify import Array, Mask, RowClassification, latest
 from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine, select_raw
 from archiver.ingest.earlier_readings import read_rows_as_earlier
@@ -95,7 +95,8 @@ class OpenUnit:
 class DecodedSlice:
     """Consecutive decoded rows of one unit, to be appended to the table of its stream.
 
-    `readings`: of earlier declarations, see `archiver.ingest.earlier_readings`.
+    `readings`: of earlier declarations, see `archiver.ingest.earlier_readings`. `place_keys`: see
+    `archiver.delta.row_places`.
     """
 
     open_unit: OpenUnit
@@ -104,6 +105,7 @@ class DecodedSlice:
     line_numbers: Array
     raw: Sequence[bytes]
     readings: Array
+    place_keys: Sequence[bytes] = ()
 
     def __len__(self) -> int:
         return len(self.line_numbers)
@@ -117,9 +119,9 @@ def decode_slices(
     `now`: the current time, from which `schema.future` is measured.
     `expired_before`: rows before this event time belong to expired chunks; None: no chunk expired.
     """
-    for batch in read_batches(open_unit.unit, schema):
+    for batch in read_batches(open_unit.unit, schema, open_unit.late_rule.clock):
         open_unit.add_counts(read=batch.records_read)
-        open_unit.fields = batch.fields
+        open_unit.fields = batch.reading.fields
         open_unit.add_refused(batch.rows.refused_lines)
         decoded, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
         open_unit.add_refused(refused_lines)
@@ -130,7 +132,8 @@ def decode_slices(
             late_rows=open_unit.flag_late(ts),
             line_numbers=decoded.line_numbers,
             raw=decoded.raw,
-            readings=read_rows_as_earlier(schema, decoded, batch.line_format, batch.fields),
+            readings=read_rows_as_earlier(schema, decoded, batch.reading),
+            place_keys=row_places(schema, batch.reading.unit, decoded.line_numbers),
         )
         open_unit.add_rows(*observe_times(decoded.table, schema, open_unit.late_rule))
 

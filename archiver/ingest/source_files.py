@@ -1,36 +1,44 @@
-"""Reading source files: JSON Lines or CSV, also with gzip, or Parquet."""
+"""Reading source files: text in any encoding, also with gzip or zstd, or Parquet."""
 
 import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.file_names import escape_name
+from archiver.ingest.source_text import iterate_blocks, open_content, split_lines
 from archiver.ingest.source_units import BATCH_RECORDS
 from archiver.storage import ObjectPath
 
 
-def read_lines(path: Path | ObjectPath) -> Iterator[bytes]:
-    """The lines of a file, without line endings; a `.gz` file is decompressed.
+def read_lines(
+    path: Path | ObjectPath, encoding: str | None = None, *, keep_returns: bool = False
+) -> Iterator[bytes]:
+    """The lines of a file in UTF-8, without line ends; `.gz` and `.zst` are decompressed.
 
-    Raises `SourceDamaged` if the file is truncated or missing, and `SourceUnreachable` if it is not
+    `keep_returns`: a carriage return at the end of a line is part of it, as in a quoted field of
+    CSV. `encoding`: of the file, None: UTF-8; a mark of UTF-16 at its beginning counts anyway. Raises
+    `SourceDamaged` if the file is truncated or missing, and `SourceUnreachable` if it is not
     permitted or the disk fails.
     """
-    with _damage_as_error(path), _open_lines(path) as lines:
-        for line in lines:
-            yield line.rstrip(b"\r\n")
+    with _damage_as_error(path), open_content(path) as file:
+        yield from split_lines(iterate_blocks(file, encoding), b"\n" if keep_returns else b"\r\n")
+
+
+def read_blocks(path: Path | ObjectPath, encoding: str | None = None) -> Iterator[bytes]:
+    """The content of a file in UTF-8, block by block; see `read_lines`."""
+    with _damage_as_error(path), open_content(path) as file:
+        yield from iterate_blocks(file, encoding)
 
 
 def read_content(path: Path | ObjectPath) -> bytes:
-    """The content of a file; a `.gz` file is decompressed. Raises as `read_lines`."""
-    with _damage_as_error(path), _open_lines(path) as file:
-        return file.read()
+    """The content of a file in UTF-8; see `read_lines`."""
+    return b"".join(read_blocks(path))
 
 
 def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:
@@ -60,16 +68,6 @@ def find_open_error(path: Path) -> SourceUnreachable | None:
 
 
 @contextmanager
-def _open_lines(path: Path | ObjectPath) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    with path.open("rb") as file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.open(file) as decompressed:
-            yield decompressed
-
-
-@contextmanager
 def _damage_as_error(path: Path | ObjectPath) -> Iterator[None]:
     """Raise the errors of reading text as `read_lines` says."""
     try:
@@ -77,6 +75,8 @@ def _damage_as_error(path: Path | ObjectPath) -> Iterator[None]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceDamaged(f"damaged gzip file: {error}") from error
     except OSError as error:
+        if path.suffix == ".zst" and error.errno is None:
+            raise SourceDamaged(f"damaged zstd file: {str(error)[:200]}") from error
         raise _to_read_error(path, error) from error
 
 

@@ -41,6 +41,11 @@ def range_unit_name(source: str, partition: str, offsets: OffsetRange) -> str:
     return f"{source}/{partition}/{offsets.first}-{offsets.end - 1}"
 
 
+def partition_place(source: str, partition: str) -> str:
+    """A partition in the identities of rows that are identified by their place."""
+    return f"{source}/{partition}"
+
+
 def topic_source_name(topic: str, number: int) -> str:
     """A topic in the names of units: another topic of the stream has other units.
 

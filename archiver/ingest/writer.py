@@ -246,6 +246,7 @@ class ArchiveWriter:
                     counters=open_unit.counters,
                     newest=open_unit.newest,
                     fields=open_unit.fields,
+                    record_format=open_unit.unit.format,
                 )
                 self._raise_newest(open_unit)
                 if unit.partition is not None:

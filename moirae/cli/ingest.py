@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 from rich.console import Console
 
+from archiver.formats import (
+    COMPRESSION_SUFFIXES,
+    infer_format_name,
+    strip_compression,
+)
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -23,7 +28,7 @@ from moirae.cli.options import (
     print_json,
 )
 from moirae.cli.remote import open_remote, open_services
-from moirae.config import infer_format, load_settings_from_environment
+from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import open_progress_bar
 from moirae.runtime.storage import LandingFolder
@@ -37,15 +42,24 @@ _COPY_SIZE = 1 << 20  # bytes read at a time
 _POLL_INTERVAL = 0.2  # seconds
 _MAX_STEM_LENGTH = 60  # characters of a file name in the name of a batch
 _STDIN = "-"
-_SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|parquet))?(\.gz)?$")
+_SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|parquet))?(\.gz|\.zst)?$")
 
 
 class InputFormat(StrEnum):
     """Formats of input files."""
 
     JSONL = "jsonl"
+    JSON = "json"
     CSV = "csv"
     PARQUET = "parquet"
+    TEXT = "text"
+    COMBINED = "combined"
+    COMMON = "common"
+    SYSLOG = "syslog"
+    LOGFMT = "logfmt"
+    KLOG = "klog"
+    CRI = "cri"
+    DOCKER = "docker"
 
 
 def ingest(
@@ -108,11 +122,13 @@ def _batch_suffix(name: str, input_format: InputFormat | None) -> str:
         return f".{input_format or InputFormat.JSONL}"
     if not Path(name).is_file():
         raise UsageError(f"{name}: no such file")
-    compression = ".gz" if name.endswith(".gz") else ""
+    compression = next((end for end in COMPRESSION_SUFFIXES if name.endswith(end)), "")
+    if input_format is None and strip_compression(name).endswith(".json"):
+        return f".json{compression}"  # lines, or documents if the stream declares them
     try:
-        return f".{input_format or infer_format(name)}{compression}"
+        return f".{input_format or infer_format_name(name)}{compression}"
     except ValueError:
-        raise UsageError(f"{name}: unknown suffix: add --format jsonl, csv or parquet") from None
+        raise UsageError(f"{name}: unknown suffix: add --format, such as --format csv") from None
 
 
 def _copy_to_workspace(

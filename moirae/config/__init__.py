@@ -21,7 +21,6 @@ from moirae.config.settings import (
     read_backup_key,
 )
 from moirae.config.streams import (
-    FileFormat,
     FileSource,
     HttpSource,
     Kafka,
@@ -30,7 +29,6 @@ from moirae.config.streams import (
     RelationFile,
     Stream,
     TableSource,
-    infer_format,
 )
 from moirae.config.table_schemas import stream_schema
 from moirae.config.time_intervals import NamedTimeIntervals
@@ -40,7 +38,6 @@ __all__ = [
     "DURATION_SCHEMA",
     "Duration",
     "FILE_NAME",
-    "FileFormat",
     "FileSource",
     "GROUP_BY_ALL",
     "Heartbeat",
@@ -59,7 +56,6 @@ __all__ = [
     "Stream",
     "TableSource",
     "format_duration",
-    "infer_format",
     "interpolate",
     "locate",
     "load_settings_from_environment",

@@ -54,11 +54,12 @@ class Column(ConfigModel):
     """A column with more than its type."""
 
     type: _ColumnType = Field(description="Spark SQL type.")
-    from_: Text | None = Field(
+    from_: Text | Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
         default=None,
         alias="from",
-        description="Name of the field of a record that the column is read from; default: the name "
-        "of the column and, in records without it, the name that `was` says.",
+        description="Name or path of the field that the column is read from, such as `host.name` "
+        "or `items[0].id`; of several, the first that a record has. Default: the name of the "
+        "column and, in records without it, the name that `was` says.",
     )
     was: _ColumnName | None = Field(
         default=None,
@@ -103,8 +104,9 @@ class ColumnsModel(ConfigModel):
         """
         fields: dict[str, tuple[str, ...]] = {}
         for name, column in self._long_forms():
-            if column.from_ is not None and column.from_ != name:
-                fields[name] = (column.from_,)
+            declared = (column.from_,) if isinstance(column.from_, str) else column.from_
+            if declared is not None and declared != (name,):
+                fields[name] = declared
             elif column.from_ is None and column.was is not None:
                 fields[name] = (name, column.was)
         return fields

@@ -3,64 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
 
+from archiver.formats import DEFAULT_TIME_READING, LOG_FORMATS, TimeReading
 from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
 from moirae.config.durations import Duration, PositiveDuration
+from moirae.config.formats import (
+    InferredFileFormat,
+    MessageFormat,
+    RecordFormatModel,
+    RelationFormat,
+    TimeOptions,
+    infer_missing_format,
+)
 from moirae.config.paths import InterpolatedText, LocalGlob, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
     TableName,
     Text,
+    ValueProblem,
     discriminate_by_key,
     name_pattern,
+    raise_problems,
 )
 
-FileFormat = Literal["jsonl", "csv", "parquet"]
-MessageFormat = Literal["jsonl", "csv"]
-
-_FORMATS_BY_SUFFIX: dict[str, FileFormat] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
-
-
-def infer_format(name: str) -> FileFormat:
-    """The format that a file's suffix tells, compressed or not."""
-    suffix = re.search(r"\.[^./*?]+$", name.removesuffix(".gz"))
-    if suffix is None or suffix[0].lower() not in _FORMATS_BY_SUFFIX:
-        raise ValueError("unknown file suffix; set `format` to jsonl, csv or parquet")
-    return _FORMATS_BY_SUFFIX[suffix[0].lower()]
-
-
-def _infer_missing_format(value: Any, info: ValidationInfo) -> Any:
-    name = info.data.get("files") or info.data.get("file")
-    if value is None and name:
-        return infer_format(name)
-    return value
-
-
-_InferredFileFormat = Annotated[
-    FileFormat,
-    BeforeValidator(_infer_missing_format, json_schema_input_type=FileFormat | None),
-    Field(
-        default=None,
-        validate_default=True,
-        description="jsonl, csv (with a header line) or parquet; default: by the suffix of the "
-        "file.",
-    ),
-]
-
-
 _InferredTextFormat = Annotated[
-    MessageFormat,
-    BeforeValidator(_infer_missing_format, json_schema_input_type=MessageFormat | None),
+    RelationFormat,
+    BeforeValidator(infer_missing_format, json_schema_input_type=RelationFormat | None),
     Field(
         default=None,
         validate_default=True,
@@ -69,15 +42,15 @@ _InferredTextFormat = Annotated[
 ]
 
 
-class FileSource(ConfigModel):
+class FileSource(RecordFormatModel):
     """Files in order of modification time, then name. They must be complete when they appear."""
 
     files: LocalGlob = Field(
-        description="Glob of the files, relative to the workspace file, or s3://BUCKET/GLOB; .gz is "
-        "decompressed.",
+        description="Glob of the files, relative to the workspace file, or s3://BUCKET/GLOB; .gz "
+        "and .zst are decompressed.",
         examples=["landing/cpu/*.jsonl"],
     )
-    format: _InferredFileFormat
+    format: InferredFileFormat
 
     @field_validator("files")
     @classmethod
@@ -92,10 +65,13 @@ class FileSource(ConfigModel):
         return is_url(self.files)
 
 
-class HttpSource(ConfigModel):
+class HttpSource(RecordFormatModel):
     """Rows posted to the HTTP server."""
 
     http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
+    format: MessageFormat | Literal["json"] = Field(
+        default="jsonl", description="Format of bodies with Content-Type text/plain."
+    )
 
     @field_validator("http", mode="before")
     @classmethod
@@ -120,7 +96,7 @@ class Kafka(ConfigModel):
     )
 
 
-class KafkaSource(ConfigModel):
+class KafkaSource(RecordFormatModel):
     """Messages of a Kafka topic. Lateness is decided within each partition."""
 
     kafka: Kafka = Field(description="Servers and topic.")
@@ -144,16 +120,35 @@ StreamSource = Annotated[
 ]
 
 
+DeclaredTime = Annotated[
+    Annotated[str, Tag("<column>")] | Annotated[TimeOptions, Tag("<options>")],
+    Discriminator(
+        lambda value: "<options>" if isinstance(value, TimeOptions | Mapping) else "<column>"
+    ),
+]
+
+
 class Stream(ColumnsModel):
     """A stream: rows with a timestamp, archived once, queried live and as history."""
 
-    time: str = Field(description="Timestamp column with the event time, in UTC.")
+    declared_time: DeclaredTime = Field(
+        alias="time",
+        description="Timestamp column with the event time, in UTC; or a mapping that says how it "
+        "is read.",
+    )
     id: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=64,
-        description="Columns that identify a row together with the event time; default: a hash "
-        "of the row.",
+        description="Columns that identify a row together with the event time; default: see "
+        "`identity`.",
+    )
+    declared_identity: Literal["row", "place"] | None = Field(
+        default=None,
+        alias="identity",
+        description="What identifies a row without `id`: row: its content; place: its record's "
+        "file and line, so that equal lines are rows of their own. Default: place for formats of "
+        "log lines and for growing files, else row.",
     )
     key: tuple[str, ...] = Field(
         default=(), max_length=64, description="Columns by which rows are clustered inside chunks."
@@ -182,7 +177,38 @@ class Stream(ColumnsModel):
         description="Name that the stream had before: its history goes on under the new one.",
     )
 
-    _validate_time = field_validator("time")(check_time_column)
+    @field_validator("declared_time")
+    @classmethod
+    def _validate_time(cls, time: str | TimeOptions, info: ValidationInfo) -> str | TimeOptions:
+        if isinstance(time, str):
+            check_time_column(time, info)
+            return time
+        try:
+            check_time_column(time.column, info)
+        except ValueError as error:
+            raise_problems([ValueProblem(("column",), str(error))])
+        return time
+
+    @property
+    def time(self) -> str:
+        """The column with the event time."""
+        if isinstance(self.declared_time, str):
+            return self.declared_time
+        return self.declared_time.column
+
+    @property
+    def time_reading(self) -> TimeReading:
+        """How event times are read."""
+        if isinstance(self.declared_time, str):
+            return DEFAULT_TIME_READING
+        return self.declared_time.reading
+
+    @property
+    def identity(self) -> Literal["row", "place"]:
+        """What identifies rows without `id`."""
+        if self.declared_identity is not None:
+            return self.declared_identity
+        return "place" if self.source.record_format.name in LOG_FORMATS else "row"
 
     @field_validator("id", "key")
     @classmethod

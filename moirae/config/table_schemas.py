@@ -23,4 +23,6 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         declared.future,
         fields=declared.fields,
         was=declared.renamed,
+        time_reading=declared.time_reading,
+        identity=declared.identity,
     )

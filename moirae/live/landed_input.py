@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain
 
 from moirae.live.ingest import Ingest
-from moirae.live.sources import LandingFolders, make_landed_units, select_batches
+from moirae.live.sources import LandingFolders, select_batches
 from moirae.live.unit_failures import UnitFailures
 from moirae.runtime.storage import LandedBatch
 
@@ -40,7 +40,7 @@ class LandedInput:
         landed = self._list_batches()
         if self._failures.has_failures:
             # Batches that must wait do not keep others from being selected.
-            readable = self._failures.select_readable(make_landed_units(landed))
+            readable = self._failures.select_readable(self._landing_folders.make_units(landed))
             names = {(unit.stream, unit.name) for unit in readable}
             landed = _select_names(landed, names)
         self._ingest_batches(select_batches(landed))
@@ -55,7 +55,7 @@ class LandedInput:
         In seconds since 1970; None: there is none.
         """
         for batch in self._list_batches().get(stream, ()):
-            (unit,) = make_landed_units({stream: [batch]})
+            (unit,) = self._landing_folders.make_units({stream: [batch]})
             if not self._failures.is_set_aside(unit):
                 return batch.modified / _MICROS_PER_SECOND
         return None
@@ -74,7 +74,7 @@ class LandedInput:
         if batches_by_stream:
             batches = chain.from_iterable(batches_by_stream.values())
             arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
-            units = make_landed_units(batches_by_stream)
+            units = self._landing_folders.make_units(batches_by_stream)
             postponed = self._ingest.ingest_units(units, arrived_at)
             names = {(unit.stream, unit.name) for unit in units}
             names.difference_update((unit.stream, unit.name) for unit in postponed)

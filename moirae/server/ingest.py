@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,16 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
+from archiver.formats import Format, landed_suffix
 from moirae.errors import RequestRejected
 from moirae.runtime.storage import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
-from moirae.server.request_body import BodyFormat, decompress, parse_content_headers, split_rows
+from moirae.server.request_body import (
+    decompress,
+    parse_content_headers,
+    split_rows,
+    stored_format,
+)
 from sql.access import IdempotencyKeyGateway
 from sql.archive import UnitGateway
 
@@ -53,15 +59,19 @@ class _Backlog:
 
 
 class IngestHandler:
-    """Accepts batches of rows for the streams with an HTTP source."""
+    """Accepts batches of rows for the streams with an HTTP source.
+
+    `formats`: of these streams.
+    """
 
     def __init__(
-        self, home: Path, streams: Collection[str], pool: ConnectionPool, limits: IngestLimits
+        self, home: Path, formats: Mapping[str, Format], pool: ConnectionPool, limits: IngestLimits
     ) -> None:
         self._home = home
         # Without an embedded database the server may be the first process of a workspace.
         home.mkdir(parents=True, exist_ok=True)
-        self._landing_folders = {stream: LandingFolder(home, stream) for stream in streams}
+        self._landing_folders = {stream: LandingFolder(home, stream) for stream in formats}
+        self._formats = formats
         self._pool = pool
         self._limits = limits
         self._active_requests = 0
@@ -74,7 +84,7 @@ class IngestHandler:
         landing = self._landing_folders.get(stream)
         if landing is None:
             raise RequestRejected(404, "no stream of this name accepts posted rows")
-        body_format, compressed = parse_content_headers(request.headers)
+        body_format, compression = parse_content_headers(request.headers, self._formats[stream])
         key = request.headers.get("idempotency-key")
         if key is not None and _KEY_PATTERN.fullmatch(key) is None:
             raise RequestRejected(
@@ -94,7 +104,7 @@ class IngestHandler:
                 self._store_batch,
                 landing,
                 body_format=body_format,
-                compressed=compressed,
+                compression=compression,
                 key=key,
                 body=body,
             )
@@ -163,22 +173,22 @@ class IngestHandler:
         self,
         landing: LandingFolder,
         *,
-        body_format: BodyFormat,
-        compressed: bool,
+        body_format: Format,
+        compression: str | None,
         key: str | None,
         body: bytes,
     ) -> dict[str, Any]:
         content = body
-        if compressed:
-            content = decompress(body, self._limits.max_unpacked_bytes)
+        if compression is not None:
+            content = decompress(body, compression, self._limits.max_unpacked_bytes)
         lines, row_count = split_rows(body_format, content)
         if row_count > self._limits.max_rows:
             raise RequestRejected(413, f"too many rows: limit {self._limits.max_rows} per batch")
-        suffix = ".csv" if body_format == "csv" else ".jsonl"
+        suffix = landed_suffix(stored_format(body_format))
         name = f"{_NAME_PREFIX}{secrets.token_hex(16)}"
         duplicate = False
         if key is not None:
-            digest = hashlib.sha256(f"{body_format} ".encode() + content).digest()
+            digest = hashlib.sha256(f"{body_format.name} ".encode() + content).digest()
             # With the digest in its name, other content that reuses an expired key is not taken
             # for a batch that is archived already.
             key_digest = hashlib.sha256(key.encode() + b" " + digest).hexdigest()

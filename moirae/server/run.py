@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 import uvicorn
 
+from archiver.formats import Format
 from archiver.periodic import Periodic
 from archiver.threads import start_daemon
 from moirae.config import HttpSource, Settings
@@ -50,7 +51,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
         ChangeGateway(role.connection).delete_restored()
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
-    ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
+    ingest_handler = IngestHandler(settings.home, _http_formats(settings), pool, IngestLimits())
     tls = settings.server.tls
     server = uvicorn.Server(
         uvicorn.Config(
@@ -97,10 +98,13 @@ def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None
             SessionGateway(connection).delete_expired()
 
 
-def _http_streams(settings: Settings) -> list[str]:
-    return [
-        name for name, stream in settings.streams.items() if isinstance(stream.source, HttpSource)
-    ]
+def _http_formats(settings: Settings) -> dict[str, Format]:
+    """The formats of the streams with an HTTP source."""
+    formats: dict[str, Format] = {}
+    for name, stream in settings.streams.items():
+        if isinstance(stream.source, HttpSource):
+            formats[name] = stream.source.record_format
+    return formats
 
 
 def _open_socket(settings: Settings) -> socket.socket:

@@ -1,6 +1,6 @@
 """Dead letters: records that were read and not archived."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -45,7 +45,8 @@ class MarkedDeadLetterRow:
     """A dead letter marked for retry.
 
     `fields`: the CSV header of its unit, None if not CSV. `clock`: at which its unit was first
-    read, None if by an earlier version.
+    read, None if by an earlier version. `unit`: its name. `format`: of its records, None: JSON
+    lines, or CSV with `fields`. `place`: its name in identities of rows, None: as `unit`.
     """
 
     stream: str
@@ -55,6 +56,9 @@ class MarkedDeadLetterRow:
     raw: bytes
     fields: Sequence[str] | None
     clock: datetime | None
+    unit: str
+    format: Mapping[str, Any] | None = None
+    place: str | None = None
 
 
 class DeadLetterGateway(Gateway):

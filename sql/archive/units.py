@@ -4,6 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
+from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
 
@@ -136,14 +139,19 @@ class UnitGateway(Gateway):
         *,
         newest: datetime | None,
         fields: Sequence[str] | None,
+        record_format: Mapping[str, Any] | None = None,
     ) -> None:
         """Mark a source unit as archived. `counters`: as in `RecordCounts`; they replace others.
 
         `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None
-        for other formats.
+        for other formats. `record_format`: of the records, to retry dead letters; None: JSON lines,
+        or CSV with `fields`.
         """
         header = None if fields is None else list(fields)
-        self._execute("finish", id=unit_id, newest=newest, fields=header, **counters)
+        document = None if record_format is None else Jsonb(dict(record_format))
+        self._execute(
+            "finish", id=unit_id, newest=newest, fields=header, format=document, **counters
+        )
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""

@@ -35,7 +35,8 @@ RETURNING d.unit_id, d.line
 
 -- list_marked --
 -- Dead letters of some streams that are marked for retry, by stream, unit and line.
-SELECT u.stream, d.unit_id, d.line, d.reason, d.raw, u.fields, u.clock
+SELECT u.stream, d.unit_id, d.line, d.reason, d.raw, u.fields, u.clock, u.format, u.unit,
+       CASE WHEN u.partition IS NULL THEN NULL ELSE regexp_replace(u.unit, '/[^/]*$', '') END AS place
 FROM dead_letters d JOIN units u ON u.id = d.unit_id
 WHERE d.retry AND u.stream = ANY(%(streams)s::text[])
 ORDER BY u.stream, d.unit_id, d.line LIMIT %(limit)s

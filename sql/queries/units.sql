@@ -35,7 +35,7 @@ UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, 
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
     malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
     expired = %(expired)s, late_by_ahead = %(late_by_ahead)s,
-    tombstones = %(tombstones)s, fields = %(fields)s
+    tombstones = %(tombstones)s, fields = %(fields)s, format = %(format)s
 WHERE id = %(id)s
 
 -- add_counters --

@@ -16,6 +16,7 @@ from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS
+from archiver.formats import JSONL
 from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import load_settings_from_environment
@@ -77,7 +78,7 @@ def main(workspace: Path) -> None:
     unit = 0 if newest is None else (newest - START) // 1000 // ROWS + 1
     while True:
         archive.ingest(
-            [SourceUnit("s", f"landing/{unit}.jsonl", "jsonl", lambda unit=unit: _lines(unit))],
+            [SourceUnit("s", f"landing/{unit}.jsonl", JSONL, lambda unit=unit: _lines(unit))],
             1 << 57,
         )
         connection.execute(

@@ -15,6 +15,7 @@ import orjson
 
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import column_rewrite
+from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros, from_micros
 from moirae.config import load_settings_from_environment, stream_schema
@@ -43,7 +44,7 @@ def _unit(stream: str, number: int) -> SourceUnit:
     def read() -> Iterator[bytes]:
         return (orjson.dumps(record(row)) for row in numbers(number))
 
-    return SourceUnit(stream, str(number), "jsonl", read)
+    return SourceUnit(stream, str(number), JSONL, read)
 
 
 def _kill() -> None:

@@ -14,6 +14,7 @@ import orjson
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.formats import JSONL
 from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import load_settings_from_environment
@@ -60,9 +61,7 @@ def main(workspace: Path) -> None:
     policy = LifecyclePolicy(chunks.recent, duration_to_micros(chunks.keep), RETENTION)
     unit = len(UnitGateway(connection).finished_names("s"))
     while True:
-        archive.ingest(
-            [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 57
-        )
+        archive.ingest([SourceUnit("s", str(unit), JSONL, lambda unit=unit: _lines(unit))], 1 << 57)
         unit += 1
         archive.record_results(roller.collect_results())
         roller.submit(

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.read.appended_rows import AppendedRows
@@ -196,7 +197,7 @@ def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[Histo
     lines = _to_lines(archived_rows)
     for start in range(0, len(lines), rows):
         part = lines[start : start + rows]
-        unit = SourceUnit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
+        unit = SourceUnit("past", f"u{start}", JSONL, lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
         key_counts = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
@@ -309,7 +310,7 @@ class Fed:
         raw = [line.encode() for line in lines]
         self.count += 1
         self.archive.ingest(
-            [SourceUnit("events", f"u{self.count}", "jsonl", lambda: iter(raw))], to_micros(NOW)
+            [SourceUnit("events", f"u{self.count}", JSONL, lambda: iter(raw))], to_micros(NOW)
         )
 
     def messages(self) -> list[tuple[str, str]]:

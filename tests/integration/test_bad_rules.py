@@ -15,6 +15,7 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.executors import SparkJobs
+from archiver.formats import JSONL
 from archiver.ingest.writer import SourceUnit
 from archiver.time_range import TimeRange
 from moirae.config.settings import Settings, load_settings
@@ -89,7 +90,7 @@ def _batch(number: int, rows: int = 40, host: str | None = None) -> SourceUnit:
             "n": number * 1000 + i,
         }
         lines.append(json.dumps(row).encode())
-    return SourceUnit("a", f"{number}", "jsonl", lambda: iter(lines))
+    return SourceUnit("a", f"{number}", JSONL, lambda: iter(lines))
 
 
 def _drive(world: World) -> None:

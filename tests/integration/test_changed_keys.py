@@ -13,6 +13,7 @@ import sql
 from archiver.chunks import ChunkRecord, CutPolicy, LifecyclePolicy, StateChange, plan_steps
 from archiver.chunks.chunk import Chunk
 from archiver.delta import StreamSchema, StreamTable
+from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit, hold_watermarks
 from archiver.times import to_micros
 from moirae.config import Settings, Stream, load_settings_from_environment
@@ -60,7 +61,7 @@ class Archive:
         for position, minute in enumerate(minutes):
             ts = (START + timedelta(minutes=minute)).isoformat()
             lines.append(f'{{"ts": "{ts}", "n": {self.units * 100 + position}}}'.encode())
-        archive.ingest([SourceUnit("a", f"{self.units}", "jsonl", lambda: iter(lines))], now)
+        archive.ingest([SourceUnit("a", f"{self.units}", JSONL, lambda: iter(lines))], now)
 
     def late_rows(self) -> int:
         row = self.connection.execute("SELECT sum(late)::int FROM units").fetchone()

@@ -10,6 +10,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import Settings
 from moirae.rules.checks.check import check_rules
@@ -64,7 +65,7 @@ def ingest(world: World, *rows: tuple[int, str, float]) -> None:
         ts = (START + timedelta(seconds=second)).isoformat()
         row = {"ts": ts, "host": host, "v": v, "n": 100 * count[0] + number}
         lines.append(json.dumps(row).encode())
-    world.ingest([SourceUnit("a", f"u{count[0]}", "jsonl", lambda: iter(lines))], at_once=True)
+    world.ingest([SourceUnit("a", f"u{count[0]}", JSONL, lambda: iter(lines))], at_once=True)
     world.follow_up.run()
 
 

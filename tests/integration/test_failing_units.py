@@ -12,6 +12,7 @@ import structlog
 
 import sql
 from archiver.chunks import CutPolicy
+from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit, read_lines
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
@@ -99,7 +100,7 @@ def _row(minute: int) -> bytes:
 
 
 def _unit(stream: str, name: str, *minutes: int) -> SourceUnit:
-    return SourceUnit(stream, name, "jsonl", lambda: iter(list(map(_row, minutes))))
+    return SourceUnit(stream, name, JSONL, lambda: iter(list(map(_row, minutes))))
 
 
 class _Breaking:
@@ -108,7 +109,7 @@ class _Breaking:
     def __init__(self, stream: str, name: str, minute: int) -> None:
         self.is_broken = True
         self._minute = minute
-        self.unit = SourceUnit(stream, name, "jsonl", self._read)
+        self.unit = SourceUnit(stream, name, JSONL, self._read)
 
     def _read(self) -> Iterator[bytes]:
         if self.is_broken:
@@ -151,7 +152,7 @@ def test_files_that_cannot_be_opened_hold_their_stream_for_a_minute_in_all(
     for name in ("1", "2", "3"):
         path = tmp_path / name
         path.symlink_to("nowhere")
-        units.append(SourceUnit("a", name, "jsonl", partial(read_lines, path), path=path))
+        units.append(SourceUnit("a", name, JSONL, partial(read_lines, path), path=path))
     for _ in range(2):
         assert failing.try_units(*units, _unit("a", "4", 4)) == ["1", "2", "3", "4"]
         failing.advance(30)
@@ -213,7 +214,7 @@ def test_dead_letters_that_break_their_reader_stay_dead_letters(
     failing: FailingIngest, monkeypatch: Any
 ) -> None:
     lines = [b"{", _row(30)]
-    failing.try_units(SourceUnit("a", "1", "jsonl", lambda: iter(lines)))
+    failing.try_units(SourceUnit("a", "1", JSONL, lambda: iter(lines)))
     letters = DeadLetterGateway(failing.connection)
     (marked,) = letters.mark_for_retry([], stream="a", reason=None, limit=10)
 

@@ -9,6 +9,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.formats import JSONL
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
@@ -73,7 +74,7 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     monkeypatch.setattr(RuleRegistry, "record_failure", noted)
     world = World(spark, connection, settings, [_definition(i) for i in range(RULES)], tmp_path)
     line = json.dumps({"ts": START.isoformat(), "host": "h0", "v": 50.0, "n": 2}).encode()
-    world.ingest([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
+    world.ingest([SourceUnit("a", "u", JSONL, lambda: iter([line]))], at_once=False)
     rows = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert rows == {f"g/R{i}": 1 for i in range(RULES) if i != BAD}
     assert charged == [f"g/R{BAD}"]

@@ -13,6 +13,7 @@ import pytest
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import DELETE_CHUNK, LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.formats import JSONL
 from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros
 from moirae.inspect.doctor import run_checks
@@ -49,7 +50,7 @@ def ingest_rows(writer: ArchiveWriter, name: str, rows: list[tuple[int, str, int
         orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
         for second, host, v in rows
     ]
-    writer.ingest([SourceUnit("past", name, "jsonl", lambda: iter(lines))], 1 << 57)
+    writer.ingest([SourceUnit("past", name, JSONL, lambda: iter(lines))], 1 << 57)
 
 
 def run_maintenance(

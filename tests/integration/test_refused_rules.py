@@ -13,6 +13,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.formats import JSONL
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
@@ -52,7 +53,7 @@ def _batch(number: int) -> SourceUnit:
         for i, ts in enumerate(times)
     ]
     return SourceUnit(
-        "a", str(number), "jsonl", lambda: iter([json.dumps(row).encode() for row in rows])
+        "a", str(number), JSONL, lambda: iter([json.dumps(row).encode() for row in rows])
     )
 
 

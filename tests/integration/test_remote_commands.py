@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from archiver.chunks.chunk import CutPolicy
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, to_micros
@@ -284,7 +285,7 @@ def archived(applied: Served) -> Served:
         ts = (start + timedelta(seconds=second)).isoformat()
         row = {"ts": ts, "host": f"h{second % 3}", "cpu": second / 2}
         lines.append(json.dumps(row).encode())
-    unit = SourceUnit("cpu", "rows", "jsonl", lambda: iter(lines))
+    unit = SourceUnit("cpu", "rows", JSONL, lambda: iter(lines))
     writer.ingest([unit], to_micros(datetime.now(UTC)))
     return applied
 

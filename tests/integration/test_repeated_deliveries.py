@@ -14,6 +14,7 @@ import pytest
 from archiver.delta import ColumnRewrite
 from archiver.delta.schema import StreamSchema
 from archiver.executors import ExecutorIngest
+from archiver.formats import CSV, JSONL
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import load_settings_from_environment
@@ -97,13 +98,13 @@ def write_lines(folder: Path, name: str, *rows: Any) -> SourceUnit:
     lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
     path = folder / name
     path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return files.make_unit("cpu", name, "jsonl", path, path.stat().st_size)
+    return files.make_unit("cpu", name, JSONL, path, path.stat().st_size)
 
 
 def write_csv(folder: Path, name: str, *lines: str) -> SourceUnit:
     path = folder / name
     path.write_text("".join(f"{line}\n" for line in lines))
-    return files.make_unit("cpu", name, "csv", path, path.stat().st_size)
+    return files.make_unit("cpu", name, CSV, path, path.stat().st_size)
 
 
 def write_table(folder: Path, name: str) -> SourceUnit:

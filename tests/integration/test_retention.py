@@ -28,6 +28,7 @@ from pydantic import SecretStr
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.formats import JSONL
 from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
@@ -76,7 +77,7 @@ class RetentionWorkspace:
 
     def ingest(self, units: range) -> None:
         source_units = [
-            SourceUnit("s", f"landing/{number}.jsonl", "jsonl", partial(lines, number))
+            SourceUnit("s", f"landing/{number}.jsonl", JSONL, partial(lines, number))
             for number in units
         ]
         self.archive.ingest(source_units, 1 << 57)
@@ -250,7 +251,7 @@ def test_deleted_chunks_are_merged_into_one(workspace: RetentionWorkspace) -> No
     assert workspace.failed_checks() == []
     workspace.ingest(range(UNITS, UNITS + 1))
     old = orjson.dumps({"ts": from_micros(START).isoformat(), "n": -1, "host": "h"})
-    workspace.archive.ingest([SourceUnit("s", "late", "jsonl", lambda: iter([old]))], 1 << 57)
+    workspace.archive.ingest([SourceUnit("s", "late", JSONL, lambda: iter([old]))], 1 << 57)
     assert workspace.stream_counts()["expired"] == 1
 
 

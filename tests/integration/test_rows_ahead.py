@@ -11,6 +11,7 @@ from psycopg import Connection
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.executors import ExecutorIngest
+from archiver.formats import JSONL
 from archiver.ingest import Catalog
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
@@ -114,7 +115,7 @@ class Archive:
         ]
         path = self.folder / f"{name}.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines))
-        return files.make_unit("cpu", path.name, "jsonl", path, path.stat().st_size)
+        return files.make_unit("cpu", path.name, JSONL, path, path.stat().st_size)
 
     def late_hosts(self) -> list[str]:
         """The hosts of late rows, sorted."""

@@ -13,6 +13,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.read.reader import Reader, SnapshotReader
 from archiver.times import duration_to_micros
@@ -140,7 +141,7 @@ def ingest(world: World, *rows: tuple[int, str, float]) -> None:
     for second, host, v in rows:
         ts = (START + timedelta(seconds=second)).isoformat()
         lines.append(json.dumps({"ts": ts, "host": host, "v": v, "n": second}).encode())
-    unit = SourceUnit("a", f"u{rows[0][0]}", "jsonl", lambda: iter(lines))
+    unit = SourceUnit("a", f"u{rows[0][0]}", JSONL, lambda: iter(lines))
     world.ingest([unit], at_once=True)
     world.follow_up.run()
 

@@ -16,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 import sql
+from archiver.formats import JSONL
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import database
 from moirae.server.app import create_application
@@ -378,7 +379,9 @@ def small(served: Served) -> Iterator[Callable[..., Ask]]:
     headers = {"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
 
     def make(**limits: Any) -> Ask:
-        push = IngestHandler(served.settings.home, ["cpu"], connections, IngestLimits(**limits))
+        push = IngestHandler(
+            served.settings.home, {"cpu": JSONL}, connections, IngestLimits(**limits)
+        )
         transport = httpx.ASGITransport(app=create_application(served.settings, connections, push))
 
         async def request(method: str, path: str) -> httpx.Response:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from archiver.chunks.chunk import CutPolicy
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
@@ -60,10 +61,10 @@ def test_streams_list_accounts_for_every_line(root: Path) -> None:
         # The second unit: a row again, one late, one that is none and one of the far future.
         ahead = ([_row(10, 1), _row(20, 2)], [_row(20, 2), _row(1, 3), b"{", far])
         units = [
-            SourceUnit("ahead", f"a{at}", "jsonl", lambda lines=lines: iter(lines))
+            SourceUnit("ahead", f"a{at}", JSONL, lambda lines=lines: iter(lines))
             for at, lines in enumerate(ahead)
         ]
-        for unit in [*units, SourceUnit("behind", "b", "jsonl", lambda: iter([_row(18, 1)]))]:
+        for unit in [*units, SourceUnit("behind", "b", JSONL, lambda: iter([_row(18, 1)]))]:
             archive.ingest([unit], NOW)
     output = _list_streams(root)
     counts = {

@@ -17,6 +17,7 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.chunks.chunk import CutPolicy
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.read.reader import Reader, SnapshotReader
@@ -99,7 +100,7 @@ class Story:
         for stream, rows in rows_by_stream.items():
             lines = list(map(orjson.dumps, rows))
             name = str(rows[0]["ts"])
-            units.append(SourceUnit(stream, name, "jsonl", lambda lines=lines: iter(lines)))
+            units.append(SourceUnit(stream, name, JSONL, lambda lines=lines: iter(lines)))
         self.process_rows += rows_by_stream.get("process", [])
         ingested = self.archive.ingest(units, to_micros(LIVE + timedelta(days=1)))
         self.detector.detect_and_settle(ingested, include_filters=True)

@@ -14,6 +14,7 @@ from psycopg import Connection
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
+from archiver.formats import CSV, JSONL, Format
 from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
@@ -115,9 +116,9 @@ def archive(root: Path, tmp_path: Path) -> Iterator[Archive]:
         yield Archive(settings, connection)
 
 
-def _lines(name: str, *rows: Any, line_format: Any = "jsonl") -> SourceUnit:
+def _lines(name: str, *rows: Any, record_format: Format = JSONL) -> SourceUnit:
     raw = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-    return SourceUnit("cpu", name, line_format, lambda: iter(raw))
+    return SourceUnit("cpu", name, record_format, lambda: iter(raw))
 
 
 def _row(host: str, hour: int = 0, **fields: Any) -> dict[str, Any]:
@@ -193,7 +194,7 @@ def test_retried_csv_lines_use_the_header_of_their_file(archive: Archive) -> Non
             b"n,host,ts",
             b"1,a,2026-01-03T00:00:00Z",
             b"1,b,2026-01-01T00:00:00Z,x",
-            line_format="csv",
+            format=CSV,
         )
     )
     assert archive.counters() == (2, 0, 0, 0, 1, 1, 0)
@@ -428,7 +429,7 @@ def test_catalog_and_writer_compute_the_same_watermark(archive: Archive) -> None
         return SourceUnit(
             "cpu",
             f"t/{name}/{number}",
-            "jsonl",
+            JSONL,
             lambda: iter(raw),
             [number],
             partition=name,

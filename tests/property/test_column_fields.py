@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.delta import StreamSchema
+from archiver.formats import CSV, JSONL, RecordReading
 from archiver.ingest.decoding import decode_blocks, decode_lines, decode_table
 
 FIELDS = ("ts", "a", "b", "host.name")
@@ -50,7 +51,7 @@ def test_json_blocks_equal_lines(
     if is_uniform:
         rows = [{**dict.fromkeys(rows[0], "1"), **rows[0]}] * len(rows)
     lines = [orjson.dumps({"ts": "2026-01-01T00:00:00Z", **row}) for row in rows] * REPETITIONS
-    assert_same(schema, "jsonl", lines, [])
+    assert_same(schema, RecordReading(JSONL), lines)
 
 
 @given(schemas, st.lists(st.sampled_from([*FIELDS[1:], "x", "y"]), unique=True), st.data())
@@ -59,14 +60,12 @@ def test_csv_blocks_equal_lines(
 ) -> None:
     row = [data.draw(st.sampled_from(["1", "2", "x", ""])) for _ in fields]
     line = ",".join(["2026-01-01T00:00:00Z", *row]).encode()
-    assert_same(schema, "csv", [line] * REPETITIONS * 2, ["ts", *fields])
+    assert_same(schema, RecordReading(CSV, ("ts", *fields)), [line] * REPETITIONS * 2)
 
 
-def assert_same(
-    schema: StreamSchema, line_format: Any, lines: list[bytes], header: list[str]
-) -> None:
-    blocks = decode_blocks(schema, line_format, lines, 0, header)
-    linewise = decode_lines(schema, line_format, lines, 0, header)
+def assert_same(schema: StreamSchema, reading: RecordReading, lines: list[bytes]) -> None:
+    blocks = decode_blocks(schema, reading, lines, 0)
+    linewise = decode_lines(schema, reading, lines, 0)
     assert blocks.table.equals(linewise.table.cast(blocks.table.schema))
     assert blocks.refused_lines == linewise.refused_lines
 
@@ -89,7 +88,9 @@ def test_first_present_field_counts_and_others_are_extra() -> None:
         {"ts": ts, "copy": "c"},
     ]
     expected = [(1, "1", '{"w":2}'), (3, None, '{"v":4}'), (None, None, '{"copy":"c"}')]
-    decoded = decode_lines(schema, "jsonl", list(map(orjson.dumps, given_rows)), 0).table
+    decoded = decode_lines(
+        schema, RecordReading(JSONL), list(map(orjson.dumps, given_rows)), 0
+    ).table
     read = list(zip(*(decoded[name].to_pylist() for name in ("v", "copy", "_extra")), strict=True))
     assert read == expected
 

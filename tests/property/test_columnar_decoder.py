@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
+from archiver.formats import CSV, JSONL, Format, RecordReading
 from archiver.ingest.decoding import (
     MAX_LINE_BYTES,
     DecodedRows,
-    LineFormat,
     block_decoder,
     decode_blocks,
     decode_lines,
@@ -71,12 +71,13 @@ def comparable(decoded: DecodedRows) -> list[object]:
 
 def assert_equal_results(
     lines: Sequence[bytes],
-    line_format: LineFormat = "jsonl",
+    record_format: Format = JSONL,
     header: Sequence[str] = (),
     schema: StreamSchema = SCHEMA,
 ) -> None:
-    blockwise = decode_blocks(schema, line_format, lines, FIRST, header)
-    linewise = decode_lines(schema, line_format, lines, FIRST, header)
+    reading = RecordReading(record_format, tuple(header) if record_format.is_csv else None)
+    blockwise = decode_blocks(schema, reading, lines, FIRST)
+    linewise = decode_lines(schema, reading, lines, FIRST)
     assert comparable(blockwise) == comparable(linewise)
 
 
@@ -169,7 +170,7 @@ def test_unusual_texts_are_decoded_as_one_by_one(kind: str) -> None:
         for lines in ([record(x=text)], [record(x=text), record(x="1")]):
             assert_equal_results(lines, schema=schema)
         if not {"\n", "\r"} & set(text):
-            assert_equal_results([csv_line([TS, text])], "csv", ["ts", "x"], schema)
+            assert_equal_results([csv_line([TS, text])], CSV, ["ts", "x"], schema)
         assert_equal_results([json.dumps({"ts": text, "x": None}).encode()], schema=schema)
         assert_equal_results([b'{"ts":0,"x":%b}' % text.encode()], schema=schema)
 
@@ -201,7 +202,7 @@ def test_numbers_of_any_spelling_are_decoded_as_one_by_one(
     assert_equal_results(lines, schema=schema)
     assert_equal_results([record(x=text) for text in number_texts], schema=schema)
     fields = [csv_line([TS, text]) for text in number_texts]
-    assert_equal_results(fields, "csv", ["ts", "x"], schema)
+    assert_equal_results(fields, CSV, ["ts", "x"], schema)
     for line in lines:
         assert_equal_results([line], schema=schema)
 
@@ -229,7 +230,7 @@ CSV_LINES = [
 @example([b'"%b"' % (b"x" * 140_000)], ["c_string"])
 @example([b"", b"2026-01-31", b""], ["ts"])
 def test_csv_lines_are_decoded_as_one_by_one(lines: list[bytes], header: list[str]) -> None:
-    assert_equal_results(lines, "csv", header)
+    assert_equal_results(lines, CSV, header)
 
 
 @given(st.lists(st.lists(texts, min_size=3, max_size=3), max_size=8), st.sampled_from(range(4)))
@@ -241,19 +242,19 @@ def test_csv_fields_are_decoded_as_one_by_one(rows: list[list[str]], quoting: in
         else:
             lines.append(",".join([TS, *row]).encode("utf-8", "surrogatepass"))
     for kind in sorted(ARROW_TYPES):
-        assert_equal_results(lines, "csv", ["ts", "x", "a", "b"], schema_of(x=kind, a="string"))
+        assert_equal_results(lines, CSV, ["ts", "x", "a", "b"], schema_of(x=kind, a="string"))
 
 
 @pytest.mark.parametrize("line", REGULAR_LINES[:-1])
 def test_regular_json_is_read_in_blocks(line: bytes) -> None:
-    rows = read_json_block(SCHEMA, [line] * 3)
+    rows = read_json_block(SCHEMA, RecordReading(JSONL), [line] * 3)
     assert rows is not None
     assert len(rows) == 3
 
 
 @pytest.mark.parametrize("line", CSV_LINES)
 def test_regular_csv_is_read_in_blocks(line: bytes) -> None:
-    rows = read_csv_block(SCHEMA, HEADER, [line] * 3)
+    rows = read_csv_block(SCHEMA, RecordReading(CSV, tuple(HEADER)), [line] * 3)
     assert rows is not None
     assert len(rows) == 3
 
@@ -263,11 +264,9 @@ def test_an_irregular_line_is_decoded_alone_or_with_its_block(
 ) -> None:
     linewise: list[bytes] = []
 
-    def decode(
-        schema: StreamSchema, line_format: LineFormat, lines: list[bytes], *place: Any
-    ) -> Any:
+    def decode(schema: StreamSchema, reading: RecordReading, lines: list[bytes], first: int) -> Any:
         linewise.extend(lines)
-        return decode_lines(schema, line_format, lines, *place)
+        return decode_lines(schema, reading, lines, first)
 
     monkeypatch.setattr(block_decoder, "decode_lines", decode)
     lines = [record(c_int=number) for number in range(1_000)]

@@ -21,6 +21,7 @@ from archiver.delta.identity import (
     fingerprint,
 )
 from archiver.delta.schema import StreamSchema
+from archiver.formats import JSONL, RecordReading
 from archiver.ingest.classify import RowClass, RowClassification, classify, flag_late, late_bound
 from archiver.ingest.decoding import decode_lines
 
@@ -225,7 +226,7 @@ def test_order_of_undeclared_fields_does_not_change_the_hash(
     random.shuffle(names)
     shuffled = {name: fields[name] for name in names}
     lines = [json.dumps({**row, "ts": 0}).encode() for row in (fields, shuffled)]
-    _, hashes = fingerprint(schema, decode_lines(schema, "jsonl", lines, 1).table)
+    _, hashes = fingerprint(schema, decode_lines(schema, RecordReading(JSONL), lines, 1).table)
     assert hashes[0] == hashes[1]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from archiver.delta import ColumnRewrite, StreamSchema
 from archiver.executors import ExecutorIngest
+from archiver.formats import Format
 from archiver.ingest.decoding import decode_lines
 from archiver.ingest.engines.batch import IngestEngine
 from archiver.ingest.engines.engine_choice import RecordSizes
@@ -27,7 +28,7 @@ from tests.ingest_scenario import START
 from tests.inline_jobs import InlineJobs
 from tests.unit.archiver.executors.test_ingest import Archive
 
-Format = Literal["jsonl", "csv"]
+FormatName = Literal["jsonl", "csv"]
 Record = Mapping[str, Any]
 
 # By field: the types that it may be declared with, each of which may become one after it. None: the
@@ -118,9 +119,9 @@ def rounds(draw: st.DrawFn) -> list[Round]:
     return drawn
 
 
-def encode(line_format: Format, records: Sequence[Record]) -> list[bytes]:
+def encode(format_name: FormatName, records: Sequence[Record]) -> list[bytes]:
     """The lines of a file of records."""
-    if line_format == "jsonl":
+    if format_name == "jsonl":
         return [json.dumps(record).encode() for record in records]
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
@@ -129,10 +130,10 @@ def encode(line_format: Format, records: Sequence[Record]) -> list[bytes]:
     return text.getvalue().encode().splitlines()
 
 
-def write_unit(path: Path, line_format: Format, records: Sequence[Record]) -> SourceUnit:
+def write_unit(path: Path, format_name: FormatName, records: Sequence[Record]) -> SourceUnit:
     """A file of records."""
-    path.write_bytes(b"".join(line + b"\n" for line in encode(line_format, records)))
-    return files.make_unit("s", path.name, line_format, path, path.stat().st_size)
+    path.write_bytes(b"".join(line + b"\n" for line in encode(format_name, records)))
+    return files.make_unit("s", path.name, Format(format_name), path, path.stat().st_size)
 
 
 def declare(columns: Sequence[Column], id: tuple[str, ...] | None) -> StreamSchema:
@@ -209,10 +210,10 @@ class Model:
         return counters
 
 
-def accepts(schema: StreamSchema, line_format: Format, record: Record) -> bool:
+def accepts(schema: StreamSchema, format_name: FormatName, record: Record) -> bool:
     """Whether a declaration accepts a record."""
-    *_, line = encode(line_format, [record])
-    return not decode_lines(schema, line_format, [line], 0, FIELDS).refused_lines
+    *_, line = encode(format_name, [record])
+    return not decode_lines(schema, format_name, [line], 0, FIELDS).refused_lines
 
 
 def without_late(counters: Counters) -> Counters:
@@ -222,7 +223,7 @@ def without_late(counters: Counters) -> Counters:
 @examples(15)
 @given(rounds(), st.sampled_from(["jsonl", "csv"]), st.sampled_from([None, ("n",)]))
 def test_repeated_records_are_duplicates(
-    drawn: list[Round], line_format: Format, id: tuple[str, ...] | None
+    drawn: list[Round], format_name: FormatName, id: tuple[str, ...] | None
 ) -> None:
     """The files of an interrupted round are read again under the next declaration."""
     with tempfile.TemporaryDirectory() as name:
@@ -237,8 +238,8 @@ def test_repeated_records_are_duplicates(
             units: list[SourceUnit] = []
             expected: list[Counters] = []
             for file, records in contents.items():
-                units.append(write_unit(folder / file, line_format, records))
-                is_accepted = [accepts(schema, line_format, record) for record in records]
+                units.append(write_unit(folder / file, format_name, records))
+                is_accepted = [accepts(schema, format_name, record) for record in records]
                 expected.append(model.add(file, records, is_accepted))
             for stream in streams:
                 stream.open(arriving.columns)

@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
+from archiver.formats import CSV, JSONL, RecordReading
 from archiver.ingest.decoding import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
 from archiver.times import to_micros
 
@@ -31,7 +32,7 @@ def schema_of(**columns: str) -> StreamSchema:
 
 
 def jsonl(schema: StreamSchema, lines: Sequence[bytes]) -> DecodedRows:
-    return decode_lines(schema, "jsonl", lines, FIRST)
+    return decode_lines(schema, RecordReading(JSONL), lines, FIRST)
 
 
 def outcome(decoded: DecodedRows) -> dict[int, Any]:
@@ -168,7 +169,7 @@ def test_a_value_is_converted_independently_of_its_neighbours(
     beside_list = outcome(jsonl(schema, [*lines, record(x=[])]))
     del beside_list[FIRST + len(lines)]
     separately = {
-        FIRST + i: outcome(decode_lines(schema, "jsonl", [line], FIRST + i))[FIRST + i]
+        FIRST + i: outcome(decode_lines(schema, RecordReading(JSONL), [line], FIRST + i))[FIRST + i]
         for i, line in enumerate(lines)
     }
     assert outcomes == beside_list == separately
@@ -231,7 +232,7 @@ def test_integers_are_exact_or_refused(kind: str, number_texts: list[str]) -> No
     for decoded in (
         jsonl(schema, lines),
         jsonl(schema, [record(x=text) for text in number_texts]),
-        decode_lines(schema, "csv", fields, FIRST, ["ts", "x"]),
+        decode_lines(schema, RecordReading(CSV, ("ts", "x")), fields, FIRST),
     ):
         numbers = decoded.table["x"].to_pylist()
         assert dict(zip(decoded.line_numbers.tolist(), numbers, strict=True)) == expected
@@ -347,7 +348,7 @@ def test_any_line_is_decoded_or_refused(lines: list[bytes], kind: str) -> None:
     schema = schema_of(x=kind, y="timestamp", s="string")
     for decoded in (
         jsonl(schema, lines),
-        decode_lines(schema, "csv", lines, FIRST, ["ts", "x", "s"]),
+        decode_lines(schema, RecordReading(CSV, ("ts", "x", "s")), lines, FIRST),
     ):
         assert sorted(outcome(decoded)) == [FIRST + i for i in range(len(lines))]
         assert decoded.raw == [lines[number - FIRST] for number in decoded.line_numbers]
@@ -388,8 +389,11 @@ def test_csv_quotes_do_not_change_values(rows: list[list[str]], kind: str) -> No
     schema, header = schema_of(x=kind), ["ts", "x", "more"]
     quoted = [csv_line([TS, *row], csv.QUOTE_ALL) for row in rows]
     as_needed = [csv_line([TS, *row], csv.QUOTE_MINIMAL) for row in rows]
-    expected = outcome(decode_lines(schema, "csv", quoted, FIRST, header))
-    assert outcome(decode_lines(schema, "csv", as_needed, FIRST, header)) == expected
+    expected = outcome(decode_lines(schema, RecordReading(CSV, tuple(header)), quoted, FIRST))
+    assert (
+        outcome(decode_lines(schema, RecordReading(CSV, tuple(header)), as_needed, FIRST))
+        == expected
+    )
 
 
 @given(st.lists(st.tuples(fields, fields), max_size=5), st.permutations(["ts", "x", "more"]))
@@ -403,9 +407,9 @@ def test_csv_and_json_lines_decode_to_the_same_rows(
     as_json = [
         json.dumps({name: record[name] or None for name in header}).encode() for record in records
     ]
-    assert outcome(decode_lines(schema, "csv", as_csv, FIRST, header)) == outcome(
-        jsonl(schema, as_json)
-    )
+    assert outcome(
+        decode_lines(schema, RecordReading(CSV, tuple(header)), as_csv, FIRST)
+    ) == outcome(jsonl(schema, as_json))
 
 
 def csv_line(row: Sequence[str], quoting: Any) -> bytes:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.formats import JSONL
 from archiver.ingest.engines import EngineMode
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
@@ -160,7 +161,7 @@ def test_new_rows_are_detected_and_settled_by_one_job(make: Make) -> None:
     with patch.object(ExecutorRules, "evaluate", record):
         for number in range(2):
             rows = [{"at": 1_767_225_600 + 3 * number + k, "host": "h", "w": 9} for k in range(3)]
-            unit = SourceUnit("b", f"{number}", "jsonl", partial(map, orjson.dumps, rows))
+            unit = SourceUnit("b", f"{number}", JSONL, partial(map, orjson.dumps, rows))
             world.ingest([unit], at_once=False)
             states.append(
                 world.connection.execute(

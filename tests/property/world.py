@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.executors import ExecutorIngest
+from archiver.formats import JSONL
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
@@ -237,7 +238,7 @@ def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[s
 
 def _unit(stream: str, name: str, lines: Sequence[str]) -> SourceUnit:
     raw = [line.encode() for line in lines]
-    return SourceUnit(stream, name, "jsonl", lambda: iter(raw))
+    return SourceUnit(stream, name, JSONL, lambda: iter(raw))
 
 
 class World:
@@ -304,7 +305,7 @@ class World:
         path = self.root / "landing" / f"{unit.stream}-{unit.name}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"".join(line + b"\n" for line in unit.read()))
-        return make_unit(unit.stream, unit.name, "jsonl", path, path.stat().st_size)
+        return make_unit(unit.stream, unit.name, JSONL, path, path.stat().st_size)
 
     def advance_idle(self) -> None:
         """Advance all streams to the furthest, as if they were silent."""

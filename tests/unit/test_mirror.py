@@ -21,6 +21,17 @@ MODULES_BY_TEST = {
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.batch_plan archiver.executors.decoded_batch
         archiver.executors.small_batch archiver.executors.task_planner""",
+    "contract/test_operator_inputs.py": """
+        archiver.formats.text_patterns archiver.formats.time_reading
+        archiver.ingest.decoding.csv_framing archiver.ingest.decoding.csv_records
+        archiver.ingest.decoding.documents archiver.ingest.decoding.field_values
+        archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
+        archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
+        archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
+    "property/test_formats.py": """
+        archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
+        archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader
+        archiver.ingest.decoding.time_texts archiver.ingest.decoding.value_conversion""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",

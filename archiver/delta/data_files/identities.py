@@ -1,6 +1,7 @@
 """Identities of the rows of a data file, under the declarations that the rows were archived under."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,9 @@ def compute_identities(schema: StreamSchema, rows: pa.Table) -> Mapping[str, pa.
         content = cast_to_fields(
             _filter(stored, is_declared), [arrow_schema.field(name) for name in names]
         )
-        row_ids, hashes[is_declared] = fingerprint(declaration, content)
+        # Files without identities are from before rows were identified by their place.
+        of_content = replace(declaration, identity="row")
+        row_ids, hashes[is_declared] = fingerprint(of_content, content)
         ids[is_declared] = row_ids
     computed = {"_id": pa.array(ids, pa.binary()), "_hash": pa.array(hashes)}
     for name in IDENTITY_COLUMNS:

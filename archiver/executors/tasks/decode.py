@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from archiver.delta import StreamSchema, fingerprint
+from archiver.delta import StreamSchema, fingerprint, row_places
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.tasks.reading import read_piece, with_lines
+from archiver.formats import Format
 from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
 from archiver.ingest.classify import Array
-from archiver.ingest.decoding import LineFormat, RefusedLine
+from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
-from archiver.ingest.topic_records import select_records
+from archiver.ingest.topic_records import partition_place, select_records
 from archiver.times import Micros, micros_column
 
 # Of Kafka records.
@@ -101,7 +102,8 @@ def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedP
     rows = _RowCollector(context)
     for piece in task.pieces:
         unit = task.units[piece.unit]
-        batches = read_piece(unit, piece, context.schemas[unit.stream])
+        clock = context.late_rule(piece.unit).clock
+        batches = read_piece(unit, piece, context.schemas[unit.stream], clock)
         for number, batch in enumerate(batches, piece.slice):
             yield from rows.add(unit.stream, piece.unit, number, batch)
     yield from rows.finish()
@@ -110,20 +112,26 @@ def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedP
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """Kafka records of a stream. `fields`: the field names of CSV records.
+    """Kafka records of a stream. `fields`: the field names of CSV records. `source`: the topic.
 
     `ranges`: by partition, the offsets that are archived.
     """
 
     stream: str
-    line_format: LineFormat
+    format: Format
+    source: str
     fields: Sequence[str] | None
     ranges: Mapping[int, OffsetRange]
 
-    def empty_unit(self) -> SourceUnit:
-        """A unit of the stream without records."""
+    def empty_unit(self, partition: int) -> SourceUnit:
+        """A unit of a partition without records."""
         return SourceUnit(
-            self.stream, "records", self.line_format, lambda: iter(()), fields=self.fields
+            self.stream,
+            "records",
+            self.format,
+            lambda: iter(()),
+            fields=self.fields,
+            place=partition_place(self.source, str(partition)),
         )
 
 
@@ -142,10 +150,11 @@ def decode_records(
     for partition in sorted(pc.unique(records["partition"]).to_pylist()):
         part = select_records(records, partition, record_format.ranges[partition])
         tombstones[partition] = part.tombstones
-        unit = with_lines(record_format.empty_unit(), part.offsets, part.values)
+        unit = with_lines(record_format.empty_unit(partition), part.offsets, part.values)
+        clock = context.late_rule(partition).clock
         # Another task may have records of a partition in between.
         yield from rows.finish()
-        for number, batch in enumerate(read_batches(unit, schema)):
+        for number, batch in enumerate(read_batches(unit, schema, clock)):
             yield from rows.add(record_format.stream, partition, number, batch)
     yield from rows.finish()
     yield DecodeSummary(rows.segments, tombstones)
@@ -181,18 +190,19 @@ class _RowCollector:
             newest_not_ahead=observed.newest_not_ahead,
             keys_ahead=observed.keys_ahead,
             refused_lines=[*batch.rows.refused_lines, *time_refused],
-            fields=batch.fields,
+            fields=batch.reading.fields,
         )
         self.segments.append(segment)
         if not len(ts):
             return
         if not self._pending.accepts(stream, len(ts)):
             yield self._pending.pack()
-        ids, hashes = fingerprint(schema, rows.table)
+        place_keys = row_places(schema, batch.reading.unit, rows.line_numbers)
+        ids, hashes = fingerprint(schema, rows.table, place_keys)
         table = with_places(rows.table, ids, hashes, unit, rows.line_numbers)
         if self._keeps_raw:
             table = with_raw(table, rows.raw)
-        readings = read_rows_as_earlier(schema, rows, batch.line_format, batch.fields)
+        readings = read_rows_as_earlier(schema, rows, batch.reading)
         self._pending.add(stream, len(self.segments) - 1, table, readings)
 
     def finish(self) -> Iterator[Blob]:

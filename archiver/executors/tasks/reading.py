@@ -4,17 +4,17 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import compress, count
-from typing import BinaryIO
+from itertools import compress
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
-from archiver.ingest import SourceUnit
-from archiver.ingest.decoding import RowsAsJson
-from archiver.ingest.source_units import BYTE_ORDER_MARK, UnitBatch, csv_fields, read_batches
+from archiver.ingest import SourceUnit, find_encoding_mark
+from archiver.ingest.decoding import BYTE_ORDER_MARK, RecordSource, RowsAsJson, are_plain_lines
+from archiver.ingest.source_units import BATCH_RECORDS, UnitBatch, csv_fields, read_batches
 
 _READ_SIZE = 1 << 20  # bytes of lines read and counted at once
 _BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
@@ -22,10 +22,14 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
 
 @dataclass(frozen=True)
 class CountedRange:
-    """`counts`: of consecutive parts. `header`: the first record of the file, if the range has it."""
+    """`counts`: of consecutive parts. `header`: the first record of the file, if the range has it.
+
+    `is_linewise`: each line is a record, in UTF-8.
+    """
 
     counts: Sequence[LineCount]
     header: bytes | None
+    is_linewise: bool = True
 
 
 def count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange | None:
@@ -51,7 +55,11 @@ def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
             offset = position
             position += len(block)
             if offset == 0:
+                if find_encoding_mark(block) is not None:
+                    return CountedRange([], None, is_linewise=False)
                 block = block.removeprefix(BYTE_ORDER_MARK)
+            if unit.format.is_csv and b'"' in block and not are_plain_lines(block.split(b"\n")):
+                return CountedRange([], None, is_linewise=False)
             if not block.endswith(b"\n"):
                 block += b"\n"
             lines = block.count(b"\n")
@@ -89,14 +97,16 @@ def _seek_line(file: BinaryIO, start: int) -> int:
     return file.tell()
 
 
-def read_piece(unit: SourceUnit, piece: UnitPiece, schema: StreamSchema) -> Iterator[UnitBatch]:
+def read_piece(
+    unit: SourceUnit, piece: UnitPiece, schema: StreamSchema, clock: int | None
+) -> Iterator[UnitBatch]:
     """Decode the records of a piece, slice by slice. `unit.fields` is set for parts of CSV files.
 
-    Raises `SourceUnreachable`.
+    `clock`: see `read_batches`. Raises `SourceUnreachable`.
     """
     if piece.lines is None:
-        return read_batches(unit, schema)
-    return read_batches(with_lines(unit, *_read_line_range(unit, piece.lines)), schema)
+        return read_batches(unit, schema, clock)
+    return read_batches(with_lines(unit, *_read_line_range(unit, piece.lines)), schema, clock)
 
 
 def with_lines(unit: SourceUnit, numbers: Sequence[int], lines: Sequence[bytes]) -> SourceUnit:
@@ -153,7 +163,7 @@ def read_raw_lines(
 def _read_raw(
     unit: SourceUnit, piece: UnitPiece, numbers: Collection[int]
 ) -> Iterator[tuple[int, bytes]]:
-    if unit.line_format is None:
+    if unit.format.is_table:
         first = 1
         for table in unit.read():
             assert isinstance(table, pa.Table)
@@ -172,18 +182,24 @@ def _read_raw(
 
 
 def _read_numbered(unit: SourceUnit, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
-    """The lines of a whole unit with some numbers."""
-    for number, line in zip(unit.line_numbers or count(1), unit.read(), strict=False):
-        if number in numbers:
-            assert isinstance(line, bytes)
-            is_first = unit.line_numbers is None and number == 1
-            yield number, line.removeprefix(BYTE_ORDER_MARK) if is_first else line
+    """The records of a whole unit with some numbers."""
+    content: Iterator[Any] = unit.read()
+    source = RecordSource(unit.format, content, unit.line_numbers)
+    while True:
+        records = source.take(BATCH_RECORDS)
+        for number, record in zip(records.line_numbers.tolist(), records.records, strict=True):
+            if number in numbers:
+                yield number, record
+        if len(records.records) < BATCH_RECORDS:
+            return
 
 
 def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None:
     """The field names for parts of a file; None if its lines are not CSV."""
-    if unit.line_format != "csv":
+    if not unit.format.is_csv:
         return None
     if unit.fields is not None:
         return unit.fields
+    if unit.format.csv.names:
+        return unit.format.csv.names
     return [] if header is None else csv_fields(header)

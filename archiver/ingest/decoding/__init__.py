@@ -1,29 +1,36 @@
-"""Decode lines and Parquet tables to typed columns; many lines at once with Arrow's readers."""
+"""Decode records and Parquet tables to typed columns; many records at once with Arrow's readers."""
 
 from archiver.ingest.decoding.block_decoder import decode_blocks
-from archiver.ingest.decoding.line_decoder import (
+from archiver.ingest.decoding.csv_framing import are_plain_lines
+from archiver.ingest.decoding.csv_records import parse_csv_header
+from archiver.ingest.decoding.framing import BYTE_ORDER_MARK, Records, RecordSource
+from archiver.ingest.decoding.json_records import dump_json, load_json
+from archiver.ingest.decoding.line_decoder import decode_lines
+from archiver.ingest.decoding.raw_records import decode_raw, select_raw
+from archiver.ingest.decoding.records import (
     MAX_LINE_BYTES,
     DecodedRows,
-    LineFormat,
     RefusalReason,
     RefusedLine,
-    decode_lines,
-    parse_csv_header,
 )
-from archiver.ingest.decoding.raw_records import decode_raw, select_raw
 from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 
 __all__ = [
+    "BYTE_ORDER_MARK",
     "MAX_LINE_BYTES",
     "DecodedRows",
-    "LineFormat",
+    "Records",
+    "RecordSource",
     "RefusalReason",
     "RefusedLine",
     "RowsAsJson",
+    "are_plain_lines",
     "decode_blocks",
     "decode_lines",
     "decode_raw",
     "decode_table",
+    "dump_json",
+    "load_json",
     "parse_csv_header",
     "select_raw",
 ]

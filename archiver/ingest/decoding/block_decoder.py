@@ -7,14 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
+from archiver.formats import Format, RecordReading, find_pattern
 from archiver.ingest.decoding.csv_reader import read_csv_block
 from archiver.ingest.decoding.json_reader import read_json_block
-from archiver.ingest.decoding.line_decoder import (
-    MAX_LINE_BYTES,
-    DecodedRows,
-    LineFormat,
-    decode_lines,
-)
+from archiver.ingest.decoding.line_decoder import decode_lines
+from archiver.ingest.decoding.records import MAX_LINE_BYTES, DecodedRows
+from archiver.ingest.decoding.text_block_reader import read_text_block
 
 # Blocks of these sizes are tried one after the other. No line of a block is too long: none is longer
 # than the block.
@@ -33,21 +31,29 @@ _LineDecoder = Callable[[Sequence[bytes], int], DecodedRows]
 
 
 def decode_blocks(
-    schema: StreamSchema,
-    line_format: LineFormat,
-    lines: Sequence[bytes],
-    first: int,
-    header: Sequence[str] = (),
+    schema: StreamSchema, reading: RecordReading, lines: Sequence[bytes], first: int
 ) -> DecodedRows:
     """Return the same as `decode_lines`; several times as fast if most lines are regular."""
-    read_block: _BlockReader = partial(read_json_block, schema)
-    if line_format == "csv":
-        read_block = partial(read_csv_block, schema, header)
+    read_block = _block_reader(reading.format)
+    if read_block is None:
+        return decode_lines(schema, reading, lines, first)
 
     def decode_linewise(some_lines: Sequence[bytes], number: int) -> DecodedRows:
-        return decode_lines(schema, line_format, some_lines, number, header)
+        return decode_lines(schema, reading, some_lines, number)
 
-    return _concat(_BlockDecoder(lines, first, read_block, decode_linewise).decode())
+    decoder = _BlockDecoder(lines, first, partial(read_block, schema, reading), decode_linewise)
+    return _concat(decoder.decode())
+
+
+def _block_reader(
+    record_format: Format,
+) -> Callable[[StreamSchema, RecordReading, Sequence[bytes]], pa.Table | None] | None:
+    """What reads blocks of a format; None: records are read one by one."""
+    if find_pattern(record_format) is not None:
+        return read_text_block
+    if record_format.is_csv:
+        return read_csv_block
+    return None if record_format.name in ("logfmt", "docker") else read_json_block
 
 
 class _BlockDecoder:

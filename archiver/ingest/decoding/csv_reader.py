@@ -8,26 +8,30 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from archiver.delta import StreamSchema
+from archiver.formats import RecordReading
 from archiver.ingest.decoding.column_values import convert_columns, extra_column
-from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
+from archiver.ingest.decoding.csv_records import regular_record
+from archiver.ingest.decoding.records import MAX_LINE_BYTES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Quotes are around whole fields. Readers differ in what they make of others.
-_REGULAR_LINE = r'^(?:[^",]*|"(?:[^"]|"")*")(?:,(?:[^",]*|"(?:[^"]|"")*"))*$'
 
 
 def read_csv_block(
-    schema: StreamSchema, header: Sequence[str], lines: Sequence[bytes]
+    schema: StreamSchema, reading: RecordReading, lines: Sequence[bytes]
 ) -> pa.Table | None:
     """The rows of the lines; None unless the line decoder would return the same ones."""
+    header = reading.fields or ()
+    dialect = reading.format.csv
+    if dialect.quote not in (None, '"') or dialect.escape is not None:
+        return None
     if len(set(header)) < len(header) or not header:
         return None
     text = b"\n".join(lines)
     if not _is_one_record_per_line(text, lines):
         return None
-    has_quotes = b'"' in text
+    has_quotes = dialect.quote is not None and b'"' in text
     try:
-        if has_quotes and not _has_regular_quotes(lines):
+        if has_quotes and not _has_regular_quotes(lines, dialect.delimiter):
             return None
         rows = pyarrow.csv.open_csv(
             pa.BufferReader(text),
@@ -36,7 +40,9 @@ def read_csv_block(
                 block_size=2 * MAX_LINE_BYTES, column_names=list(header)
             ),
             parse_options=pyarrow.csv.ParseOptions(
-                quote_char='"' if has_quotes else False, ignore_empty_lines=False
+                delimiter=dialect.delimiter,
+                quote_char='"' if has_quotes else False,
+                ignore_empty_lines=False,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.string()),
@@ -48,11 +54,23 @@ def read_csv_block(
         return None
     if len(rows) != len(lines):
         return None
-    columns = convert_columns(schema, rows)
+    fields = dict(zip(header, rows.columns, strict=True))
+    values: dict[str, pa.Array] = {}
+    for name in schema.columns:
+        field = schema.present_field(name, fields)
+        if field is not None:
+            values[name] = fields[field]
+    parts = schema.time_reading.parts
+    if parts:
+        if not set(parts) <= fields.keys():
+            return None
+        values[schema.time] = pc.binary_join_element_wise(*(fields[part] for part in parts), " ")
+    columns = convert_columns(schema, reading, values, len(rows))
     if columns is None:
         return None
-    undeclared = rows.select(schema.undeclared_fields(header))
-    return pa.table({**columns, "_extra": extra_column(undeclared)})
+    undeclared = {name: fields[name] for name in schema.undeclared_fields(header)}
+    extra = extra_column(undeclared, len(rows))
+    return None if extra is None else pa.table({**columns, "_extra": extra})
 
 
 def _is_one_record_per_line(text: bytes, lines: Sequence[bytes]) -> bool:
@@ -66,9 +84,8 @@ def _is_one_record_per_line(text: bytes, lines: Sequence[bytes]) -> bool:
     )
 
 
-def _has_regular_quotes(lines: Sequence[bytes]) -> bool:
+def _has_regular_quotes(lines: Sequence[bytes], delimiter: str) -> bool:
     if max(map(len, lines)) > csv.field_size_limit():
         return False
-    return bool(
-        pc.all(pc.match_substring_regex(pa.array(lines, pa.string()), _REGULAR_LINE)).as_py()
-    )
+    texts = pa.array(lines, pa.string())
+    return bool(pc.all(pc.match_substring_regex(texts, regular_record(delimiter))).as_py())

@@ -5,21 +5,24 @@ lines, and numbers that are not JSON; it does not verify the encoding, and deep 
 stack. Such texts are declined before it sees them. What it refuses is declined, too.
 """
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from archiver.delta import StreamSchema
+from archiver.formats import MISSING, RecordReading, find_value, parse_path
 from archiver.ingest.decoding.column_values import convert_columns, extra_column
-from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
+from archiver.ingest.decoding.records import MAX_LINE_BYTES
 
 # A block is read as a whole: the reader divides longer texts.
 _READ_OPTIONS = pyarrow.json.ReadOptions(use_threads=False, block_size=2 * MAX_LINE_BYTES)
-_NESTED_VALUE = re.compile(rb":[ \t\r]*[\[{]")
+# Deeper values exhaust the stack of Arrow's reader, or of the line decoder's.
+_MAX_DEPTH = 500
 
 # By declared type and by the type of a value in the first record: the type to read a column as.
 _NUMBER_TYPES = {str: pa.string(), int: pa.float64(), float: pa.float64()}
@@ -35,18 +38,21 @@ _READ_TYPES: Mapping[str, Mapping[type, pa.DataType]] = {
     "timestamp": _NUMBER_TYPES,
 }
 _UNDECLARED_TYPES = _READ_TYPES["string"]
+_EXACT_TIME_TYPES = {str: pa.string(), int: pa.int64()}
 
 
-def read_json_block(schema: StreamSchema, lines: Sequence[bytes]) -> pa.Table | None:
+def read_json_block(
+    schema: StreamSchema, reading: RecordReading, lines: Sequence[bytes]
+) -> pa.Table | None:
     """The rows of the lines; None unless the line decoder would return the same ones."""
     text = b"\n".join(lines)
-    if not _is_one_flat_object_per_line(text, len(lines)) or not _is_utf8(text):
+    if not _is_one_object_per_line(text, lines) or not _is_utf8(text):
         return None
-    types = _choose_types(schema, lines[0])
-    if types is None:
+    shape = _choose_shape(schema, lines[0])
+    if shape is None:
         return None
     options = pyarrow.json.ParseOptions(
-        explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="error"
+        explicit_schema=pa.schema(list(shape.types.items())), unexpected_field_behavior="error"
     )
     try:
         # With less overhead than `read_json`.
@@ -57,32 +63,54 @@ def read_json_block(schema: StreamSchema, lines: Sequence[bytes]) -> pa.Table | 
         return None
     if len(rows) != len(lines):
         return None
-    columns = convert_columns(schema, rows)
+    return _to_table(schema, reading, rows, shape)
+
+
+def _to_table(
+    schema: StreamSchema, reading: RecordReading, rows: pa.RecordBatch, shape: "_Shape"
+) -> pa.Table | None:
+    fields: dict[str, pa.Array] = {name: rows.column(name) for name in shape.types}
+    values: dict[str, pa.Array] = {}
+    for name, field in shape.fields.items():
+        value = _find_field(fields, field)
+        if value is None:
+            return None
+        values[name] = value
+    if schema.time_reading.parts:
+        parts = [_find_field(fields, part) for part in schema.time_reading.parts]
+        if any(part is None or not pa.types.is_string(part.type) for part in parts):
+            return None
+        values[schema.time] = pc.binary_join_element_wise(*parts, " ")
+    columns = convert_columns(schema, reading, values, len(rows))
     if columns is None:
         return None
-    undeclared = rows.select(schema.undeclared_fields(types))
-    if any(column.null_count for column in undeclared.columns):
+    undeclared = _without_fields(fields, [*shape.fields.values(), *schema.time_reading.parts])
+    if any(column.null_count for column in undeclared.values()):
         return None  # null or missing: stored differently
-    return pa.table({**columns, "_extra": extra_column(undeclared)})
+    extra = extra_column(undeclared, len(rows))
+    return None if extra is None else pa.table({**columns, "_extra": extra})
 
 
-def _is_one_flat_object_per_line(text: bytes, line_count: int) -> bool:
-    """Whether each line is one object without nested values, if Arrow reads as many as lines.
+def _is_one_object_per_line(text: bytes, lines: Sequence[bytes]) -> bool:
+    """Whether each line is one object, if Arrow reads as many as lines.
 
-    Then each closing brace ends an object, as there are no more of them, and each line has one, at
-    its end. So no object ends inside a line or continues on the next one.
+    A line break inside an object would be between a closing and an opening brace, where JSON has a
+    comma. So each line has at least one whole object.
     """
     is_line_by_line = (
         text.startswith(b"{")
         and text.endswith(b"}")
-        and text.count(b"\n") == text.count(b"}\n{") == line_count - 1
-        and text.count(b"}") == line_count
+        and text.count(b"\n") == text.count(b"}\n{") == len(lines) - 1
         and b"\0" not in text  # ends the text for some parsers
     )
     if not is_line_by_line:
         return False
-    has_other_brackets = b"[" in text or text.count(b"{") > line_count
-    return not (has_other_brackets and _NESTED_VALUE.search(text))
+    if text.count(b"{") + text.count(b"[") <= len(lines) + _MAX_DEPTH:
+        return True
+    longest = max(map(len, lines))
+    return longest <= _MAX_DEPTH or all(
+        line.count(b"{") + line.count(b"[") <= _MAX_DEPTH for line in lines
+    )
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -95,29 +123,133 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _choose_types(schema: StreamSchema, first_line: bytes) -> dict[str, pa.DataType] | None:
-    """The types to read the fields as; None if Arrow has none for a value of the first line."""
+@dataclass(frozen=True)
+class _Shape:
+    """How the records of a block are read: Arrow's types by field, and the field of each column."""
+
+    types: Mapping[str, pa.DataType]
+    fields: Mapping[str, str]
+
+
+def _choose_shape(schema: StreamSchema, first_line: bytes) -> _Shape | None:
+    """The shape of the first record; None if Arrow has no type for a value of it."""
     try:
         record: dict[str, Any] = orjson.loads(first_line)
     except orjson.JSONDecodeError:
         return None
-    types: dict[str, pa.DataType] = {}
+    fields: dict[str, str] = {}
+    read_types: dict[str, pa.DataType] = {}
     for name, kind in schema.columns.items():
-        if sum(field in record for field in schema.fields_of(name)) > 1:
+        if name == schema.time and schema.time_reading.parts:
+            continue
+        candidates = schema.fields_of(name)
+        present = [field for field in candidates if find_value(record, field) is not MISSING]
+        if len(candidates) > 1 and len(present) > 1:
             return None  # another record may have only the second one
-        types_by_value = _READ_TYPES[kind]
-        field = schema.present_field(name, record) or schema.fields_of(name)[0]
-        value = record.get(field)
-        if value is None:
-            read_type = next(iter(types_by_value.values()))
-        elif type(value) in types_by_value:
-            read_type = types_by_value[type(value)]
+        field = present[0] if present else candidates[0]
+        value = find_value(record, field)
+        types = _types_of(schema, name, kind)
+        read_type = _read_type(types, None if value is MISSING else value)
+        if read_type is None or read_types.setdefault(field, read_type) != read_type:
+            return None  # two columns read one field as different types, or no type fits
+        fields[name] = field
+    types_by_field = _to_types(record, read_types)
+    return None if types_by_field is None else _Shape(types_by_field, fields)
+
+
+def _types_of(schema: StreamSchema, name: str, kind: str) -> Mapping[type, pa.DataType]:
+    if name == schema.time and schema.time_reading.unit is not None:
+        return _EXACT_TIME_TYPES
+    return _READ_TYPES[kind]
+
+
+def _read_type(types: Mapping[type, pa.DataType], value: Any) -> pa.DataType | None:
+    if value is None:
+        return next(iter(types.values()))
+    if isinstance(value, dict | list) and types is _UNDECLARED_TYPES:
+        return _undeclared_type(value)
+    return types.get(type(value))
+
+
+def _to_types(
+    record: Mapping[str, Any], read_types: Mapping[str, pa.DataType]
+) -> dict[str, pa.DataType] | None:
+    """The types of all fields of a record, and of the fields to be read that it does not have."""
+    types: dict[str, pa.DataType] = {}
+    inner: dict[str, dict[str, pa.DataType]] = {}
+    for field, read_type in read_types.items():
+        steps = parse_path(field)
+        if field in record or len(steps) == 1 or find_value(record, field) is MISSING:
+            if field not in record and find_value(record, field) is MISSING and len(steps) > 1:
+                continue  # another record may have it: then it is unexpected
+            types[field] = read_type
+        elif isinstance(steps[0], str) and len(steps) == len(tuple(filter(_is_name, steps))):
+            inner.setdefault(steps[0], {})[".".join(map(str, steps[1:]))] = read_type
         else:
             return None
-        if types.setdefault(field, read_type) != read_type:
-            return None  # two columns read one field as different types
-    for name in schema.undeclared_fields(record):
-        if type(record[name]) not in _UNDECLARED_TYPES:
+    for name, value in record.items():
+        if name in types:
+            if name in inner:
+                return None
+            continue
+        if name in inner:
+            inner_types = _to_types(value, inner[name])
+            if inner_types is None:
+                return None
+            types[name] = pa.struct(list(inner_types.items()))
+            continue
+        value_type = _undeclared_type(value)
+        if value_type is None:
             return None
-        types[name] = _UNDECLARED_TYPES[type(record[name])]
+        types[name] = value_type
     return types
+
+
+def _is_name(step: str | int) -> bool:
+    return isinstance(step, str)
+
+
+def _undeclared_type(value: Any) -> pa.DataType | None:
+    """The type of a value that can be written as JSON again."""
+    if isinstance(value, dict):
+        types = {name: _undeclared_type(inner) for name, inner in value.items()}
+        if any(kind is None for kind in types.values()):
+            return None
+        return pa.struct(list(types.items()))
+    if isinstance(value, list):
+        kinds = {_undeclared_type(inner) for inner in value}
+        return pa.list_(*kinds) if len(kinds) == 1 and None not in kinds else None
+    return _UNDECLARED_TYPES.get(type(value))
+
+
+def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array | None:
+    """The values of a field, which may be inside others; None if some records may lack it."""
+    if field in fields:
+        return fields[field]
+    steps = parse_path(field)
+    if len(steps) == 1 or steps[0] not in fields:
+        return pa.nulls(len(next(iter(fields.values()))), pa.string())
+    values = fields[str(steps[0])]
+    for step in steps[1:]:
+        if values.null_count:
+            return None
+        values = values.field(str(step))
+    return None if values.null_count else values
+
+
+def _without_fields(
+    fields: Mapping[str, pa.Array], read_fields: Sequence[str]
+) -> dict[str, pa.Array]:
+    """The fields that no column reads; objects of which nothing remains are left out."""
+    rest = {name: values for name, values in fields.items() if name not in read_fields}
+    for field in read_fields:
+        steps = parse_path(field)
+        if field not in fields and len(steps) > 1 and steps[0] in rest:
+            name = str(steps[0])
+            values = rest.pop(name)
+            names = [values.type.field(index).name for index in range(values.type.num_fields)]
+            inner = {inner_name: values.field(inner_name) for inner_name in names}
+            remaining = _without_fields(inner, [".".join(map(str, steps[1:]))])
+            if remaining:
+                rest[name] = pa.StructArray.from_arrays(list(remaining.values()), list(remaining))
+    return rest

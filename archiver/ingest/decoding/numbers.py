@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES
 from archiver.errors import InvalidValue
+from archiver.formats import find_value
 from archiver.ingest.decoding.invalid_value import abbreviate
 
 # Values of an integer type are at least -limit and below limit.
@@ -48,16 +49,16 @@ class JsonNumber(str):
     __repr__ = str.__str__
 
 
-def number_in_json(line: bytes, field: str) -> JsonNumber:
-    """The text of a number in a field of a valid JSON object."""
+def number_in_json(line: bytes, field: str) -> JsonNumber | float:
+    """The text of a number in a field of a valid JSON object; NaN and infinities as they are."""
     record = json.loads(line, parse_float=JsonNumber, parse_int=JsonNumber)
-    number: JsonNumber = record[field]
+    number: JsonNumber | float = find_value(record, field)
     return number
 
 
 def needs_text(value: object, kind: str) -> bool:
     """Whether a value parsed from JSON has lost digits that the declared type may need."""
-    if type(value) is not float:
+    if type(value) is not float or not math.isfinite(value):
         return False
     if kind == "string":
         return abs(value) >= _MIN_WIDE_INTEGER
@@ -91,6 +92,8 @@ def to_float(value: Any, kind: str) -> float:
             raise InvalidValue(f"{abbreviate(value)} is not a number")
         number = _to_single(text) if kind == "float" else float(text)
     elif isinstance(value, float):
+        if not math.isfinite(value):
+            return value
         number = _round_to_single(value) if kind == "float" else value
     elif isinstance(value, int) and not isinstance(value, bool):
         number = _to_single(str(value)) if kind == "float" else float(value)

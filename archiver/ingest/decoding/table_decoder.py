@@ -12,13 +12,9 @@ import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn, InvalidValue
-from archiver.ingest.decoding.line_decoder import (
-    END_OF_EVENT_TIME,
-    MIN_EVENT_TIME,
-    DecodedRows,
-    RefusedLine,
-)
+from archiver.ingest.decoding.event_times import END_OF_EVENT_TIME, MIN_EVENT_TIME
 from archiver.ingest.decoding.numbers import INT_LIMITS, JsonNumber, to_float, to_integer
+from archiver.ingest.decoding.records import DecodedRows, RefusedLine
 
 
 def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRows:

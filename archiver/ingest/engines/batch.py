@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from archiver.delta import DataFile, StreamTable
+from archiver.formats import Format
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
-from archiver.ingest.decoding import LineFormat
 from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import OffsetRange, SourceUnit
@@ -101,7 +101,7 @@ class TopicRecords:
 
     stream: str
     source: str
-    line_format: LineFormat
+    format: Format
     fields: Sequence[str] | None
     frame: Any
     ranges: Mapping[int, OffsetRange]

@@ -55,7 +55,9 @@ def _find_archived(
     """The lines that repeat rows of the declaration of a number."""
     raw = [line.raw for line in lines]
     unit = open_unit.unit
-    readings = read_as_declared(appender.schema, number, raw, unit.line_format, open_unit.fields)
+    reading = unit.reading(open_unit.late_rule.clock, open_unit.fields)
+    line_numbers = np.array([line.line for line in lines], np.int64)
+    readings = read_as_declared(appender.schema, number, raw, reading, line_numbers)
     is_archived, entries = appender.find_readings(readings, locate(chunks, readings["ts"]))
     archived_lines: list[_ArchivedLine] = []
     for position in np.flatnonzero(is_archived).tolist():

@@ -91,7 +91,8 @@ class StreamAppender:
         schema = self.schema
         rows = pa.concat_tables([decoded.table for decoded in slices])
         ts = micros_column(rows, schema.time)
-        ids, hashes = fingerprint(schema, rows)
+        place_keys = [key for decoded in slices for key in decoded.place_keys]
+        ids, hashes = fingerprint(schema, rows, place_keys)
         entries = build_entries(ids, hashes, _unit_ids(slices), _line_numbers(slices))
         matches = self._find_archived(entries, _readings(slices), locate(chunks, ts))
         return ClassifiedRows(

@@ -10,6 +10,7 @@ from typing import cast
 
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
+from archiver.formats import CSV, JSONL, Format
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.ledger.topics import load_current_partitions, to_progress
 from archiver.ingest.watermarks import ReadProgress, watermark
@@ -144,14 +145,21 @@ class Catalog:
         counters: Counters,
         newest: Micros | None,
         fields: Sequence[str] | None,
+        record_format: Format,
     ) -> None:
         """Mark a source unit as archived.
 
         `newest`: its newest event time; None without rows. `fields`: the header of
         CSV lines; None for other formats.
         """
-        newest_time = optional_datetime(newest)
-        self._units.finish(unit, vars(counters), newest=newest_time, fields=fields)
+        self._units.finish(
+            unit,
+            vars(counters),
+            newest=optional_datetime(newest),
+            fields=fields,
+            # Without one: JSON lines, or plain CSV.
+            record_format=None if record_format in (JSONL, CSV) else record_format.encode(),
+        )
 
     def add_deleted_rows(self, rows_by_unit: Mapping[tuple[str, int], int]) -> None:
         """Count rows that were deleted with their chunk, by stream and source unit."""

@@ -6,7 +6,7 @@ from moirae.live.sources.file_state import STABLE_AFTER
 from moirae.live.sources.files import arrived_at
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
-from moirae.live.sources.landing import LandingFolders, make_landed_units, select_batches
+from moirae.live.sources.landing import LandingFolders, select_batches
 from moirae.live.sources.move_watcher import MoveWatcher
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_object import ObjectRelationReader
@@ -32,6 +32,5 @@ __all__ = [
     "TableRelationReader",
     "TopicReaders",
     "identity_columns",
-    "make_landed_units",
     "select_batches",
 ]

@@ -9,10 +9,11 @@ from typing import Protocol
 import structlog
 from pyspark.sql import SparkSession
 
+from archiver.formats import Format
 from archiver.ingest import SourceUnit
 from archiver.periodic import Timer
 from archiver.storage import ObjectPath
-from moirae.config import FileFormat, FileSource, Settings
+from moirae.config import FileSource, Settings
 from moirae.errors import Unreachable
 from moirae.live.sources import files
 from moirae.live.sources.archiving import InputArchiving
@@ -52,11 +53,11 @@ class FileInput:
         self._failures = archiving.failures
         self._lock = archiving.lock
         self._drain = drain
-        self._formats: dict[str, FileFormat] = {}
+        self._formats: dict[str, Format] = {}
         self._discoveries: dict[str, Discovery] = {}
         for stream, declared in settings.streams.items():
             if isinstance(declared.source, FileSource):
-                self._formats[stream] = declared.source.format
+                self._formats[stream] = declared.source.record_format
                 self._discoveries[stream] = self._make_discovery(
                     stream, declared.source, partial(archiving.units.finished_names, stream)
                 )

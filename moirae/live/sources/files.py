@@ -1,16 +1,18 @@
-"""Files as source units: JSON Lines or CSV, also with gzip, or Parquet."""
+"""Files as source units."""
 
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
 from archiver.file_names import escape_name
-from archiver.ingest import SourceUnit, read_lines, read_tables
+from archiver.formats import Format
+from archiver.ingest import SourceUnit, read_blocks, read_lines, read_tables
 from archiver.storage import ObjectPath
-from moirae.config import FileFormat
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class DiscoveredFile:
 
 
 def make_units(
-    discovered: Sequence[DiscoveredFile], formats: Mapping[str, FileFormat], base: Path
+    discovered: Sequence[DiscoveredFile], formats: Mapping[str, Format], base: Path
 ) -> list[SourceUnit]:
     """Source units of the files, by stream, modification time and path.
 
@@ -39,18 +41,27 @@ def make_units(
 
 
 def make_unit(
-    stream: str, name: str, file_format: FileFormat, path: Path | ObjectPath, size: int
+    stream: str, name: str, file_format: Format, path: Path | ObjectPath, size: int
 ) -> SourceUnit:
     """The source unit of one file of `size` bytes, which is read when the unit is."""
-    is_parquet = file_format == "parquet"
     return SourceUnit(
         stream=stream,
         name=name,
-        line_format=None if file_format == "parquet" else file_format,
-        read=partial(read_tables, path) if is_parquet else partial(read_lines, path),
+        format=file_format,
+        read=_make_reader(file_format, path),
         path=path,
         size=size,
     )
+
+
+def _make_reader(
+    file_format: Format, path: Path | ObjectPath
+) -> Callable[[], Iterator[bytes]] | Callable[[], Iterator[pa.Table]]:
+    if file_format.is_table:
+        return partial(read_tables, path)
+    if file_format.has_documents:
+        return partial(read_blocks, path, file_format.encoding)
+    return partial(read_lines, path, file_format.encoding, keep_returns=file_format.is_csv)
 
 
 def stat_file(stream: str, path: Path) -> DiscoveredFile | None:

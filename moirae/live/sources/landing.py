@@ -1,10 +1,11 @@
 """Batches of the landing folders as source units: posted to the server or by `moirae ingest`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from archiver.formats import landed_format
 from archiver.ingest import SourceUnit
-from moirae.config import infer_format
+from moirae.config import Stream
 from moirae.live.sources import files
 from moirae.runtime.storage import LandedBatch, LandingFolder
 
@@ -15,8 +16,9 @@ _MAX_BATCH_BYTES = 64 << 20
 class LandingFolders:
     """The landing folders of all streams."""
 
-    def __init__(self, home: Path, streams: Iterable[str]) -> None:
+    def __init__(self, home: Path, streams: Mapping[str, Stream]) -> None:
         self._folders = {name: LandingFolder(home, name) for name in sorted(streams)}
+        self._formats = {name: stream.source.record_format for name, stream in streams.items()}
 
     def pending_batches(self) -> dict[str, list[LandedBatch]]:
         """All present batches by stream, in order; without streams that have none."""
@@ -33,6 +35,18 @@ class LandingFolders:
     def has_pending(self, stream: str) -> bool:
         """Whether a stream has batches to ingest."""
         return bool(self._folders[stream].pending_batches())
+
+    def make_units(
+        self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]
+    ) -> list[SourceUnit]:
+        """The source units of batches, in order."""
+        units: list[SourceUnit] = []
+        for stream, batches in batches_by_stream.items():
+            for batch in batches:
+                batch_format = landed_format(batch.path.name, self._formats[stream])
+                unit = files.make_unit(stream, batch.name, batch_format, batch.path, batch.size)
+                units.append(unit)
+        return units
 
     def remove(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
         """Delete archived batches."""
@@ -51,15 +65,3 @@ def select_batches(pending: Mapping[str, Sequence[LandedBatch]]) -> dict[str, li
             size += batch.size
             selected.setdefault(stream, []).append(batch)
     return selected
-
-
-def make_landed_units(
-    batches_by_stream: Mapping[str, Sequence[LandedBatch]],
-) -> Sequence[SourceUnit]:
-    """The source units of batches, in order."""
-    units: list[SourceUnit] = []
-    for stream, batches in batches_by_stream.items():
-        for batch in batches:
-            file_format = infer_format(batch.path.name)
-            units.append(files.make_unit(stream, batch.name, file_format, batch.path, batch.size))
-    return units

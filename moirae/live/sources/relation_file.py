@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.file_names import escape_name
+from archiver.formats import Format
 from archiver.ingest import read_content
 from archiver.periodic import Clock
 from moirae.config import Relation, RelationFile
@@ -54,7 +55,7 @@ class FileRelationReader:
     ) -> None:
         self._name = name
         self._relation = relation
-        self._format = source.format
+        self._format = Format(source.format)
         self._path = Path(source.file)
         self._shown_path = escape_name(self._path)
         self._moves = moves
@@ -187,5 +188,5 @@ class FileRelationReader:
 
     def _may_be_incomplete(self, content: bytes) -> bool:
         if not content:
-            return self._format != "csv"  # without a header it is invalid anyhow
+            return not self._format.is_csv  # without a header it is invalid anyhow
         return not content.endswith(b"\n")

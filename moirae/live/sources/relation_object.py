@@ -1,6 +1,7 @@
 """Relations read from an object of S3-compatible storage."""
 
 from archiver.errors import SourceDamaged, SourceUnreachable
+from archiver.formats import Format
 from archiver.ingest import read_content
 from archiver.storage import ObjectPath
 from moirae.config import Relation, RelationFile
@@ -17,7 +18,7 @@ class ObjectRelationReader(PollingRelationReader):
     def __init__(self, name: str, relation: Relation, source: RelationFile) -> None:
         super().__init__(name, f"object {source.file}", _POLL_INTERVAL)
         self._relation = relation
-        self._format = source.format
+        self._format = Format(source.format)
         self._path = ObjectPath(source.file)
         self._invalid_version = ""
         self._problems = ""

@@ -1,9 +1,10 @@
 """Rows of relations, decoded as those of streams."""
 
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from archiver.delta import StreamSchema
+from archiver.formats import Format, RecordReading
 from archiver.ingest import TextRecord, split_records
 from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
 from moirae.config import Relation
@@ -18,7 +19,7 @@ class RelationContent(NamedTuple):
 
 
 def parse_rows(
-    name: str, relation: Relation, file_format: Literal["jsonl", "csv"], file: str, content: bytes
+    name: str, relation: Relation, file_format: Format, file: str, content: bytes
 ) -> list[dict[str, Any]]:
     """The rows of a file. `file`: as errors name it.
 
@@ -26,7 +27,7 @@ def parse_rows(
     """
     records = split_records(content, file_format)
     header: list[str] = []
-    if file_format == "csv":
+    if file_format.is_csv:
         if not records:
             # An error, not an empty relation: the file may be truncated to be written again.
             raise _problem(file, 1, "the file is empty: add a header")
@@ -52,7 +53,7 @@ def parse_rows(
 def decode_rows(
     name: str,
     relation: Relation,
-    file_format: Literal["jsonl", "csv"],
+    file_format: Format,
     raw_lines: list[bytes],
     header: list[str],
 ) -> DecodedRows:
@@ -67,7 +68,8 @@ def decode_rows(
         future=timedelta(0),
         fields=relation.fields,
     )
-    return decode_lines(schema, file_format, raw_lines, 0, header)
+    reading = RecordReading(file_format, tuple(header) if file_format.is_csv else None)
+    return decode_lines(schema, reading, raw_lines, 0)
 
 
 def to_rows(decoded: DecodedRows) -> list[dict[str, Any]]:

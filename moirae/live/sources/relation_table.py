@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from archiver.formats import JSONL
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
 from moirae.live.sources.relation_poll import PollingRelationReader
@@ -42,7 +43,7 @@ class TableRelationReader(PollingRelationReader):
         )
         if len(lines) > _MAX_ROWS:
             raise MoiraeError(f"too many rows: a relation has at most {_MAX_ROWS}")
-        decoded = decode_rows(self._name, self._relation, "jsonl", lines, [])
+        decoded = decode_rows(self._name, self._relation, JSONL, lines, [])
         if decoded.refused_lines:
             refused = decoded.refused_lines[0]
             raise MoiraeError(f"row {refused.raw[:200].decode()}: {refused.detail}")

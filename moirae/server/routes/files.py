@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 import sql
+from archiver.formats import FORMAT_NAMES
 from moirae.config import Settings
 from moirae.errors import RequestRejected
 from moirae.runtime import connect_database
@@ -44,7 +45,9 @@ _BUSY_RETRY = 5  # seconds after which a client may retry
 _DISK_RETRY = 30  # seconds
 _UPLOAD_PREFIX = "ingest-"
 _SUFFIX = shaped_text(
-    r"\.(jsonl|csv|parquet)(\.gz)?", ".jsonl, .csv or .parquet, each also with .gz", max_length=20
+    rf"\.({'|'.join(FORMAT_NAMES)})(\.gz|\.zst)?",
+    ".jsonl, .csv, .parquet or another format of streams, each also with .gz or .zst",
+    max_length=20,
 )
 _STEM = shaped_text(r"[A-Za-z0-9_]*", "up to 60 letters, digits and underscores", max_length=60)
 
@@ -116,8 +119,8 @@ def add_file_routes(
             str,
             *_SUFFIX,
             Query(
-                description="Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, "
-                "each also with `.gz`.",
+                description="Format and compression of the file: `.jsonl`, `.csv`, `.parquet` or "
+                "another format of streams, each also with `.gz` or `.zst`.",
             ),
         ],
         name: Annotated[

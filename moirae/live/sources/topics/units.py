@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from archiver.ingest import OffsetRange, SourceUnit
 from archiver.ingest.engines import TopicRecords
-from archiver.ingest.topic_records import range_unit_name, select_records
+from archiver.ingest.topic_records import partition_place, range_unit_name, select_records
 from moirae.config import KafkaSource, Stream
 
 
@@ -25,13 +25,14 @@ def make_units(
         unit = SourceUnit(
             stream=name,
             name=range_unit_name(source, partition, ranges[partition]),
-            line_format=_kafka(declared).format,
+            format=_kafka(declared).record_format,
             read=_make_reader(selected.values),
             line_numbers=selected.offsets,
             fields=_csv_fields(declared),
             partition=partition,
             next_offset=ranges[partition].end,
             tombstones=selected.tombstones,
+            place=partition_place(source, partition),
         )
         units.append(unit)
     return units
@@ -53,7 +54,7 @@ def make_topic_records(
     return TopicRecords(
         stream=name,
         source=source,
-        line_format=_kafka(declared).format,
+        format=_kafka(declared).record_format,
         fields=_csv_fields(declared),
         frame=frame,
         ranges={int(partition): offsets for partition, offsets in ranges.items()},
@@ -67,4 +68,7 @@ def _kafka(declared: Stream) -> KafkaSource:
 
 
 def _csv_fields(declared: Stream) -> list[str] | None:
-    return declared.field_names if _kafka(declared).format == "csv" else None
+    record_format = _kafka(declared).record_format
+    if not record_format.is_csv:
+        return None
+    return list(record_format.csv.names or declared.field_names)

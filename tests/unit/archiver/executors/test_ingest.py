@@ -18,6 +18,7 @@ from archiver.delta.table import StreamTable
 from archiver.executors import ExecutorIngest, batch_plan, grouping, pieces, task_planner
 from archiver.executors import ingest as executor_ingest
 from archiver.executors.tasks import decode, reading, write
+from archiver.formats import JSONL
 from archiver.ingest import source_units
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.engines import local_ingest
@@ -268,7 +269,7 @@ def test_small_batches_are_archived_in_one_job(
                 path = tmp_path / name
                 path.write_text("".join(lines))
                 # Not divided: one task decodes them.
-                units.append(files.make_unit(stream, name, "jsonl", path, 0))
+                units.append(files.make_unit(stream, name, JSONL, path, 0))
         for _ in range(rng.choice((1, 1, 2))):
             earlier_jobs = jobs.map_count
             batches = [archive.start_batch() for archive, _ in engines]
@@ -289,7 +290,7 @@ def test_small_batches_are_archived_in_one_job(
 def test_files_without_lines_are_finished(tmp_path: Path) -> None:
     path = tmp_path / "0.jsonl"
     path.write_text("\n" * 1000)
-    unit = files.make_unit("a", path.name, "jsonl", path, path.stat().st_size)
+    unit = files.make_unit("a", path.name, JSONL, path, path.stat().st_size)
     expected = ingest(tmp_path / "local", [[unit]], None).outcome()
     actual = ingest(tmp_path / "executors", [[unit]], InlineJobs()).outcome()
     assert_equal(actual, expected)
@@ -330,7 +331,7 @@ def test_rows_in_order_of_time_are_classified_where_they_are_decoded(
             lines += [json.dumps(row)] * (2 if position % 20 == 0 else 1)
         path = tmp_path / f"{number}.jsonl"
         path.write_text("\n".join(lines) + "\n")
-        batches.append([files.make_unit("a", path.name, "jsonl", path, path.stat().st_size)])
+        batches.append([files.make_unit("a", path.name, JSONL, path, path.stat().st_size)])
     expected = ingest(tmp_path / "local", batches, None, chunk_rows).outcome()
     jobs = InlineJobs(cores=3)
     actual = ingest(tmp_path / "executors", batches, jobs, chunk_rows).outcome()

@@ -13,6 +13,7 @@ from archiver.executors.pieces import (
     is_divisible,
     plan_ranges,
 )
+from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 
 LARGE = 64 << 20  # bytes
@@ -20,10 +21,15 @@ LARGE = 64 << 20  # bytes
 
 @pytest.mark.parametrize(
     ("name", "size", "expected"),
-    [("a.jsonl", LARGE, True), ("a.jsonl", 1000, False), ("a.jsonl.gz", LARGE, False)],
+    [
+        ("a.jsonl", LARGE, True),
+        ("a.jsonl", 1000, False),
+        ("a.jsonl.gz", LARGE, False),
+        ("a.jsonl.zst", LARGE, False),
+    ],
 )
 def test_large_plain_files_are_divisible(name: str, size: int, expected: bool) -> None:
-    unit = SourceUnit("s", name, "jsonl", lambda: iter(()), path=Path(name), size=size)
+    unit = SourceUnit("s", name, JSONL, lambda: iter(()), path=Path(name), size=size)
     assert is_divisible(unit) is expected
 
 

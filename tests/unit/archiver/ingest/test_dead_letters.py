@@ -18,8 +18,8 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
     letters = [
-        MarkedDeadLetterRow("s", 7, 3, "quarantined", b"1,2026-01-31", ["n", "ts"], NOON),
-        MarkedDeadLetterRow("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"], NOON),
+        MarkedDeadLetterRow("s", 7, 3, "quarantined", b"1,2026-01-31", ["n", "ts"], NOON, "u"),
+        MarkedDeadLetterRow("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"], NOON, "u"),
     ]
     (batch,) = read_batches(retry_unit(letters), SCHEMA)
     assert batch.rows.line_numbers.tolist() == [3]
@@ -28,14 +28,14 @@ def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
 
 def test_dead_letters_are_counted_by_reason() -> None:
     letters = [
-        MarkedDeadLetterRow("s", 7, line, reason, b"", None, None)
+        MarkedDeadLetterRow("s", 7, line, reason, b"", None, None, "u")
         for line, reason in enumerate(["conflict", "expired", "malformed", "malformed"])
     ]
     assert count_letters(letters) == Counters(read=4, conflicts=1, expired=1, malformed=2)
 
 
 def test_retried_rows_are_ahead_of_the_clock_of_their_first_read() -> None:
-    letter = MarkedDeadLetterRow("s", 7, 1, "quarantined", b"", None, NOON)
+    letter = MarkedDeadLetterRow("s", 7, 1, "quarantined", b"", None, NOON, "u")
     rule = retry_rule([letter], watermark=5)
     assert (rule.clock, rule.before, rule.before_by_rows) == (to_micros(NOON), 5, 5)
     assert retry_rule([replace(letter, clock=None)], watermark=None).clock is None

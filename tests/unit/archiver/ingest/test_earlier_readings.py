@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from archiver.delta import fingerprint
 from archiver.delta.schema import EarlierDeclaration, StreamSchema
+from archiver.formats import JSONL, RecordReading
 from archiver.ingest.decoding import DecodedRows, decode_blocks
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 
@@ -15,7 +16,7 @@ LINES = [b'{"ts": 0, "v": "95"}', b'{"ts": 1, "v": 95.5}', b'{"ts": 2, "v": 7}']
 
 
 def decode(schema: StreamSchema) -> DecodedRows:
-    return decode_blocks(schema, "jsonl", LINES, 1)
+    return decode_blocks(schema, RecordReading(JSONL), LINES, 1)
 
 
 def test_each_earlier_declaration_reads_the_rows_that_it_accepts() -> None:
@@ -24,7 +25,7 @@ def test_each_earlier_declaration_reads_the_rows_that_it_accepts() -> None:
         columns={"ts": "timestamp", "v": "double"},
         earlier=(EarlierDeclaration(UNDECLARED, 3), EarlierDeclaration(INTEGERS, 5)),
     )
-    readings = read_rows_as_earlier(schema, decode(schema), "jsonl", None)
+    readings = read_rows_as_earlier(schema, decode(schema), RecordReading(JSONL))
     assert readings[["declaration", "row"]].tolist() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2)]
     expected_hashes = []
     for declaration in (UNDECLARED, INTEGERS):
@@ -36,9 +37,9 @@ def test_each_earlier_declaration_reads_the_rows_that_it_accepts() -> None:
 
 def test_rows_newer_than_those_of_a_declaration_are_not_read_again() -> None:
     schema = replace(INTEGERS, earlier=(EarlierDeclaration(UNDECLARED, 3, newest=0),))
-    readings = read_rows_as_earlier(schema, decode(schema), "jsonl", None)
+    readings = read_rows_as_earlier(schema, decode(schema), RecordReading(JSONL))
     assert readings["row"].tolist() == [0]
 
 
 def test_stream_without_earlier_declarations_has_no_readings() -> None:
-    assert not len(read_rows_as_earlier(INTEGERS, decode(INTEGERS), "jsonl", None))
+    assert not len(read_rows_as_earlier(INTEGERS, decode(INTEGERS), RecordReading(JSONL)))

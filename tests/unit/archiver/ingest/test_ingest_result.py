@@ -1,5 +1,6 @@
 """The outcome of a batch."""
 
+from archiver.formats import JSONL
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit
@@ -7,7 +8,7 @@ from archiver.ingest.source_units import SourceUnit
 
 
 def _open(stream: str, partition: str | None, newest_not_ahead: int | None) -> OpenUnit:
-    unit = SourceUnit(stream, "u", "jsonl", lambda: iter(()), partition=partition)
+    unit = SourceUnit(stream, "u", JSONL, lambda: iter(()), partition=partition)
     return OpenUnit(unit, 1, LateRule(), newest=9, newest_not_ahead=newest_not_ahead)
 
 

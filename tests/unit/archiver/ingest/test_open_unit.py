@@ -7,6 +7,7 @@ import numpy as np
 import orjson
 
 from archiver.delta.schema import StreamSchema
+from archiver.formats import JSONL
 from archiver.ingest.classify import RowClassification
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger.catalog import Counters
@@ -27,7 +28,7 @@ def unit_of(*hours: float) -> SourceUnit:
     """A unit with a row for each offset from noon."""
     lines = [orjson.dumps({"ts": (NOON + timedelta(hours=offset)).isoformat()}) for offset in hours]
     numbers = list(range(1, len(lines) + 1))
-    return SourceUnit("s", "u", "jsonl", lambda: iter(lines), numbers, next_offset=len(lines) + 1)
+    return SourceUnit("s", "u", JSONL, lambda: iter(lines), numbers, next_offset=len(lines) + 1)
 
 
 def decode(open_unit: OpenUnit, expired_before: int | None = None) -> list[DecodedSlice]:

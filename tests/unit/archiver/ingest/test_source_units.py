@@ -8,6 +8,7 @@ import pytest
 
 from archiver.delta.schema import StreamSchema
 from archiver.errors import SourceDamaged
+from archiver.formats import CSV, JSONL, PARQUET
 from archiver.ingest import source_units
 from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches
 
@@ -21,7 +22,7 @@ def line(number: int) -> bytes:
 
 
 def json_unit(*lines: bytes, line_numbers: Sequence[int] | None = None) -> SourceUnit:
-    return SourceUnit("s", "u", "jsonl", lambda: iter(lines), line_numbers)
+    return SourceUnit("s", "u", JSONL, lambda: iter(lines), line_numbers)
 
 
 def read(unit: SourceUnit) -> list[UnitBatch]:
@@ -57,8 +58,8 @@ def test_unit_is_read_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_first_line_of_a_csv_unit_is_its_header() -> None:
     lines = [b"n,ts", b"1,2026-01-31", b"2"]
-    (batch,) = read(SourceUnit("s", "u", "csv", lambda: iter(lines)))
-    assert batch.fields == ["n", "ts"]
+    (batch,) = read(SourceUnit("s", "u", CSV, lambda: iter(lines)))
+    assert batch.reading.fields == ("n", "ts")
     assert batch.rows.table["n"].to_pylist() == [1]
     assert batch.rows.line_numbers.tolist() == [2]
     assert [refused.line for refused in batch.rows.refused_lines] == [3]
@@ -70,7 +71,7 @@ def test_unreadable_rest_of_a_unit_is_one_malformed_record() -> None:
         yield line(2)
         raise SourceDamaged("unexpected end of the gzip file")
 
-    first, last = read(SourceUnit("s", "u", "jsonl", damaged_lines))
+    first, last = read(SourceUnit("s", "u", JSONL, damaged_lines))
     assert first.rows.line_numbers.tolist() == [1, 2]
     assert last.records_read == 1
     (refused,) = last.rows.refused_lines
@@ -81,5 +82,5 @@ def test_unreadable_rest_of_a_unit_is_one_malformed_record() -> None:
 def test_rows_of_tables_are_numbered_through() -> None:
     times = pa.array([0, 1], pa.timestamp("us", tz="UTC"))
     tables = [pa.table({"ts": times, "n": [1, 2]}), pa.table({"ts": times, "n": [3, 4]})]
-    batches = read(SourceUnit("s", "u", None, lambda: iter(tables)))
+    batches = read(SourceUnit("s", "u", PARQUET, lambda: iter(tables)))
     assert [batch.rows.line_numbers.tolist() for batch in batches] == [[1, 2], [3, 4]]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moirae.config.streams import HttpSource, KafkaSource, RelationFile, infer_format
+from archiver.formats import infer_format_name
+from moirae.config.streams import HttpSource, KafkaSource, RelationFile
 from tests.unit.moirae.config.workspace_files import STREAM, load, load_problems
 
 
@@ -32,7 +33,7 @@ def test_source_is_kafka_or_http(tmp_path: Path) -> None:
     ],
 )
 def test_format_is_inferred_from_the_suffix(name: str, format: str) -> None:
-    assert infer_format(name) == format
+    assert infer_format_name(name) == format
 
 
 def test_column_types_are_canonical(tmp_path: Path) -> None:

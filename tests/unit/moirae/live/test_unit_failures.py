@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from archiver.errors import DataFileDamaged, LogDamaged, SourceUnreachable, StorageFailed, TaskLost
+from archiver.formats import JSONL
 from archiver.ingest import SourceUnit
 from moirae.errors import RoleLost, Stopped
 from moirae.live.set_aside import SetAside
@@ -51,7 +52,7 @@ def failures(clock: Clock) -> UnitFailures:
 
 
 def _unit(stream: str, name: str, path: Path | None = None) -> SourceUnit:
-    return SourceUnit(stream, name, "jsonl", lambda: iter(()), path=path)
+    return SourceUnit(stream, name, JSONL, lambda: iter(()), path=path)
 
 
 A1, A2, B1 = _unit("a", "1"), _unit("a", "2"), _unit("b", "1")

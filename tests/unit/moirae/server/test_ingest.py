@@ -8,12 +8,13 @@ from unittest.mock import Mock
 import pytest
 from starlette.requests import Request
 
+from archiver.formats import JSONL
 from moirae.errors import RequestRejected
 from moirae.server.ingest import IngestHandler, IngestLimits
 
 
 def test_client_that_disconnects_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
-    handler = IngestHandler(tmp_path, ["cpu"], Mock(), IngestLimits(disk_reserve_bytes=0))
+    handler = IngestHandler(tmp_path, {"cpu": JSONL}, Mock(), IngestLimits(disk_reserve_bytes=0))
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": b'{"a": ', "more_body": True},
         {"type": "http.disconnect"},

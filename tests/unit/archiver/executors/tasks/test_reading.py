@@ -8,6 +8,7 @@ import pytest
 from archiver.executors.pieces import ByteRange, divide_unit
 from archiver.executors.tasks import reading
 from archiver.executors.tasks.reading import _read_line_range, count_lines
+from archiver.formats import JSONL
 from archiver.ingest import SourceUnit, read_lines
 
 CONTENTS = [
@@ -22,7 +23,7 @@ CONTENTS = [
 def make_unit(path: Path, content: bytes) -> SourceUnit:
     """A unit of a file."""
     path.write_bytes(content)
-    return SourceUnit("s", path.name, "jsonl", partial(read_lines, path), path=path, size=1)
+    return SourceUnit("s", path.name, JSONL, partial(read_lines, path), path=path, size=1)
 
 
 def number_lines(content: bytes) -> list[tuple[int, bytes]]:

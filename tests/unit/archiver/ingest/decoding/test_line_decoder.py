@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.decoding.line_decoder import decode_lines, parse_csv_header
+from archiver.formats import CSV, JSONL, RecordReading
+from archiver.ingest.decoding import decode_lines, parse_csv_header
 
 SCHEMA = StreamSchema(
     "s",
@@ -25,7 +26,7 @@ TS = b'"ts": "2026-01-31T12:00:00Z"'
     [
         (b"[1]", "the line is not a JSON object"),
         (b"{noon", "not JSON: unexpected character in column 2"),
-        (b'{"n": NaN}', "not JSON: unexpected character in column 7"),
+        (b"{%b, " % TS + b'"n": NaN}', "column n: nan is not an integer"),
         (b'{"host": "\xff"}', "not UTF-8 text"),
         (b"{%b, " % TS + b'"n": true}', "column n: true is not an integer"),
         (b"{%b, " % TS + b'"n": {"a": null}}', 'column n: {"a":null} is not an integer'),
@@ -47,7 +48,7 @@ TS = b'"ts": "2026-01-31T12:00:00Z"'
     ],
 )
 def test_refused_line_names_the_column_and_the_value(line: bytes, detail: str) -> None:
-    decoded = decode_lines(SCHEMA, "jsonl", [line], 7)
+    decoded = decode_lines(SCHEMA, RecordReading(JSONL), [line], 7)
     assert not len(decoded.table)
     (refused,) = decoded.refused_lines
     assert (refused.line, refused.reason, refused.detail) == (7, "malformed", detail)
@@ -55,14 +56,14 @@ def test_refused_line_names_the_column_and_the_value(line: bytes, detail: str) -
 
 def test_csv_line_with_missing_fields_is_refused() -> None:
     lines = [b"2026-01-31,1", b"2026-01-31"]
-    decoded = decode_lines(SCHEMA, "csv", lines, 2, ["ts", "n"])
+    decoded = decode_lines(SCHEMA, RecordReading(CSV, ("ts", "n")), lines, 2)
     assert decoded.line_numbers.tolist() == [2]
     (refused,) = decoded.refused_lines
     assert (refused.line, refused.detail) == (3, "the line has 1 fields, the header has 2")
 
 
 def test_lines_after_an_invalid_csv_header_are_refused_for_it() -> None:
-    (refused,) = decode_lines(SCHEMA, "csv", [b"2026-01-31,1"], 2, []).refused_lines
+    (refused,) = decode_lines(SCHEMA, RecordReading(CSV, ()), [b"2026-01-31,1"], 2).refused_lines
     assert refused.detail == (
         "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an "
         "open quote"
@@ -79,7 +80,7 @@ def test_lines_after_an_invalid_csv_header_are_refused_for_it() -> None:
     ],
 )
 def test_invalid_csv_is_described_in_lines_and_headers(line: bytes, fact: str) -> None:
-    (refused,) = decode_lines(SCHEMA, "csv", [line], 2, ["ts", "n"]).refused_lines
+    (refused,) = decode_lines(SCHEMA, RecordReading(CSV, ("ts", "n")), [line], 2).refused_lines
     assert refused.detail == fact
     with pytest.raises(ValueError, match=fact):
         parse_csv_header(line)
@@ -100,7 +101,7 @@ def test_duplicate_field_name_in_the_header_is_rejected() -> None:
     ],
 )
 def test_last_microsecond_of_the_year_9999_is_a_time(time: bytes) -> None:
-    decoded = decode_lines(SCHEMA, "jsonl", [b'{"ts": %b}' % time], 1)
+    decoded = decode_lines(SCHEMA, RecordReading(JSONL), [b'{"ts": %b}' % time], 1)
     assert decoded.table["ts"].cast("int64").to_pylist() == [253402300800 * 10**6 - 1]
 
 
@@ -108,7 +109,7 @@ def test_last_microsecond_of_the_year_9999_is_a_time(time: bytes) -> None:
     "time", [b"253402300800", b'"9999-12-31T23:00:00-01:00"', b'"1899-12-31T23:59:59.999999Z"']
 )
 def test_time_beyond_the_years_is_refused(time: bytes) -> None:
-    (refused,) = decode_lines(SCHEMA, "jsonl", [b'{"ts": %b}' % time], 1).refused_lines
+    (refused,) = decode_lines(SCHEMA, RecordReading(JSONL), [b'{"ts": %b}' % time], 1).refused_lines
     assert refused.detail.endswith("is not between the years 1900 and 9999")
 
 
@@ -124,5 +125,5 @@ def test_integer_beyond_64_bits_keeps_its_digits_as_text() -> None:
         "7",
     ]
     lines = [b'{"ts": 0, "id": %b}' % number.encode() for number in numbers]
-    texts = decode_lines(schema, "jsonl", lines, 1).table["id"].to_pylist()
+    texts = decode_lines(schema, RecordReading(JSONL), lines, 1).table["id"].to_pylist()
     assert texts == [*numbers[:4], "1e+19", "1000.0", "7"]

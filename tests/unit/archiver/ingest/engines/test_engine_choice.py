@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from archiver.formats import JSONL
 from archiver.ingest.engines.engine_choice import (
     COLD_START_ROWS,
     EngineMode,
@@ -15,7 +16,7 @@ from archiver.ingest.source_units import SourceUnit
 
 def unit(size: int | None, name: str = "a.jsonl") -> SourceUnit:
     """A unit of a stream s."""
-    return SourceUnit("s", name, "jsonl", lambda: iter(()), path=Path(name), size=size)
+    return SourceUnit("s", name, JSONL, lambda: iter(()), path=Path(name), size=size)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from archiver.chunks.chunk import FIRST_CHUNK
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.formats import JSONL
 from archiver.ingest.engines.refused_lines import count_archived_lines
 from archiver.ingest.engines.stream_appender import StreamAppender
 from archiver.ingest.lateness import LateRule
@@ -22,7 +23,7 @@ ARCHIVED = b'{"ts": 1, "v": "a"}'
 
 
 def open_unit(unit_id: int, *lines: bytes) -> OpenUnit:
-    unit = SourceUnit("s", "u", "jsonl", lambda: iter(lines))
+    unit = SourceUnit("s", "u", JSONL, lambda: iter(lines))
     return OpenUnit(unit, unit_id, LateRule())
 
 

@@ -10,6 +10,7 @@ import pytest
 from archiver.chunks.chunk import FIRST_CHUNK, locate
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.formats import JSONL
 from archiver.ingest.engines.stream_appender import ClassifiedRows, StreamAppender
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit, decode_slices
@@ -39,7 +40,7 @@ def append(
 ) -> ClassifiedRows:
     """Classify the rows (host, n) of a unit and append the new ones."""
     lines = [orjson.dumps({"ts": "2026-01-31", "host": host, "n": n}) for host, n in rows]
-    unit = SourceUnit("s", "u", "jsonl", lambda: iter(lines))
+    unit = SourceUnit("s", "u", JSONL, lambda: iter(lines))
     slices = list(decode_slices(OpenUnit(unit, unit_id, LateRule()), SCHEMA, END_OF_TIME, None))
     classified = appender.classify(slices, [FIRST_CHUNK])
     chunk_ids = locate([FIRST_CHUNK], classified.ts)

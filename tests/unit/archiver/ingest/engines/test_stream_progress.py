@@ -1,5 +1,6 @@
 """Progress of streams while units are read one after the other."""
 
+from archiver.formats import JSONL
 from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -8,7 +9,7 @@ UNIT = RegisteredUnit(1, clock=None)
 
 
 def _unit(partition: str | None = None) -> SourceUnit:
-    return SourceUnit("s", "u", "jsonl", lambda: iter(()), line_numbers=(0, 9), partition=partition)
+    return SourceUnit("s", "u", JSONL, lambda: iter(()), line_numbers=(0, 9), partition=partition)
 
 
 def _progress(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from archiver.formats import CSV, JSONL, Format
 from moirae.config.streams import Relation
 from moirae.errors import ProblemsError
 from moirae.live.sources.relation_rows import identity_columns, parse_rows
@@ -17,8 +18,8 @@ def _make_relation(**options: object) -> Relation:
     return Relation.model_validate(declared)
 
 
-def _cores(content: bytes, file_format: str = "csv") -> dict[str, int]:
-    rows = parse_rows("hosts", _make_relation(), file_format, "hosts", content)  # type: ignore[arg-type]
+def _cores(content: bytes, file_format: Format = CSV) -> dict[str, int]:
+    rows = parse_rows("hosts", _make_relation(), file_format, "hosts", content)
     return {row["host"]: row["cores"] for row in rows}
 
 
@@ -45,7 +46,7 @@ def test_integers_are_exact_or_refused() -> None:
     content = b"host,cores,since\na,9007199254740993.0,\nb,-9223372036854775808,\nc,1e3,\n"
     assert _cores(content) == {"a": 2**53 + 1, "b": -(2**63), "c": 1_000}
     with pytest.raises(ProblemsError, match=r"hosts:1: .* -9223372036854775809 is out of range"):
-        _cores(b'{"host": "a", "cores": -9223372036854775809}\n', "jsonl")
+        _cores(b'{"host": "a", "cores": -9223372036854775809}\n', JSONL)
 
 
 def test_text_that_is_not_utf_8_is_refused_with_its_line() -> None:
@@ -57,4 +58,4 @@ def test_row_without_its_start_of_validity_is_refused() -> None:
     relation = _make_relation(valid_from="since")
     assert identity_columns(relation) == ["host", "since"]
     with pytest.raises(ProblemsError, match="hosts:2: column since: event time is missing"):
-        parse_rows("hosts", relation, "csv", "hosts", b"host,cores,since\na,1,\n")
+        parse_rows("hosts", relation, CSV, "hosts", b"host,cores,since\na,1,\n")

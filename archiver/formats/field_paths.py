@@ -1,0 +1,102 @@
+"""Fields of records by name or by path: `host.name`, `items[0].id`. No I/O.
+
+A field of the whole name comes first: `host.name` may be a name with a dot.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+Steps = tuple[str | int, ...]
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?[0-9]{1,9})\]")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+"""What `find_value` returns for a field that a record does not have; null is a value."""
+
+
+@lru_cache(maxsize=4096)
+def parse_path(field: str) -> Steps:
+    """The steps of a path: names, and positions in arrays; only the name itself if it is no path."""
+    steps: list[str | int] = []
+    position = 0
+    while position < len(field):
+        match = _STEP.match(field, position)
+        if match is None or (match.start() == 0 and field[0] in ".["):
+            return (field,)
+        steps.append(match[1] if match[1] is not None else int(match[2]))
+        position = match.end()
+    return tuple(steps) or (field,)
+
+
+def is_path(field: str) -> bool:
+    """Whether a field may be inside another one."""
+    return len(parse_path(field)) > 1
+
+
+def find_value(record: Mapping[str, Any], field: str) -> Any:
+    """The value of a field of that name or, without it, at that path; else `MISSING`."""
+    if field in record:
+        return record[field]
+    steps = parse_path(field)
+    if len(steps) == 1:
+        return MISSING
+    value: Any = record
+    for step in steps:
+        if isinstance(step, int):
+            if not isinstance(value, list) or not -len(value) <= step < len(value):
+                return MISSING
+        elif not isinstance(value, Mapping) or step not in value:
+            return MISSING
+        value = value[step]
+    return value
+
+
+def find_first(record: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, Any] | None:
+    """The first of some fields that a record has, and its value; None: it has none."""
+    for field in fields:
+        value = find_value(record, field)
+        if value is not MISSING:
+            return field, value
+    return None
+
+
+def without_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """A record without some fields that it has. Objects that become empty are left out, too.
+
+    Arrays stay as they are: their elements are known by their positions.
+    """
+    rest = dict(record)
+    for field in fields:
+        if field in record:
+            rest.pop(field, None)
+        else:
+            _remove(rest, parse_path(field))
+    return rest
+
+
+def _remove(rest: dict[str, Any], steps: Steps) -> None:
+    """Remove the value at a path; objects on the way are copied."""
+    parents: list[tuple[dict[str, Any], str]] = []
+    current = rest
+    for step in steps[:-1]:
+        if not isinstance(step, str) or not isinstance(current.get(step), Mapping):
+            return
+        current[step] = dict(current[step])
+        parents.append((current, step))
+        current = current[step]
+    last = steps[-1]
+    if not isinstance(last, str) or last not in current:
+        return
+    del current[last]
+    for parent, step in reversed(parents):
+        if parent[step]:
+            break
+        del parent[step]

@@ -1,0 +1,104 @@
+"""Formats of times as patterns of their parts, in RE2's syntax. No I/O.
+
+A format is text with the directives of `strptime`, or one of the names in `NAMED_FORMATS`. A year
+that it leaves out follows from the clock.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+ISO = "iso"
+"""ISO 8601: extended, basic and week dates, with or without an offset."""
+
+NAMED_FORMATS: dict[str, tuple[str, ...]] = {
+    "rfc2822": ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z"),
+    "apache": ("%d/%b/%Y:%H:%M:%S %z",),
+    "syslog": ("%b %d %H:%M:%S", "%b %d %Y %H:%M:%S"),
+}
+"""By name, the formats that it stands for."""
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+_MONTH_NAMES = (
+    "(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]un|[Jj]ul|[Aa]ug|[Ss]ep|[Oo]ct|[Nn]ov|[Dd]ec)"
+)
+_DAY_NAMES = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:day|sday|nesday|rsday|urday)?"
+# By directive: the name of a part, and its pattern; without a name its text does not count.
+_DIRECTIVES: dict[str, tuple[str | None, str]] = {
+    "Y": ("year", "[0-9]{4}"),
+    "y": ("short_year", "[0-9]{2}"),
+    "m": ("month", "[0-9]{1,2}"),
+    "b": ("month_name", _MONTH_NAMES),
+    "B": ("month_name", f"{_MONTH_NAMES}[a-z]*"),
+    "d": ("day", " ?[0-9]{1,2}"),
+    "e": ("day", " ?[0-9]{1,2}"),
+    "H": ("hour", "[0-9]{1,2}"),
+    "I": ("hour", "[0-9]{1,2}"),
+    "p": ("half", "[AaPp][Mm]"),
+    "M": ("minute", "[0-9]{2}"),
+    "S": ("second", "[0-9]{2}"),
+    "f": ("fraction", "[0-9]{1,9}"),
+    "z": ("offset", "(?:Z|UTC|GMT|(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?)"),
+    "a": (None, _DAY_NAMES),
+    "A": (None, _DAY_NAMES),
+    "%": (None, "%"),
+}
+_SHORTHANDS = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%R": "%H:%M", "%D": "%m/%d/%y"}
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """One format. `parts`: the names of its parts, which are the groups of `pattern`."""
+
+    text: str
+    pattern: str
+    parts: frozenset[str]
+
+    @property
+    def has_year(self) -> bool:
+        """Whether times have a year."""
+        return bool(self.parts & {"year", "short_year"})
+
+
+@lru_cache(maxsize=256)
+def compile_time_format(text: str) -> TimeFormat:
+    """The format of a text with directives. Raises `ValueError` for an unknown or incomplete one."""
+    directives = text
+    for shorthand, expanded in _SHORTHANDS.items():
+        directives = directives.replace(shorthand, expanded)
+    pattern = ""
+    parts: list[str] = []
+    for literal, directive in re.findall(r"([^%]+)|%(.?)", directives):
+        if literal:
+            pattern += re.sub(r"(?:\\ |\s)+", " +", re.escape(literal))
+            continue
+        if directive not in _DIRECTIVES:
+            directive_names = ", ".join(f"%{name}" for name in _DIRECTIVES)
+            raise ValueError(
+                f"unknown directive '%{directive}' of a time format: use {directive_names}"
+            )
+        part, part_pattern = _DIRECTIVES[directive]
+        if part is not None and part in parts:
+            raise ValueError(f"time format {text!r} has %{directive} twice")
+        if part is not None:
+            parts.append(part)
+        pattern += part_pattern if part is None else f"(?P<{part}>{part_pattern})"
+    if "day" not in parts or not {"month", "month_name"} & set(parts):
+        raise ValueError(f"time format {text!r} has no month and day: use %m or %b, and %d")
+    if "half" in parts and "hour" not in parts:
+        raise ValueError(f"time format {text!r} has %p without an hour")
+    return TimeFormat(text, f"^{pattern}$", frozenset(parts))
+
+
+def expand_time_format(text: str) -> tuple[str, ...]:
+    """The formats that a declared one stands for. Raises `ValueError`."""
+    if text == ISO:
+        return (ISO,)
+    formats = NAMED_FORMATS.get(text, (text,))
+    for directives in formats:
+        if "%" not in directives:
+            names = ", ".join((ISO, *NAMED_FORMATS))
+            raise ValueError(f"time format {text!r} has no directive such as %Y: or use {names}")
+        compile_time_format(directives)
+    return formats

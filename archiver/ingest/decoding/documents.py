@@ -1,0 +1,172 @@
+"""JSON documents as a stream of bytes: the records inside them, one after the other. No I/O."""
+
+import re
+from collections.abc import Iterator
+
+import orjson
+
+from archiver.errors import SourceDamaged
+from archiver.ingest.decoding.records import MAX_LINE_BYTES
+
+_TOKEN = re.compile(
+    rb'[ \t\r\n]*(?:("[^"\\]*(?:\\.[^"\\]*)*")|([{}\[\]:,])|([^ \t\r\n"{}\[\]:,]+))', re.DOTALL
+)
+_BLANKS = re.compile(rb"[ \t\r\n]*")
+_CLOSING = {b"{": b"}", b"[": b"]"}
+_MARK = b"\xef\xbb\xbf"
+_MAX_DEPTH = 500  # around records
+
+
+class _Container:
+    """An object or array around records. `holds_records`: its elements are records."""
+
+    def __init__(self, opening: bytes, holds_records: bool) -> None:
+        self.opening = opening
+        self.holds_records = holds_records
+        self.key: str | None = None  # of the value that is being read
+
+
+class DocumentScanner:
+    """Finds the records of documents, of which one or more follow each other.
+
+    Without a path, a record is a document, or an element of one that is an array. `records`: names
+    of objects, divided by points, that lead to an array of records, or to one. A record is not
+    validated: whoever parses it does.
+    """
+
+    def __init__(self, records: str | None) -> None:
+        self._path = [] if records is None else records.split(".")
+        self._has_path = records is not None
+        self._containers: list[_Container] = []
+        self._buffer = b""
+        self._position = 0
+        self._is_first = True
+        self._last_text = b""
+        self._has_found_path = False
+        # Of the record that is being read: its start in the buffer, and its open brackets.
+        self._start: int | None = None
+        self._depth = 0
+        self._cut = b""
+
+    def scan(self, block: bytes) -> Iterator[bytes]:
+        """The records that end in the next bytes. Raises `SourceDamaged` if these are not JSON."""
+        self._buffer = self._buffer[self._position :] + block
+        if self._start is not None:
+            self._start -= self._position
+        self._position = 0
+        if self._is_first and len(self._buffer) >= len(_MARK):
+            self._is_first = False
+            self._buffer = self._buffer.removeprefix(_MARK)
+        yield from self._scan_tokens(is_last=False)
+        self._discard()
+
+    def finish(self, *, is_damaged: bool = False) -> Iterator[bytes]:
+        """The last records. Raises `SourceDamaged` if a document is not complete."""
+        yield from self._scan_tokens(is_last=True)
+        if is_damaged:
+            return
+        if self._start is not None or self._containers:
+            raise SourceDamaged("not JSON: the document ends early")
+        if self._has_path and not self._has_found_path:
+            raise SourceDamaged(f"the document has no records at {'.'.join(self._path)}")
+
+    def _scan_tokens(self, *, is_last: bool) -> Iterator[bytes]:
+        while True:
+            match = _TOKEN.match(self._buffer, self._position)
+            if match is None or (match.end() == len(self._buffer) and match[3] and not is_last):
+                self._check_rest(is_last)
+                return
+            start = match.start(match.lastindex or 0)
+            self._position = match.end()
+            record = self._take(match[match.lastindex or 0], start)
+            if record is not None:
+                yield record
+
+    def _check_rest(self, is_last: bool) -> None:
+        """Raise `SourceDamaged` if what remains of the buffer is no beginning of a token."""
+        match = _BLANKS.match(self._buffer, self._position)
+        assert match is not None
+        rest = len(self._buffer) - match.end()
+        if rest and (is_last or rest > MAX_LINE_BYTES):
+            fact = "the document ends within a text" if is_last else "a text is too long"
+            raise SourceDamaged(f"not JSON: {fact}")
+
+    def _take(self, token: bytes, start: int) -> bytes | None:
+        """Process a token; the record that ends with it, if any."""
+        if self._start is not None:
+            if token in (b"{", b"["):
+                self._depth += 1
+            elif token in (b"}", b"]"):
+                self._depth -= 1
+            return None if self._depth else self._end_record()
+        if token in (b"{", b"["):
+            self._open(token, start)
+            return None
+        if token in (b"}", b"]"):
+            if not self._containers or _CLOSING[self._containers.pop().opening] != token:
+                raise SourceDamaged(f"not JSON: unexpected {token.decode()}")
+            return None
+        if token == b":":
+            self._set_key()
+            return None
+        if token == b",":
+            if not self._containers:
+                raise SourceDamaged("not JSON: unexpected ,")
+            self._containers[-1].key = None
+            return None
+        return self._take_scalar(token)
+
+    def _take_scalar(self, token: bytes) -> bytes | None:
+        inside = self._containers[-1] if self._containers else None
+        if inside is not None and inside.opening == b"{" and inside.key is None:
+            self._last_text = token
+            return None
+        return token if self._is_record_place() else None
+
+    def _set_key(self) -> None:
+        try:
+            key = orjson.loads(self._last_text)
+        except orjson.JSONDecodeError:
+            key = None
+        if not self._containers or not isinstance(key, str):
+            raise SourceDamaged("not JSON: unexpected :")
+        self._containers[-1].key = key
+
+    def _open(self, token: bytes, start: int) -> None:
+        if self._is_record_place() and not (token == b"[" and self._may_hold_records()):
+            self._start, self._depth, self._cut = start, 1, b""
+            return
+        if len(self._containers) >= _MAX_DEPTH:
+            raise SourceDamaged("the JSON document is nested too deeply")
+        holds_records = token == b"[" and self._is_record_place()
+        self._containers.append(_Container(token, holds_records))
+
+    def _is_record_place(self) -> bool:
+        """Whether a value that begins now is a record, or the array of records."""
+        containers = self._containers
+        if containers and containers[-1].holds_records:
+            return True
+        if not self._has_path:
+            return not containers
+        if containers and containers[0].opening == b"[":
+            containers = containers[1:]
+        is_place = [container.key for container in containers] == self._path
+        self._has_found_path |= is_place
+        return is_place
+
+    def _may_hold_records(self) -> bool:
+        """Whether an array that begins now is the one of the records, and not one of them."""
+        return not (self._containers and self._containers[-1].holds_records)
+
+    def _end_record(self) -> bytes:
+        assert self._start is not None
+        record = self._cut + self._buffer[self._start : self._position]
+        self._start = None
+        return record[: MAX_LINE_BYTES + 1]
+
+    def _discard(self) -> None:
+        """Drop what is scanned, except the beginning of a record that does not exceed its limit."""
+        if self._start is None:
+            return
+        self._cut = (self._cut + self._buffer[self._start : self._position])[: MAX_LINE_BYTES + 1]
+        self._start = self._position

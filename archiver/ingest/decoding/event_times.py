@@ -1,0 +1,282 @@
+"""Times as their stream declares them: numbers in a unit, and texts in formats and a time zone."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from archiver.delta import ARROW_TYPES
+from archiver.errors import InvalidValue
+from archiver.formats import ISO, TimeReading, compile_time_format, expand_time_format
+from archiver.ingest.decoding.invalid_value import abbreviate
+from archiver.ingest.decoding.records import MAX_DETAIL_LENGTH
+from archiver.ingest.decoding.time_advice import advise_number, advise_text
+from archiver.ingest.decoding.time_texts import LocalTimes, parse_time_texts
+from archiver.times import Micros, to_micros
+
+# Bounds of event times: leaves room for time arithmetic without overflow.
+MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
+END_OF_EVENT_TIME = 253402300800  # 10000-01-01T00:00:00Z, exclusive, in seconds since 1970
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MAX_INT64 = 2**63 - 1
+_INTEGER = r"^-?[0-9]{1,18}$"
+# What ISO 8601 does not have, but times in logs do: "+2", "+0200" after a blank, "UTC+2:00".
+_WITH_OFFSET = re.compile(
+    r"(?P<time>.*?:[0-9]{2}(?:[.,][0-9]+)?) ?(?P<utc>UTC|GMT)? ?"
+    r"(?:(?P<sign>[+-])(?P<hours>[0-9]{1,2})(?::?(?P<minutes>[0-9]{2}))?)?",
+    re.ASCII,
+)
+
+
+class TimeReader:
+    """Reads the values of one timestamp column, value by value or all at once.
+
+    `column`: its name, if it is the event time of the stream: what would read an invalid value is
+    then advised. `clock`: tells the years that formats leave out, None: the process's clock;
+    `future`: how far a time may be after it, in microseconds.
+    """
+
+    def __init__(
+        self,
+        reading: TimeReading,
+        *,
+        column: str | None = None,
+        clock: Micros | None = None,
+        future: Micros = 0,
+    ) -> None:
+        self._reading = reading
+        self._column = column
+        self._clock = clock
+        self._future = future
+        self._formats = [text for name in reading.formats for text in expand_time_format(name)]
+
+    @cached_property
+    def _local_times(self) -> LocalTimes:
+        return LocalTimes(self._reading.zone, self._reading.ambiguous, self._reading.missing)
+
+    @cached_property
+    def _newest(self) -> Micros:
+        """No time without a year is after this one."""
+        clock = to_micros(datetime.now(UTC)) if self._clock is None else self._clock
+        return clock + self._future
+
+    @property
+    def reads_exact_integers(self) -> bool:
+        """Whether integers are to be read as such, not as floats."""
+        return self._reading.unit is not None
+
+    def read_array(self, values: pa.Array) -> pa.Array | None:
+        """Texts or numbers as timestamps; None or `ArrowInvalid`: to be read one by one."""
+        if pa.types.is_string(values.type):
+            return self._read_texts(values)
+        if values.null_count:
+            return None
+        if pa.types.is_integer(values.type):
+            return self._read_integers(values.to_numpy())
+        return self._read_floats(values.to_numpy())
+
+    def read_values(self, values: Sequence[Any]) -> tuple[pa.Array, dict[int, str]]:
+        """Values as timestamps, and the errors by position, where the timestamp is null."""
+        micros: list[Micros | None] = [None] * len(values)
+        errors: dict[int, str] = {}
+        formatted = self._read_formatted(values)
+        for position, value in enumerate(values):
+            if value is None:
+                continue
+            try:
+                result = formatted.get(position)
+                if isinstance(result, str):
+                    raise InvalidValue(result)
+                micros[position] = self.read_value(value) if result is None else result
+            except (ValueError, OverflowError) as error:
+                errors[position] = str(error)[:MAX_DETAIL_LENGTH]
+        return pa.array(micros, ARROW_TYPES["timestamp"]), errors
+
+    def read_value(self, value: Any) -> Micros:
+        """A number, or a text that is not in a declared format. Raises `InvalidValue`."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._read_number(value)
+        if not isinstance(value, str):
+            raise InvalidValue(f"{abbreviate(value)} is not a timestamp")
+        text = value.strip()
+        if self._reading.unit is not None:
+            number = _to_number(text)
+            if number is not None:
+                return self._read_number(number)
+        if self._formats and ISO not in self._formats:
+            formats = ", ".join(map(repr, self._reading.formats))
+            raise InvalidValue(f"{abbreviate(value)} is not in the time format {formats}")
+        moment = _parse_iso(text)
+        if moment is None:
+            advice = advise_text(self._column, text) if self._column else ""
+            raise InvalidValue(
+                f"{abbreviate(value)} is not a timestamp such as 2026-01-31T12:00:00Z{advice}"
+            )
+        if moment.tzinfo is None:
+            moment = self._local_times.to_utc(moment, value)
+        return _check_range(to_micros(moment), value)
+
+    def _read_formatted(self, values: Sequence[Any]) -> dict[int, Micros | str]:
+        """The times of texts in declared formats by position, or why they are none."""
+        positions = [index for index, value in enumerate(values) if isinstance(value, str)]
+        read: dict[int, Micros | str] = {}
+        for text_format in self._formats:
+            if text_format == ISO or not positions:
+                continue
+            texts = pa.array([values[index].strip() for index in positions], pa.string())
+            times = parse_time_texts(texts, compile_time_format(text_format), self._newest)
+            if times.is_local:
+                localized = self._local_times.to_utc_array(times.micros)
+                micros, problems = localized.micros.tolist(), localized.problems
+            else:
+                micros, problems = times.micros.tolist(), {}
+            for row, index in enumerate(positions):
+                if times.is_valid[row]:
+                    problem = problems.get(row)
+                    read[index] = micros[row] if problem is None else problem
+            positions = [index for index in positions if index not in read]
+        for index, result in read.items():
+            if isinstance(result, int) and not _is_in_range(result):
+                read[index] = f"{abbreviate(values[index])} is not between the years 1900 and 9999"
+            elif isinstance(result, str):
+                read[index] = f"{abbreviate(values[index])} {result}"
+        return read
+
+    def _read_number(self, value: int | float | Decimal) -> Micros:
+        unit = self._reading.unit or "s"
+        per_second = _UNITS_PER_SECOND[unit]
+        limits = (MIN_EVENT_TIME * per_second, END_OF_EVENT_TIME * per_second)
+        if not math.isfinite(value) or not limits[0] <= value < limits[1]:
+            advice = ""
+            if self._column is not None and self._reading.unit is None:
+                advice = advise_number(self._column, float(value))
+            raise InvalidValue(
+                f"{abbreviate(value)} {_UNIT_NAMES[unit]} since 1970 is not between the years 1900 "
+                f"and 9999{advice}"
+            )
+        if per_second > 1_000_000:
+            divisor = per_second // 1_000_000
+            return value // divisor if isinstance(value, int) else round(value / divisor)
+        return round(value * (1_000_000 // per_second))
+
+    def _read_integers(self, values: npt.NDArray[np.int64]) -> pa.Array | None:
+        per_second = _UNITS_PER_SECOND[self._reading.unit or "s"]
+        last = min(END_OF_EVENT_TIME * per_second - 1, _MAX_INT64)
+        if not ((values >= max(MIN_EVENT_TIME * per_second, -_MAX_INT64)) & (values <= last)).all():
+            return None
+        if per_second > 1_000_000:
+            micros = values // (per_second // 1_000_000)
+        else:
+            micros = values * (1_000_000 // per_second)
+        return pa.array(micros, pa.int64()).cast(ARROW_TYPES["timestamp"])
+
+    def _read_floats(self, values: npt.NDArray[np.float64]) -> pa.Array | None:
+        per_second = _UNITS_PER_SECOND[self._reading.unit or "s"]
+        if per_second > 1_000_000:
+            return None
+        factor = 1_000_000 // per_second
+        # Beyond this, products of a whole number as float64 and as integer may differ.
+        limit = min(END_OF_EVENT_TIME * per_second, 2**53 / factor)
+        if not ((values >= MIN_EVENT_TIME * per_second) & (values <= limit)).all():
+            return None
+        micros = np.rint(values * factor)
+        return pa.array(micros.astype(np.int64)).cast(ARROW_TYPES["timestamp"])
+
+    def _read_texts(self, texts: pa.Array) -> pa.Array | None:
+        has_unit = self._reading.unit is not None and not texts.null_count
+        if has_unit and pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
+            return self._read_integers(texts.cast(pa.int64()).to_numpy())
+        if not self._formats or self._formats[0] == ISO:
+            return self._read_iso_texts(texts)
+        for text_format in self._formats:
+            if text_format == ISO:
+                continue
+            times = parse_time_texts(texts, compile_time_format(text_format), self._newest)
+            if not times.is_valid.any():
+                continue
+            if not times.is_valid.all():
+                return None
+            micros = times.micros
+            if times.is_local:
+                localized = self._local_times.to_utc_array(micros)
+                if localized.problems:
+                    return None
+                micros = localized.micros
+            return _if_in_range(pa.array(micros).cast(ARROW_TYPES["timestamp"]))
+        return None
+
+    def _read_iso_texts(self, texts: pa.Array) -> pa.Array | None:
+        try:
+            moments = pc.cast(texts, ARROW_TYPES["timestamp"])
+        except pa.ArrowInvalid:  # without an offset
+            local = pc.cast(texts, pa.timestamp("us"))
+            if self._reading.zone == "UTC":
+                moments = pc.assume_timezone(local, "UTC")
+            else:
+                if local.null_count:
+                    return None
+                localized = self._local_times.to_utc_array(local.cast(pa.int64()).to_numpy())
+                if localized.problems:
+                    return None
+                moments = pa.array(localized.micros).cast(ARROW_TYPES["timestamp"])
+        return _if_in_range(moments)
+
+
+def _if_in_range(moments: pa.Array) -> pa.Array | None:
+    bounds = pc.min_max(moments.cast(pa.int64())).as_py()
+    if bounds["min"] is None:
+        return moments
+    return moments if _is_in_range(bounds["min"]) and _is_in_range(bounds["max"]) else None
+
+
+def _parse_iso(text: str) -> datetime | None:
+    """The time of a text in ISO 8601, or with an offset that only logs have; None: it is none."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        match = _WITH_OFFSET.fullmatch(text)
+    if match is None or not (match["utc"] or match["sign"]):
+        return None
+    try:
+        moment = datetime.fromisoformat(match["time"])
+    except ValueError:
+        return None
+    minutes = 0
+    if match["sign"] is not None:
+        if int(match["minutes"] or 0) > 59 or int(match["hours"]) > 23:
+            return None
+        minutes = int(match["hours"]) * 60 + int(match["minutes"] or 0)
+    if match["sign"] == "-":
+        minutes = -minutes
+    return (moment - timedelta(minutes=minutes)).replace(tzinfo=UTC)
+
+
+def _to_number(text: str) -> int | Decimal | None:
+    """The number that a text spells; None: it is none."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or abs(number.adjusted()) > 30:
+        return None
+    return int(number) if number == number.to_integral_value() else number
+
+
+def _check_range(micros: Micros, value: object) -> Micros:
+    if not _is_in_range(micros):
+        raise InvalidValue(f"{abbreviate(value)} is not between the years 1900 and 9999")
+    return micros
+
+
+def _is_in_range(micros: Micros) -> bool:
+    return MIN_EVENT_TIME * 1_000_000 <= micros < END_OF_EVENT_TIME * 1_000_000

@@ -1,0 +1,111 @@
+"""Records of JSON, with the NaN and infinities that Python and JavaScript write. No I/O."""
+
+import json
+import math
+import re
+from typing import Any
+
+import orjson
+
+from archiver.errors import InvalidValue
+
+_CONSTANT = re.compile(rb"\b(?:NaN|Infinity)\b")
+
+
+def parse_json(record: bytes) -> dict[str, Any]:
+    """The fields of a JSON object. Raises `InvalidValue`."""
+    try:
+        value = orjson.loads(record)
+    except orjson.JSONDecodeError as error:
+        value = _parse_constants(record)
+        if value is None:
+            raise InvalidValue(_describe_json_error(error, record)) from error
+    if type(value) is not dict:
+        raise InvalidValue("the line is not a JSON object")
+    if b"[" in record or record.count(b"{") > 1:
+        try:
+            orjson.dumps(value)
+        except TypeError as error:  # deeper than orjson can serialise into `_extra`
+            raise InvalidValue("the JSON object is nested too deeply") from error
+    return value
+
+
+def _parse_constants(record: bytes) -> Any:
+    """The value of a text that is JSON but for NaN and infinities; None if it is not."""
+    if _CONSTANT.search(record) is None:
+        return None
+    try:
+        value = json.loads(record.decode("utf-8"), parse_float=_parse_float)
+        # What orjson refuses is refused here, too: lone surrogates, for example.
+        orjson.dumps(value, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("out of range")
+    return number
+
+
+def load_json(content: bytes) -> Any:
+    """The value of a JSON text with NaN and infinities. Raises `ValueError`."""
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        value = _parse_constants(content)
+        if value is None:
+            raise
+        return value
+
+
+def dump_json(value: Any) -> bytes:
+    """A value as JSON with NaN and infinities, in the order of its fields."""
+    if _has_constants(value):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return orjson.dumps(value)
+
+
+def _has_constants(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_constants, value.values()))
+    return isinstance(value, list) and any(map(_has_constants, value))
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON with sorted keys; NaN and infinities are texts."""
+    return orjson.dumps(_spell_constants(value), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def spell_float(number: float) -> str:
+    """NaN and infinities as texts; others as JSON."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return orjson.dumps(number).decode()
+
+
+def _spell_constants(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else spell_float(value)
+    if isinstance(value, dict):
+        return {name: _spell_constants(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_spell_constants(inner) for inner in value]
+    return value
+
+
+def _describe_json_error(error: orjson.JSONDecodeError, record: bytes) -> str:
+    """The fact and the column, without the characters that the parser expected instead."""
+    try:
+        record.decode("utf-8")
+    except UnicodeDecodeError:
+        return "not UTF-8 text"
+    if error.msg.startswith("number is infinity"):
+        return f"a number is out of range for type double in column {error.colno}"
+    return f"not JSON: {error.msg.partition(',')[0]} in column {error.colno}"

@@ -1,0 +1,175 @@
+"""Records of any format: blocks and single records give the same rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from archiver.delta import StreamSchema
+from archiver.formats import JSONL, CsvDialect, Format, RecordReading, TimeReading
+from archiver.ingest.decoding import block_decoder, decode_blocks, decode_lines
+from archiver.ingest.decoding.json_reader import read_json_block
+from archiver.ingest.decoding.text_block_reader import read_text_block
+from tests.formats import CLOCK, declare
+from tests.property.test_columnar_decoder import comparable, mutated
+
+FIELDS = ("host.name", "log.level", "a.b.c", "tags", "n", "tags[0]")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two sizes in a few records."""
+    monkeypatch.setattr(block_decoder, "_BLOCK_BYTES", (3_000, 500))
+    monkeypatch.setattr(block_decoder, "_MIN_BLOCK_BYTES", 0)
+    monkeypatch.setattr(block_decoder, "_MIN_LINEWISE_BYTES", 500)
+
+
+def assert_same(schema: StreamSchema, reading: RecordReading, lines: Sequence[bytes]) -> None:
+    blockwise = decode_blocks(schema, reading, lines, 3)
+    linewise = decode_lines(schema, reading, lines, 3)
+    assert comparable(blockwise) == comparable(linewise)
+
+
+scalars = st.one_of(
+    st.integers(-9, 2**63 - 1),
+    st.booleans(),
+    st.sampled_from(["", "x", 'q"\\\n', "ü", "1"]),
+    st.none(),
+    st.floats(allow_nan=False),
+)
+nested = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "level", "b", "c", "x.y"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+objects = st.dictionaries(
+    st.sampled_from(["host", "host.name", "log", "a", "tags", "n", "log.level", "other"]),
+    nested,
+    max_size=4,
+)
+nested_schemas = st.builds(
+    lambda fields, kind: declare(
+        {"x": "string", "y": kind}, {name: tuple(names) for name, names in fields.items()}
+    ),
+    st.fixed_dictionaries(
+        {
+            "x": st.lists(st.sampled_from(FIELDS), min_size=1, max_size=2, unique=True),
+            "y": st.lists(st.sampled_from(FIELDS), min_size=1, max_size=1),
+        }
+    ),
+    st.sampled_from(["string", "bigint", "double", "boolean"]),
+)
+
+
+@given(nested_schemas, st.lists(objects, min_size=1, max_size=4), st.booleans())
+def test_nested_json_blocks_equal_lines(
+    schema: StreamSchema, rows: list[dict[str, Any]], is_uniform: bool
+) -> None:
+    if is_uniform:
+        rows = rows[:1] * 4
+    lines = [orjson.dumps({"ts": "2026-01-01T00:00:00Z", **row}) for row in rows]
+    assert_same(schema, RecordReading(JSONL), lines)
+
+
+NESTED = b'{"ts":"2026-01-01T00:00:00Z","host":{"name":"a","ip":[1,2]},"a":{"b":{"c":"x"}},"n":1}'
+
+
+@given(st.lists(mutated([NESTED]), max_size=12))
+@example([b'{"ts":1,"n":"}', b'{"}{}', NESTED])
+@example([b'{"ts":1,"a":{"b":{}', b'{"c":1}}', NESTED])
+@example([b'{"ts":1,"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"])
+def test_mutated_nested_json_is_decoded_as_one_by_one(lines: list[bytes]) -> None:
+    schema = declare({"x": "string", "n": "bigint"}, {"x": ("host.name",)})
+    assert_same(schema, RecordReading(JSONL), lines)
+
+
+def test_regular_nested_json_is_read_in_blocks() -> None:
+    schema = declare({"x": "string", "n": "bigint"}, {"x": ("host.name",)})
+    table = read_json_block(schema, RecordReading(JSONL), [NESTED] * 3)
+    assert table is not None and table["x"].to_pylist() == ["a"] * 3
+
+
+LINES = {
+    "combined": [
+        b'::1 - - [20/Nov/2026:10:00:00 +0100] "GET /x?y=1 HTTP/1.1" 500 12 "-" "curl/8"',
+        b'h i u [20/Nov/2026:10:00:00 +0100] "POST /\\"x HTTP/2.0" 200 - "http://r" "a \\"b\\""',
+        b'h - - [99/Nov/2026:10:00:00 +0100] "-" 400 0 "-" "-"',
+    ],
+    "syslog": [
+        b"<34>Nov 20 10:00:00 web-1 su[230]: failed",
+        b'<165>1 2026-11-20T10:00:01.003Z web-2 app 8710 ID47 [e@1 k="v"] started',
+        b"Feb 29 10:00:00 h no tag",
+    ],
+    "klog": [b"W1120 10:00:00.000001    1 main.go:12] hello"],
+    "text": [b"2026-11-20T10:00:00Z info hello", b"2026-11-20T10:00:00Z warn two\nlines"],
+    "cri": [b"2026-11-20T10:00:00Z stdout F hello"],
+    "logfmt": [b'ts=2026-11-20T10:00:00Z level=info msg="a b" n=1'],
+}
+PATTERN = r"(?P<time>\S+) (?P<level>\w+) (?P<message>.*)"
+
+
+@given(st.data(), st.sampled_from(sorted(LINES)))
+def test_log_blocks_equal_lines(data: st.DataObject, name: str) -> None:
+    lines = data.draw(st.lists(mutated(LINES[name]), max_size=8))
+    schema = declare(
+        {"host": "string", "status": "int", "message": "string", "n": "bigint"},
+        {"ts": ("time",), "n": ("bytes",)},
+    )
+    pattern = PATTERN if name == "text" else None
+    reading = RecordReading(Format(name, pattern=pattern), clock=CLOCK)  # type: ignore[arg-type]
+    assert_same(schema, reading, lines)
+
+
+@pytest.mark.parametrize("name", ["combined", "syslog", "klog", "text", "cri"])
+def test_regular_log_lines_are_read_in_blocks(name: str) -> None:
+    schema = declare({"host": "string"}, {"ts": ("time",)})
+    pattern = PATTERN if name == "text" else None
+    reading = RecordReading(Format(name, pattern=pattern), clock=CLOCK)  # type: ignore[arg-type]
+    assert read_text_block(schema, reading, LINES[name][:1] * 3) is not None
+
+
+time_readings = st.builds(
+    TimeReading,
+    unit=st.sampled_from([None, "s", "ms", "us", "ns"]),
+    formats=st.sampled_from([(), ("iso",), ("apache",), ("%Y-%m-%d %H:%M", "iso"), ("%b %d %T",)]),
+    zone=st.sampled_from(["UTC", "Europe/Rome", "Asia/Kathmandu"]),
+    ambiguous=st.sampled_from(["earlier", "later", "reject"]),
+    missing=st.sampled_from(["reject", "forward"]),
+)
+times = (
+    st.sampled_from(
+        [
+            "2026-03-29 02:30:00",
+            "2026-10-25 02:30:00",
+            "2026-10-25 02:30",
+            "2026-11-20T10:00:00Z",
+            "2026-11-20 10:00:00+2",
+            "20/Nov/2026:10:00:00 +0100",
+            "Nov 20 10:00:00",
+            "Feb 29 10:00:00",
+            "1795168800123",
+            "noon",
+            None,
+        ]
+    )
+    | st.integers(-(2**40), 2**62)
+    | st.floats(-1e15, 1e15)
+)
+
+
+@given(time_readings, st.lists(times, min_size=1, max_size=4), st.booleans())
+def test_time_blocks_equal_lines(reading: TimeReading, values: list[Any], is_uniform: bool) -> None:
+    values = values[:1] * 4 if is_uniform else values
+    lines = [orjson.dumps({"ts": value}) for value in values]
+    schema = declare({}, time=reading)
+    assert_same(schema, RecordReading(JSONL, clock=CLOCK), lines)
+    texts = [b"" if value is None else str(value).encode() for value in values]
+    dialect = CsvDialect(delimiter=";")
+    fields = RecordReading(Format("csv", csv=dialect), ("ts", "v"), CLOCK)
+    assert_same(schema, fields, [text + b";1" for text in texts])
