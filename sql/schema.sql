@@ -285,13 +285,33 @@ CREATE TABLE lost_records (
     -- NULL: it is not known how many there were.
     last_offset     bigint,
     -- Deleted from the topic, as by its retention; deleted with a topic that was made again; or the
-    -- partition ended before the offset to which it was read.
-    reason          text NOT NULL CHECK (reason IN ('deleted', 'recreated', 'truncated')),
+    -- partition ended before the offset to which it was read. Of a growing file, in bytes: removed.
+    reason          text NOT NULL
+        CHECK (reason IN ('deleted', 'recreated', 'truncated', 'removed')),
     noticed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- When an operator acknowledged the loss; NULL: not yet.
     acknowledged_at timestamptz
 );
 CREATE INDEX lost_records_open ON lost_records (stream) WHERE acknowledged_at IS NULL;
+
+-- Files that grow: read in ranges of bytes, as the partitions of a topic are.
+CREATE TABLE growing_files (
+    number         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream         text NOT NULL,
+    -- The name of the file when it was first seen: part of the names of its units.
+    name           text NOT NULL,
+    -- Where it was last seen.
+    path           text NOT NULL,
+    device         numeric NOT NULL,
+    inode          numeric NOT NULL,
+    -- The hash of its first bytes, and how many these are.
+    head_length    bigint NOT NULL,
+    head_hash      bytea NOT NULL,
+    -- The hash of the last bytes before an offset to which it was read.
+    checked_to     bigint NOT NULL,
+    checked_hash   bytea NOT NULL
+);
+CREATE INDEX growing_files_stream ON growing_files (stream);
 
 -- Streams whose topic cannot be read now: its brokers are away, it does not exist, or another reason.
 CREATE TABLE source_errors (

@@ -5,7 +5,7 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 """
 
 from archiver.ingest.changed_lateness import hold_watermarks
-from archiver.ingest.decoding import dump_json, load_json
+from archiver.ingest.decoding import MAX_LINE_BYTES, RecordSource, dump_json, load_json
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
@@ -18,8 +18,8 @@ from archiver.ingest.source_files import (
     read_lines,
     read_tables,
 )
-from archiver.ingest.source_text import find_encoding_mark
-from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit
+from archiver.ingest.source_text import decode_text, find_encoding_mark, open_content, split_lines
+from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit, csv_fields
 from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
 from archiver.ingest.writer import ArchiveWriter
@@ -34,21 +34,27 @@ __all__ = [
     "LateRows",
     "LateRule",
     "LedgerCompaction",
+    "MAX_LINE_BYTES",
     "MIN_UNIT_AGE",
     "OffsetRange",
     "OpenUnit",
     "PartitionProgress",
     "hold_watermarks",
     "ReadProgress",
+    "RecordSource",
     "SourceUnit",
     "TextRecord",
+    "csv_fields",
+    "decode_text",
     "dump_json",
     "find_encoding_mark",
     "find_open_error",
     "load_json",
+    "open_content",
     "read_blocks",
     "read_content",
     "read_lines",
     "read_tables",
+    "split_lines",
     "split_records",
 ]

@@ -72,6 +72,13 @@ def iterate_blocks(file: IO[bytes], encoding: str | None) -> Iterator[bytes]:
             raise SourceDamaged(f"not {encoding} text: the file ends in a character") from error
 
 
+def decode_text(content: bytes, encoding: str | None) -> bytes:
+    """Some lines in UTF-8. `encoding`: one in which a line end is one byte."""
+    if encoding is None:
+        return content
+    return content.decode(encoding, "surrogateescape").encode("utf-8", "surrogateescape")
+
+
 def _errors(encoding: str) -> str:
     """How bytes that an encoding lacks are decoded: their line is then refused, if possible."""
     return "surrogateescape" if len("\n".encode(encoding)) == 1 else "strict"

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from archiver.formats import DEFAULT_TIME_READING, LOG_FORMATS, TimeReading
 from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
@@ -23,6 +31,7 @@ from moirae.config.formats import (
 from moirae.config.paths import InterpolatedText, LocalGlob, LocalPath, SecretText, is_url
 from moirae.documents.types import (
     ConfigModel,
+    Flag,
     TableName,
     Text,
     ValueProblem,
@@ -51,6 +60,24 @@ class FileSource(RecordFormatModel):
         examples=["landing/cpu/*.jsonl"],
     )
     format: InferredFileFormat
+    tail: Flag = Field(
+        default=False,
+        description="true: the files grow and rotate; they are read line by line while they do.",
+    )
+
+    @model_validator(mode="after")
+    def _validate_tail(self) -> FileSource:
+        if not self.tail:
+            return self
+        if self.is_in_object_storage:
+            raise_problems([ValueProblem(("tail",), "objects of S3 storage do not grow")])
+        if self.format in ("parquet", "json"):
+            message = f"format {self.format} has no lines that could be read while a file grows"
+            raise_problems([ValueProblem(("tail",), message)])
+        if self.encoding is not None and len("\n".encode(self.encoding)) > 1:
+            message = f"lines in {self.encoding} cannot be read while a file grows"
+            raise_problems([ValueProblem(("tail",), message)])
+        return self
 
     @field_validator("files")
     @classmethod
@@ -208,7 +235,8 @@ class Stream(ColumnsModel):
         """What identifies rows without `id`."""
         if self.declared_identity is not None:
             return self.declared_identity
-        return "place" if self.source.record_format.name in LOG_FORMATS else "row"
+        grows = isinstance(self.source, FileSource) and self.source.tail
+        return "place" if grows or self.source.record_format.name in LOG_FORMATS else "row"
 
     @field_validator("id", "key")
     @classmethod

@@ -43,6 +43,7 @@ from moirae.live.rule_tasks import make_rule_tasks
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import (
     FileInput,
+    GrowingFileInput,
     IdleSources,
     IdleTracker,
     InputArchiving,
@@ -65,7 +66,13 @@ from moirae.runtime.storage import (
 )
 from recall.engines.routing import EngineChoice, EngineSetting
 from sql.alerts import AlertGateway
-from sql.archive import ColumnRewriteGateway, SetAsideGateway, UnitGateway, UnreadInputGateway
+from sql.archive import (
+    ColumnRewriteGateway,
+    GrowingFileGateway,
+    SetAsideGateway,
+    UnitGateway,
+    UnreadInputGateway,
+)
 from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
@@ -165,7 +172,10 @@ def build_live_process(
     )
     topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
     files = FileInput(spark, settings, archiving, drain=drain)
-    readers = SourceReaders(settings, files, topics, drain=drain)
+    growing_files = GrowingFileInput(
+        settings, archiving, GrowingFileGateway(connection), drain=drain
+    )
+    readers = SourceReaders(settings, files, growing_files, topics, drain=drain)
     landed_input = LandedInput(landing_folders, ingest, unit_failures, archive.is_waiting)
     idle_sources = IdleSources(
         settings=settings,

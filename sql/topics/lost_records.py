@@ -6,7 +6,7 @@ from typing import Literal
 
 from sql.gateway import Gateway
 
-LossReason = Literal["deleted", "recreated", "truncated"]
+LossReason = Literal["deleted", "recreated", "truncated", "removed"]
 
 
 @dataclass(frozen=True, slots=True)

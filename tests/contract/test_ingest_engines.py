@@ -30,7 +30,6 @@ from archiver.ingest.engines import EngineMode, local_ingest
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.storage import FileCache, ObjectPath, S3Storage, StorageRoot
-from moirae.config import FileFormat
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.live.sources import files
 from moirae.runtime import database
@@ -372,8 +371,7 @@ def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
     path = ObjectPath(f"{bucket}/{unit.stream}/{unit.path.name}")
     if unit.path.exists():
         put_object(path.url, unit.path.read_bytes())
-    file_format: FileFormat = unit.line_format or "parquet"
-    return files.make_unit(unit.stream, unit.name, file_format, path, unit.size or 0)
+    return files.make_unit(unit.stream, unit.name, unit.format, path, unit.size or 0)
 
 
 @pytest.mark.services

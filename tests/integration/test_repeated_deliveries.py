@@ -14,7 +14,7 @@ import pytest
 from archiver.delta import ColumnRewrite
 from archiver.delta.schema import StreamSchema
 from archiver.executors import ExecutorIngest
-from archiver.formats import CSV, JSONL
+from archiver.formats import CSV, JSONL, PARQUET
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import load_settings_from_environment
@@ -112,7 +112,7 @@ def write_table(folder: Path, name: str) -> SourceUnit:
     times = pa.array([datetime(2026, 1, 1, 5, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     columns = {"ts": times, "host": ["e"], "n": pa.array([5], pa.int16()), "x": [5.5]}
     pq.write_table(pa.table(columns), folder / name)
-    return files.make_unit("cpu", name, "parquet", folder / name, 1)
+    return files.make_unit("cpu", name, PARQUET, folder / name, 1)
 
 
 def counters(archive: Archive) -> dict[str, int]:

@@ -14,7 +14,7 @@ from psycopg import Connection
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
-from archiver.formats import CSV, JSONL, Format
+from archiver.formats import CSV, JSONL, PARQUET, Format
 from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
@@ -194,7 +194,7 @@ def test_retried_csv_lines_use_the_header_of_their_file(archive: Archive) -> Non
             b"n,host,ts",
             b"1,a,2026-01-03T00:00:00Z",
             b"1,b,2026-01-01T00:00:00Z,x",
-            format=CSV,
+            record_format=CSV,
         )
     )
     assert archive.counters() == (2, 0, 0, 0, 1, 1, 0)
@@ -230,7 +230,7 @@ def _parquet(archive: Archive, name: str, table: pa.Table) -> SourceUnit:
     folder = archive.settings.file.parent / "landing"
     folder.mkdir(exist_ok=True)
     pq.write_table(table, folder / name)
-    return files.make_unit("cpu", name, "parquet", folder / name, 1)
+    return files.make_unit("cpu", name, PARQUET, folder / name, 1)
 
 
 def _times(*hours: int | None, unit: str = "us", zone: str | None = "UTC") -> pa.Array:
@@ -305,7 +305,7 @@ def test_unreadable_parquet_file_is_one_dead_letter(archive: Archive) -> None:
     )
     path = archive.settings.file.parent / "landing" / "b.parquet"
     path.write_bytes(b"PAR1 no more than a name")
-    archive.ingest(files.make_unit("cpu", "b", "parquet", path, 1))
+    archive.ingest(files.make_unit("cpu", "b", PARQUET, path, 1))
     assert archive.counters() == (2, 0, 0, 0, 2, 0, 0)
     details = [letter.detail for letter in archive.dead_letters()]
     assert "column ts: type string of the file cannot be converted to timestamp" in details

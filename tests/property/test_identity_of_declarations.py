@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from archiver.delta import ColumnRewrite, StreamSchema
 from archiver.executors import ExecutorIngest
-from archiver.formats import Format
+from archiver.formats import Format, RecordReading
 from archiver.ingest.decoding import decode_lines
 from archiver.ingest.engines.batch import IngestEngine
 from archiver.ingest.engines.engine_choice import RecordSizes
@@ -213,7 +213,9 @@ class Model:
 def accepts(schema: StreamSchema, format_name: FormatName, record: Record) -> bool:
     """Whether a declaration accepts a record."""
     *_, line = encode(format_name, [record])
-    return not decode_lines(schema, format_name, [line], 0, FIELDS).refused_lines
+    return not decode_lines(
+        schema, RecordReading(Format(format_name), FIELDS), [line], 0
+    ).refused_lines
 
 
 def without_late(counters: Counters) -> Counters:

@@ -44,12 +44,15 @@ _FACTS: dict[LossReason, str] = {
     "recreated": "topic {topic} was deleted and made again; lost with the old one, unread: {ranges}",
     "truncated": "topic {topic} ended before the offset to which it was read; its brokers lost, "
     "after they were archived: {ranges}; others that took their offsets may be lost unread",
+    "removed": "file {topic} was truncated, replaced or deleted before all of it was read; lost, in "
+    "bytes: {ranges}",
 }
 _ADVICE: dict[LossReason, str] = {
     "deleted": "reading goes on at the first record that exists; if this is unexpected, raise "
     "`retention.ms` and `retention.bytes` of the topic",
     "recreated": "the new one is read from its beginning",
     "truncated": "reading goes on at the end; see the log of the brokers for an unclean election",
+    "removed": "let rotation rename files, and let the glob of the stream match their new names",
 }
 
 

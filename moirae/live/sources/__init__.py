@@ -4,6 +4,7 @@ from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.file_input import FileInput
 from moirae.live.sources.file_state import STABLE_AFTER
 from moirae.live.sources.files import arrived_at
+from moirae.live.sources.growing import GrowingFileInput
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.landing import LandingFolders, select_batches
@@ -17,6 +18,7 @@ from moirae.live.sources.topics import TopicReaders
 
 __all__ = [
     "FileInput",
+    "GrowingFileInput",
     "arrived_at",
     "FileRelationReader",
     "IdleSources",

@@ -56,7 +56,7 @@ class FileInput:
         self._formats: dict[str, Format] = {}
         self._discoveries: dict[str, Discovery] = {}
         for stream, declared in settings.streams.items():
-            if isinstance(declared.source, FileSource):
+            if isinstance(declared.source, FileSource) and not declared.source.tail:
                 self._formats[stream] = declared.source.record_format
                 self._discoveries[stream] = self._make_discovery(
                     stream, declared.source, partial(archiving.units.finished_names, stream)

@@ -95,4 +95,4 @@ class IdleSources:
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):
             return self._readers.topics.has_unread(name, partition)
-        return self._readers.has_unread_files(name)
+        return self._readers.has_unread_files(name, partition)

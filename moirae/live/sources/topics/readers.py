@@ -4,7 +4,7 @@ import time
 
 from pyspark.sql import SparkSession
 
-from moirae.config import KafkaSource, Settings
+from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.topics.client import TopicClient
 from moirae.live.sources.topics.client_settings import ClientSettings
@@ -32,6 +32,12 @@ class TopicReaders:
         self._archiving = archiving
         self._errors = errors
         self.by_stream: dict[str, TopicReader] = {}
+        # Their files are partitions of a topic in the ledger.
+        self._growing_streams = {
+            stream
+            for stream, declared in settings.streams.items()
+            if isinstance(declared.source, FileSource) and declared.source.tail
+        }
         self._reported: dict[str, SourceProblem | None] = {}
         for stream, declared in settings.streams.items():
             source = declared.source
@@ -57,7 +63,7 @@ class TopicReaders:
         with self._archiving.lock:
             with self._archiving.archive.fenced_transaction():
                 for stream in self._archiving.archive.topics.streams():
-                    if stream not in self.by_stream:
+                    if stream not in self.by_stream and stream not in self._growing_streams:
                         self._archiving.archive.topics.leave(stream)
             self._errors.delete_others(list(self.by_stream))
 

@@ -1,0 +1,348 @@
+"""The growing files of one stream."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from archiver.ingest import (
+    ArchiveWriter,
+    OffsetRange,
+    RecordSource,
+    SourceUnit,
+    csv_fields,
+    decode_text,
+    split_lines,
+)
+from archiver.ingest.ledger import LostRecords, TopicIdentity
+from moirae.config import FileSource, Stream
+from moirae.live.sources.files import unit_name
+from moirae.live.sources.growing.content import (
+    HASHED_BYTES,
+    find_complete_end,
+    hash_bytes,
+    read_range,
+)
+from moirae.live.sources.growing.known_files import (
+    KnownFile,
+    ListedFile,
+    MatchedFiles,
+    match_files,
+)
+from moirae.live.sources.growing.listing import GrowingFileListing
+from moirae.live.sources.growing.open_files import OpenFiles
+from sql.archive import GrowingFileGateway, GrowingFileRow
+
+_LOG = structlog.get_logger()
+
+_MAX_RANGE_BYTES = 8 << 20
+# Seconds for which a file must not have changed before its last record counts as complete.
+_FLUSH_AFTER = 5.0
+# Seconds after which a file that begins like another one is no copy that truncation is to follow.
+_COPY_TIMEOUT = 5.0
+# In the ledger the growing files of a stream are the partitions of one topic.
+_IDENTITY = TopicIdentity("growing files", "growing files", "", "")
+
+
+class GrowingStream:
+    """Finds each file again, whatever its name is now, and reads what it has got.
+
+    The caller owns the transactions, and holds the lock of the archive.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        declared: Stream,
+        base: Path,
+        archive: ArchiveWriter,
+        gateway: GrowingFileGateway,
+        *,
+        drain: bool,
+    ) -> None:
+        assert isinstance(declared.source, FileSource)
+        self._name = name
+        self._declared = declared
+        self._source = declared.source
+        self._base = base
+        self._archive = archive
+        self._gateway = gateway
+        self._drain = drain
+        self._listing = GrowingFileListing(declared.source.files)
+        self._rows: dict[int, GrowingFileRow] = {}
+        # By number: the file as it was last seen.
+        self._present: dict[int, ListedFile] = {}
+        self._ambiguous_since: dict[tuple[int, int], float] = {}
+        self._has_ambiguous = False
+        self._has_listed = False
+        self._open_files = OpenFiles()
+
+    def start(self) -> None:
+        """Load the files that were read."""
+        self._rows = {row.number: row for row in self._gateway.list_all(self._name)}
+
+    def read_units(self, max_bytes: int) -> list[SourceUnit]:
+        """The next ranges of the files as units, in the order of modification times."""
+        self._begin()
+        is_complete = self._drain and self._has_listed and not self._has_ambiguous
+        listed = None if is_complete else self._listing.list()
+        if listed is not None:
+            self._match(listed)
+            self._has_listed = True
+        units: list[SourceUnit] = []
+        size = 0
+        for number, file in self._present.items():
+            if size >= max_bytes:
+                break
+            unit = self._read_unit(number, file)
+            if unit is not None:
+                units.append(unit)
+                size += unit.size or 0
+        return units
+
+    def record_read(self, unit: SourceUnit) -> None:
+        """Store by what a file is found again, after a range of it was archived."""
+        assert unit.partition is not None and unit.next_offset is not None
+        number = int(unit.partition)
+        file = self._present.get(number)
+        if file is None:
+            return
+        try:
+            row = self._describe(self._rows[number], file, unit.next_offset)
+        except OSError:
+            return  # it is gone: nothing is left to be found again
+        self._gateway.update(row)
+        self._rows[number] = row
+
+    def has_unread(self, partition: str | None) -> bool:
+        """Whether a file, or any, has records that are not archived."""
+        if not self._has_listed or self._has_ambiguous:
+            return True
+        numbers = self._present if partition is None else [int(partition)]
+        return any(self._complete_bytes(number) for number in numbers if number in self._present)
+
+    def oldest_unread(self) -> float | None:
+        """When the oldest file with unread records was changed; None: there is none."""
+        changes = [
+            file.changed / 1e9
+            for number, file in self._present.items()
+            if self._complete_bytes(number)
+        ]
+        return min(changes, default=None)
+
+    def _begin(self) -> None:
+        topic = self._archive.topics.current(self._name)
+        if topic is None or topic.identity != _IDENTITY:
+            earlier = self._archive.topics.find(self._name, _IDENTITY.topic_id)
+            watermark = self._archive.watermark(self._name)
+            if earlier is not None:
+                self._archive.topics.resume(self._name, earlier, _IDENTITY, watermark)
+            else:
+                self._archive.topics.begin(self._name, _IDENTITY, {}, watermark)
+
+    def _read_to(self, number: int) -> int:
+        partition = self._archive.partitions[self._name].get(str(number))
+        return 0 if partition is None else partition.next
+
+    def _known_files(self) -> list[KnownFile]:
+        return [KnownFile(row, self._read_to(number)) for number, row in self._rows.items()]
+
+    def _match(self, listed: Sequence[ListedFile]) -> None:
+        matched = match_files(self._known_files(), listed, self._has_content)
+        files = self._select_settled(listed, matched)
+        present: dict[int, ListedFile] = {}
+        for position, file in files.items():
+            known = matched.known.get(position)
+            number = self._register(file) if known is None else known.row.number
+            if number is not None:
+                present[number] = file
+        for number, file in self._present.items():
+            if number in present:
+                continue
+            unlisted = self._open_files.find(number, self._read_to(number))
+            if unlisted is not None and not self._is_abandoned(number, unlisted):
+                present[number] = unlisted
+            else:
+                self._report_missing(number, file)
+                self._open_files.close(number)
+        for number, file in present.items():
+            self._open_files.keep(number, file)
+        self._present = present
+
+    def _is_abandoned(self, number: int, unlisted: ListedFile) -> bool:
+        """Whether nothing but an unfinished line is left of a file that is not listed any more."""
+        is_old = time.time() - unlisted.changed / 1e9 > _FLUSH_AFTER
+        return is_old and not self._count_complete(number, unlisted)
+
+    def _select_settled(
+        self, listed: Sequence[ListedFile], matched: MatchedFiles
+    ) -> dict[int, ListedFile]:
+        """The files to be read: not copies of others, as long as these may be truncated."""
+        now = time.monotonic()
+        since: dict[tuple[int, int], float] = {}
+        selected: dict[int, ListedFile] = {}
+        self._has_ambiguous = False
+        for position, file in enumerate(listed):
+            if position in matched.ambiguous:
+                key = (file.device, file.inode)
+                since[key] = self._ambiguous_since.get(key, now)
+                if file.is_compressed:
+                    continue
+                if now - since[key] < _COPY_TIMEOUT:
+                    self._has_ambiguous = True
+                    continue
+            selected[position] = file
+        self._ambiguous_since = since
+        return selected
+
+    def _has_content(self, file: ListedFile, known: KnownFile) -> bool:
+        row = known.row
+        previous = self._present.get(row.number)
+        if previous == file:
+            return True
+        try:
+            head = read_range(file.path, 0, row.head_length)
+            start = max(0, row.checked_to - HASHED_BYTES)
+            checked = read_range(file.path, start, row.checked_to - start)
+        except (OSError, EOFError):
+            return False
+        return hash_bytes(head) == row.head_hash and hash_bytes(checked) == row.checked_hash
+
+    def _register(self, file: ListedFile) -> int | None:
+        """Give a file that is seen first a number, once it has a whole line."""
+        try:
+            if b"\n" not in read_range(file.path, 0, _MAX_RANGE_BYTES):
+                return None
+            name = unit_name(file.path, self._base)
+            row = GrowingFileRow(0, name, name, file.device, file.inode, 0, b"", 0, b"")
+            row = self._describe(row, file, 0)
+        except (OSError, EOFError):
+            return None
+        number = self._gateway.insert(self._name, row)
+        self._rows[number] = replace(row, number=number)
+        self._archive.topics.skip(self._name, {str(number): 0})
+        return number
+
+    def _describe(self, row: GrowingFileRow, file: ListedFile, read_to: int) -> GrowingFileRow:
+        """By what a file is found again that was read to an offset. Raises `OSError`."""
+        head = read_range(file.path, 0, min(HASHED_BYTES, max(read_to, 1)))
+        if not read_to:
+            head = read_range(file.path, 0, HASHED_BYTES)
+            head = head[: head.rfind(b"\n") + 1] or head
+        start = max(0, read_to - HASHED_BYTES)
+        return replace(
+            row,
+            path=row.path if self._is_handle(file) else unit_name(file.path, self._base),
+            device=file.device,
+            inode=file.inode,
+            head_length=len(head),
+            head_hash=hash_bytes(head),
+            checked_to=read_to,
+            checked_hash=hash_bytes(read_range(file.path, start, read_to - start)),
+        )
+
+    @staticmethod
+    def _is_handle(file: ListedFile) -> bool:
+        """Whether a file is not listed any more, and read through its handle."""
+        return file.path.parent == Path("/proc/self/fd")
+
+    def _report_missing(self, number: int, file: ListedFile) -> None:
+        """Report what is lost of a file that is gone, or was truncated."""
+        read_to = self._read_to(number)
+        name = self._rows[number].path
+        if file.size > read_to:
+            loss = LostRecords(name, str(number), read_to, file.size - 1, "removed")
+            self._archive.topics.record_losses(self._name, [loss])
+        _LOG.warning(
+            "growing file is gone or was truncated; lines of its last moments may be lost",
+            action="growing_file_gone",
+            stream=self._name,
+            name=name,
+            lost_bytes=max(file.size - read_to, 0),
+        )
+
+    def _complete_bytes(self, number: int) -> int:
+        return self._count_complete(number, self._present[number])
+
+    def _count_complete(self, number: int, file: ListedFile) -> int:
+        """How many unread bytes of a file are complete records."""
+        read_to = self._read_to(number)
+        if file.size <= read_to:
+            return 0
+        try:
+            return len(self._read_complete(file, read_to))
+        except (OSError, EOFError):
+            return 0
+
+    def _read_complete(self, file: ListedFile, read_to: int) -> bytes:
+        """The complete records from an offset on, up to the size at which the file was listed."""
+        size = min(file.size - read_to, _MAX_RANGE_BYTES)
+        content = read_range(file.path, read_to, size)
+        is_settled = self._drain or file.is_compressed
+        is_settled = is_settled or time.time() - file.changed / 1e9 > _FLUSH_AFTER
+        end = find_complete_end(content, self._source.record_format, is_settled=is_settled)
+        if not end and len(content) == _MAX_RANGE_BYTES:
+            end = content.rfind(b"\n") + 1
+        return content[:end]
+
+    def _read_unit(self, number: int, file: ListedFile) -> SourceUnit | None:
+        read_to = self._read_to(number)
+        if file.size <= read_to:
+            return None
+        try:
+            content = self._read_complete(file, read_to)
+            header = read_range(file.path, 0, HASHED_BYTES).partition(b"\n")[0]
+            if not content or not self._has_content(file, KnownFile(self._rows[number], read_to)):
+                return None
+        except (OSError, EOFError):
+            return None
+        return self._make_unit(
+            number, OffsetRange(read_to, read_to + len(content)), content, header
+        )
+
+    def _make_unit(
+        self, number: int, offsets: OffsetRange, content: bytes, header: bytes
+    ) -> SourceUnit:
+        record_format = self._source.record_format
+        starts = _line_starts(content)
+        line_ends = b"\n" if record_format.is_csv else b"\r\n"
+        text = decode_text(content, record_format.encoding)
+        source = RecordSource(record_format, split_lines(iter([text]), line_ends))
+        line_numbers, records = source.take(len(starts) + 1)
+        positions = (starts[line_numbers - 1] + offsets.first).tolist()
+        fields = None
+        if record_format.is_csv:
+            fields = record_format.csv.names or self._declared.field_names
+            if record_format.has_header:
+                if not offsets.first:
+                    header, *records = records or [b""]
+                    positions = positions[1:]
+                fields = record_format.csv.names or csv_fields(header.strip(), record_format.csv)
+        place = f"{self._rows[number].name}#{number}"
+        return SourceUnit(
+            stream=self._name,
+            name=f"{place}/{offsets.first}-{offsets.end - 1}",
+            format=record_format,
+            read=partial(_iterate, records),
+            line_numbers=positions,
+            fields=fields,
+            partition=str(number),
+            size=len(content),
+            next_offset=offsets.end,
+            place=place,
+        )
+
+
+def _iterate(records: Sequence[bytes]) -> Any:
+    return iter(records)
+
+
+def _line_starts(content: bytes) -> Any:
+    """The offset of each line."""
+    line_ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+    return np.concatenate([[0], line_ends + 1])

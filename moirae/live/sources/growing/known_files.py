@@ -1,0 +1,78 @@
+"""Which of the listed files are which of those that were read before. No I/O of its own."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sql.archive import GrowingFileRow
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file that is present. `size`: of its content; `changed`: when, in nanoseconds."""
+
+    path: Path
+    device: int
+    inode: int
+    size: int
+    changed: int
+    is_compressed: bool = False
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file that was read up to an offset. `row`: by what it is found again."""
+
+    row: GrowingFileRow
+    read_to: int
+
+    def may_be(self, file: ListedFile) -> bool:
+        """Whether a listed file is as long as it was read."""
+        return file.size >= max(self.read_to, self.row.head_length, self.row.checked_to)
+
+
+@dataclass(frozen=True)
+class MatchedFiles:
+    """`known`: by position among the listed files. `ambiguous`: listed files that begin like a
+    file that is present, too: copies, until that file is truncated.
+    """
+
+    known: dict[int, KnownFile]
+    ambiguous: frozenset[int]
+
+
+def match_files(
+    known_files: Sequence[KnownFile],
+    listed: Sequence[ListedFile],
+    has_content: Callable[[ListedFile, KnownFile], bool],
+) -> MatchedFiles:
+    """Find the listed files among those that were read.
+
+    A file is known by device and inode, else by its content: its beginning, and what was read last.
+    `has_content`: whether a listed file has that of a known one, which is not longer.
+    """
+    by_inode = {(int(k.row.device), int(k.row.inode)): k for k in known_files}
+    known: dict[int, KnownFile] = {}
+    for position, file in enumerate(listed):
+        candidate = by_inode.get((file.device, file.inode))
+        if candidate is None or file.is_compressed or not candidate.may_be(file):
+            continue
+        if has_content(file, candidate):
+            known[position] = candidate
+    present = {file.row.number for file in known.values()}
+    ambiguous: set[int] = set()
+    # The longest first: a file that was copied on while it grew continues the copy.
+    candidates = sorted(known_files, key=lambda k: (k.read_to, k.row.number), reverse=True)
+    for position, file in enumerate(listed):
+        if position in known:
+            continue
+        for candidate in candidates:
+            if not candidate.may_be(file) or not has_content(file, candidate):
+                continue
+            if candidate.row.number not in present:
+                known[position] = candidate
+                present.add(candidate.row.number)
+            else:
+                ambiguous.add(position)
+            break
+    return MatchedFiles(known, frozenset(ambiguous))
