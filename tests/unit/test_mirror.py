@@ -43,6 +43,10 @@ MODULES_BY_TEST = {
         moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run
         moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
+    "integration/test_growing_files.py": """
+        moirae.live.sources.growing.content moirae.live.sources.growing.growing_input
+        moirae.live.sources.growing.growing_stream moirae.live.sources.growing.known_files
+        moirae.live.sources.growing.listing moirae.live.sources.growing.open_files""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",

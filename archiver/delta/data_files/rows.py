@@ -20,7 +20,7 @@ def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool
     `clustered`: sorted by key and time, in row groups with statistics of both. Otherwise the file
     is as small as possible: in order of arrival, without statistics, without the append number,
     which is in its name, and without the identities. Those are more than half of the bytes, and
-    are computed again when the file is clustered.
+    are computed again when the file is clustered; except those that are no function of the row.
     """
     options: dict[str, Any]
     if clustered:
@@ -31,7 +31,8 @@ def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool
             "row_group_size": _ROW_GROUP_SIZE,
         }
     else:
-        rows = rows.drop_columns([*IDENTITY_COLUMNS, APPEND_COLUMN])
+        computed = () if schema.is_identified_by_place else IDENTITY_COLUMNS
+        rows = rows.drop_columns([*computed, APPEND_COLUMN])
         options = {"write_statistics": False, "row_group_size": max(len(rows), 1)}
     string_columns = []
     encodings = {}

@@ -161,8 +161,13 @@ class GrowingStream:
             number = self._register(file) if known is None else known.row.number
             if number is not None:
                 present[number] = file
+        listed_inodes = {(file.device, file.inode) for file in listed}
         for number, file in self._present.items():
             if number in present:
+                continue
+            if (file.device, file.inode) in listed_inodes:  # truncated, or replaced
+                self._report_missing(number, file)
+                self._open_files.close(number)
                 continue
             unlisted = self._open_files.find(number, self._read_to(number))
             if unlisted is not None and not self._is_abandoned(number, unlisted):

@@ -1,0 +1,195 @@
+"""Files that grow and rotate: every complete line once, in order."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moirae.config.settings import load_settings_from_environment
+from moirae.live.sources.growing import growing_stream, listing
+from moirae.runtime import connect_database
+from tests.faults.harness import workspace
+from tests.growing_files import PATTERN, STREAM, GrowingFileReader
+
+TIME = "2026-01-01T00:00:00Z"
+Reader = Callable[..., GrowingFileReader]
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    with workspace("home: .moirae\nstreams: {}\n", "groups: []\n") as folder:
+        yield folder
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(growing_stream, "_FLUSH_AFTER", 0.5)
+    monkeypatch.setattr(growing_stream, "_COPY_TIMEOUT", 1.0)
+    monkeypatch.setattr(listing, "_STABLE_AFTER", 0.0)
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def start(root: Path, tmp_path: Path, logs: Path) -> Iterator[Reader]:
+    """Starts a process with the pattern of files and options of the source."""
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    logs.mkdir()
+    with connect_database(settings, "tests") as connection:
+        connection.execute(
+            "TRUNCATE units, streams, topics, partitions, growing_files, lost_records CASCADE"
+        )
+
+        def begin(
+            files: str = "app.log*", options: str = "", drain: bool = False
+        ) -> GrowingFileReader:
+            text = STREAM.format(files=logs / files, pattern=PATTERN, options=options)
+            (root / "moirae.yaml").write_text(f"home: .moirae\narchive: {tmp_path}/archive\n{text}")
+            return GrowingFileReader(root, connection, drain=drain)
+
+        yield begin
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def lines(*names: str) -> str:
+    return "".join(f"{TIME} {name}\n" for name in names)
+
+
+def test_lines_are_read_once_they_are_complete_and_equal_ones_are_rows(
+    start: Reader, logs: Path
+) -> None:
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("same", "same") + f"{TIME} unfin")
+    assert reader.update() == ["same", "same"]
+    append(log, "ished\n")
+    assert reader.update() == ["same", "same", "unfinished"]
+    assert start().update() == ["same", "same", "unfinished"]
+    append(log, lines("same"))
+    assert start().update() == ["same", "same", "unfinished", "same"]
+
+
+@pytest.mark.parametrize("files", ["app.log*", "app.log"])
+def test_a_renamed_file_is_read_to_its_end(start: Reader, logs: Path, files: str) -> None:
+    reader = start(files)
+    log = logs / "app.log"
+    append(log, lines("a"))
+    reader.update()
+    with log.open("a") as writer:
+        log.rename(logs / "app.log.1")
+        append(log, lines("new"))
+        reader.update()
+        writer.write(lines("b", "c"))
+    assert reader.update(wait=0.3) == ["a", "b", "c", "new"]
+    if files == "app.log*":
+        assert start(files).update() == ["a", "b", "c", "new"]
+
+
+def test_a_file_that_is_copied_and_truncated_continues_in_the_copy(
+    start: Reader, logs: Path
+) -> None:
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a", "b"))
+    reader.update()
+    append(log, lines("c"))
+    shutil.copy(log, logs / "app.log.1")
+    os.truncate(log, 0)
+    append(log, lines("d"))
+    assert sorted(reader.update(wait=0.3)) == ["a", "b", "c", "d"]
+    assert sorted(start().update()) == ["a", "b", "c", "d"]
+
+
+def test_what_truncation_loses_is_reported_with_its_size(start: Reader, logs: Path) -> None:
+    reader = start("app.log")
+    log = logs / "app.log"
+    append(log, lines("a") + f"{TIME} unfinished")
+    reader.update()
+    os.truncate(log, 0)
+    append(log, lines("b"))
+    assert reader.update(wait=0.3) == ["a", "b"]
+    query = "SELECT reason, last_offset - first_offset + 1 FROM lost_records"
+    assert reader.connection.execute(query).fetchall() == [("removed", len(f"{TIME} unfinished"))]
+
+
+def test_a_compressed_rotation_doubles_nothing(start: Reader, logs: Path) -> None:
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a"))
+    reader.update()
+    append(log, lines("b"))
+    content = log.read_bytes()
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(content))
+    log.unlink()
+    append(log, lines("c"))
+    assert reader.update(wait=0.3) == ["a", "b", "c"]
+    assert start().update() == ["a", "b", "c"]
+
+
+def test_files_are_found_again_on_another_machine(start: Reader, logs: Path) -> None:
+    reader = start()
+    for name in ("1", "2"):
+        append(logs / f"app.log.{name}", lines("start", name))
+    assert sorted(reader.update(wait=1.2)) == ["1", "2", "start", "start"]
+    for name in ("1", "2"):
+        path = logs / f"app.log.{name}"
+        content = path.read_bytes()
+        path.rename(logs / f"old{name}")  # keeps its inode in use
+        path.write_bytes(content)
+    append(logs / "app.log.1", lines("more"))
+    assert sorted(start().update(wait=1.2)) == ["1", "2", "more", "start", "start"]
+
+
+def test_an_inode_that_another_file_has_got_while_down_is_another_file(
+    start: Reader, logs: Path
+) -> None:
+    log = logs / "app.log"
+    append(log, lines("short"))
+    start().update()
+    log.write_text(lines("other one", "of the same inode"))
+    assert start().update() == ["short", "other one", "of the same inode"]
+
+
+def test_an_interrupted_range_is_cut_and_counted_alike(start: Reader, logs: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a", "a"))
+    finish = reader.archive._finish_units
+
+    def die(batch: object) -> None:
+        raise Killed
+
+    reader.archive._finish_units = die  # type: ignore[method-assign, assignment]
+    with pytest.raises(Killed):
+        reader.update()
+    assert finish is not None
+    append(log, lines("b"))
+    reader = start()
+    assert reader.update() == ["a", "a", "b"]
+    query = "SELECT sum(read)::int, sum(archived)::int, sum(duplicates)::int FROM units"
+    assert reader.connection.execute(query).fetchall() == [(3, 3, 0)]
+
+
+def test_records_of_several_lines_wait_for_their_end(start: Reader, logs: Path) -> None:
+    reader = start(options=", starts_with: '2026'")
+    log = logs / "app.log"
+    append(log, lines("a") + "  trace\n")
+    reader.input.update()
+    append(log, "  more\n" + lines("b"))
+    assert reader.update(wait=0.8) == ["a\n  trace\n  more", "b"]
+
+
+def test_a_drain_reads_to_the_end_that_exists(start: Reader, logs: Path) -> None:
+    append(logs / "app.log", lines("a", "b"))
+    reader = start(drain=True)
+    assert reader.update() == ["a", "b"]
+    assert not reader.input.is_active()
