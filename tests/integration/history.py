@@ -75,7 +75,7 @@ class History:
     def archive_rows(self, rows: Sequence[tuple[int, str, int]]) -> None:
         """Archive further rows as one source unit."""
         lines = _to_lines(rows)
-        unit = SourceUnit("past", f"more{len(self.rows)}", "jsonl", lambda: iter(lines))
+        unit = SourceUnit("past", f"more{len(self.rows)}", JSONL, lambda: iter(lines))
         self.archive.ingest([unit], to_micros(datetime.now(UTC)))
         self.rows.extend(rows)
 
