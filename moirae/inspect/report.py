@@ -212,7 +212,7 @@ class LostRecordsStatus(TypedDict):
     partition: str
     first_offset: int
     last_offset: int | None
-    reason: Literal["deleted", "recreated", "truncated"]
+    reason: Literal["deleted", "recreated", "truncated", "removed"]
     noticed_at: datetime
     acknowledged_at: datetime | None
 

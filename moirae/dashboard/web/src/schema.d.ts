@@ -2418,7 +2418,7 @@ export interface components {
              * Reason
              * @enum {string}
              */
-            reason: "deleted" | "recreated" | "truncated";
+            reason: "deleted" | "recreated" | "truncated" | "removed";
             /**
              * Noticed At
              * Format: date-time
