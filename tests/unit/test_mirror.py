@@ -46,7 +46,8 @@ MODULES_BY_TEST = {
     "integration/test_growing_files.py": """
         moirae.live.sources.growing.content moirae.live.sources.growing.growing_input
         moirae.live.sources.growing.growing_stream moirae.live.sources.growing.known_files
-        moirae.live.sources.growing.listing moirae.live.sources.growing.open_files""",
+        moirae.live.sources.growing.listing moirae.live.sources.growing.open_files
+        sql.archive.growing_files""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",

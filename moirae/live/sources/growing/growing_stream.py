@@ -157,8 +157,8 @@ class GrowingStream:
         files = self._select_settled(listed, matched)
         present: dict[int, ListedFile] = {}
         for position, file in files.items():
-            known = matched.known.get(position)
-            number = self._register(file) if known is None else known.row.number
+            match = matched.files.get(position)
+            number = self._register(file) if match is None else match.row.number
             if number is not None:
                 present[number] = file
         listed_inodes = {(file.device, file.inode) for file in listed}
@@ -205,8 +205,8 @@ class GrowingStream:
         self._ambiguous_since = since
         return selected
 
-    def _has_content(self, file: ListedFile, known: KnownFile) -> bool:
-        row = known.row
+    def _has_content(self, file: ListedFile, candidate: KnownFile) -> bool:
+        row = candidate.row
         previous = self._present.get(row.number)
         if previous == file:
             return True
@@ -328,10 +328,10 @@ class GrowingStream:
                     header, *records = records or [b""]
                     positions = positions[1:]
                 fields = record_format.csv.names or csv_fields(header.strip(), record_format.csv)
-        place = f"{self._rows[number].name}#{number}"
+        place_name = f"{self._rows[number].name}#{number}"
         return SourceUnit(
             stream=self._name,
-            name=f"{place}/{offsets.first}-{offsets.end - 1}",
+            name=f"{place_name}/{offsets.first}-{offsets.end - 1}",
             format=record_format,
             read=partial(_iterate, records),
             line_numbers=positions,
@@ -339,7 +339,7 @@ class GrowingStream:
             partition=str(number),
             size=len(content),
             next_offset=offsets.end,
-            place=place,
+            place=place_name,
         )
 
 

@@ -33,11 +33,11 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class MatchedFiles:
-    """`known`: by position among the listed files. `ambiguous`: listed files that begin like a
+    """`files`: the known ones by position among the listed files. `ambiguous`: listed files that begin like a
     file that is present, too: copies, until that file is truncated.
     """
 
-    known: dict[int, KnownFile]
+    files: dict[int, KnownFile]
     ambiguous: frozenset[int]
 
 
@@ -52,27 +52,27 @@ def match_files(
     `has_content`: whether a listed file has that of a known one, which is not longer.
     """
     by_inode = {(int(k.row.device), int(k.row.inode)): k for k in known_files}
-    known: dict[int, KnownFile] = {}
+    matched: dict[int, KnownFile] = {}
     for position, file in enumerate(listed):
         candidate = by_inode.get((file.device, file.inode))
         if candidate is None or file.is_compressed or not candidate.may_be(file):
             continue
         if has_content(file, candidate):
-            known[position] = candidate
-    present = {file.row.number for file in known.values()}
+            matched[position] = candidate
+    present = {file.row.number for file in matched.values()}
     ambiguous: set[int] = set()
     # The longest first: a file that was copied on while it grew continues the copy.
     candidates = sorted(known_files, key=lambda k: (k.read_to, k.row.number), reverse=True)
     for position, file in enumerate(listed):
-        if position in known:
+        if position in matched:
             continue
         for candidate in candidates:
             if not candidate.may_be(file) or not has_content(file, candidate):
                 continue
             if candidate.row.number not in present:
-                known[position] = candidate
+                matched[position] = candidate
                 present.add(candidate.row.number)
             else:
                 ambiguous.add(position)
             break
-    return MatchedFiles(known, frozenset(ambiguous))
+    return MatchedFiles(matched, frozenset(ambiguous))
