@@ -187,11 +187,12 @@ def _render_key(name: str, schema: Schema, required: bool) -> str:
     """A key as a YAML line with its type and default, below a comment that describes it."""
     comment = _clean(schema.get("description", ""))
     entry = f"{name}: {_render_type(schema)}"
-    if len(entry) > WIDTH:
+    default = "" if required else _render_default(schema)
+    if len(entry) + len(default) > WIDTH:
         entry, values = _move_values(entry)
         comment = f"{comment} One of: {values}."
     if not required:
-        entry = f"[ {entry}{_render_default(schema)} ]"
+        entry = f"[ {entry}{default} ]"
     if not comment:
         return entry
     wrapped = textwrap.fill(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")

@@ -22,6 +22,19 @@ from archiver.formats import (
 )
 from moirae.documents.types import ConfigModel, Flag, Text, ValueProblem, raise_problems
 
+PostedFormat = Literal[
+    "jsonl",
+    "json",
+    "csv",
+    "text",
+    "combined",
+    "common",
+    "syslog",
+    "logfmt",
+    "klog",
+    "cri",
+    "docker",
+]
 MessageFormat = Literal[
     "jsonl", "csv", "text", "combined", "common", "syslog", "logfmt", "klog", "cri", "docker"
 ]

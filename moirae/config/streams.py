@@ -23,6 +23,7 @@ from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.formats import (
     InferredFileFormat,
     MessageFormat,
+    PostedFormat,
     RecordFormatModel,
     RelationFormat,
     TimeOptions,
@@ -96,7 +97,7 @@ class HttpSource(RecordFormatModel):
     """Rows posted to the HTTP server."""
 
     http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
-    format: MessageFormat | Literal["json"] = Field(
+    format: PostedFormat = Field(
         default="jsonl", description="Format of bodies with Content-Type text/plain."
     )
 
