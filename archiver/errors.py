@@ -64,6 +64,10 @@ class SourceUnreachable(ArchiverError):
     """A source file is not permitted or its disk fails. It may be read later; the message names it."""
 
 
+class RegistryUnavailable(SourceUnreachable):
+    """A schema registry does not answer."""
+
+
 class IncompatibleColumn(ArchiverError):
     """The type of a column of a file cannot be converted to the declared type of any row."""
 

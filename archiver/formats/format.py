@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-FormatName = Literal[
+FileFormatName = Literal[
     "jsonl",
     "json",
     "csv",
@@ -19,13 +19,18 @@ FormatName = Literal[
     "cri",
     "docker",
 ]
+"""The formats of files."""
+RegisteredName = Literal["avro", "protobuf"]
+"""The formats of messages whose schemas are in a registry."""
+FormatName = FileFormatName | RegisteredName
 """The formats that streams may declare."""
 
-FORMAT_NAMES: tuple[FormatName, ...] = get_args(FormatName)
+FORMAT_NAMES: tuple[FileFormatName, ...] = get_args(FileFormatName)
+REGISTERED_NAMES: tuple[RegisteredName, ...] = get_args(RegisteredName)
 # Formats of log lines: two equal lines are two records.
 LOG_FORMATS = frozenset({"text", "combined", "common", "syslog", "logfmt", "klog", "cri", "docker"})
 
-_NAMES_BY_SUFFIX: dict[str, FormatName] = {
+_NAMES_BY_SUFFIX: dict[str, FileFormatName] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -70,6 +75,7 @@ class Format:
     `records`: path to the rows inside a JSON document. `pattern`: of a record of text, in RE2's
     syntax, with named groups. `starts_with`: pattern of the first line of a record; None: each line
     is one. `encoding`: Python's name, None: UTF-8, or what the mark at the beginning says.
+    `registry`: the URL of the schemas of messages.
     """
 
     name: FormatName
@@ -78,6 +84,7 @@ class Format:
     pattern: str | None = None
     starts_with: str | None = None
     encoding: str | None = None
+    registry: str | None = None
 
     @property
     def is_table(self) -> bool:
@@ -105,12 +112,13 @@ class Format:
         has_plain_lines = self.starts_with is None and self.encoding is None
         if self.is_csv:
             return has_plain_lines and self.csv.is_plain
-        return has_plain_lines and self.name not in ("parquet", "json", "cri", "docker")
+        framed = ("parquet", "json", "cri", "docker", *REGISTERED_NAMES)
+        return has_plain_lines and self.name not in framed
 
     def encode(self) -> dict[str, Any]:
         """The format as JSON, without options that are not set."""
         document: dict[str, Any] = {"name": self.name}
-        for option in ("records", "pattern", "starts_with", "encoding"):
+        for option in ("records", "pattern", "starts_with", "encoding", "registry"):
             if getattr(self, option) is not None:
                 document[option] = getattr(self, option)
         if self.csv != PLAIN_CSV:
@@ -151,7 +159,7 @@ class RecordReading:
     unit: str = ""
 
 
-def infer_format_name(name: str) -> FormatName:
+def infer_format_name(name: str) -> FileFormatName:
     """The format that a file's suffix tells, compressed or not. Raises `ValueError`."""
     suffix = re.search(r"\.[^./*?]+$", strip_compression(name))
     if suffix is None or suffix[0].lower() not in _NAMES_BY_SUFFIX:

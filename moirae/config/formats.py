@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from archiver.formats import (
     PLAIN_CSV,
     CsvDialect,
+    FileFormatName,
     Format,
     FormatName,
     TimeReading,
@@ -52,8 +53,8 @@ def infer_missing_format(value: Any, info: ValidationInfo) -> Any:
 
 
 InferredFileFormat = Annotated[
-    FormatName,
-    BeforeValidator(infer_missing_format, json_schema_input_type=FormatName | None),
+    FileFormatName,
+    BeforeValidator(infer_missing_format, json_schema_input_type=FileFormatName | None),
     Field(
         default=None,
         validate_default=True,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -17,7 +20,14 @@ from pydantic import (
     model_validator,
 )
 
-from archiver.formats import DEFAULT_TIME_READING, LOG_FORMATS, TimeReading
+from archiver.formats import (
+    DEFAULT_TIME_READING,
+    LOG_FORMATS,
+    REGISTERED_NAMES,
+    Format,
+    RegisteredName,
+    TimeReading,
+)
 from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.formats import (
@@ -128,10 +138,48 @@ class KafkaSource(RecordFormatModel):
     """Messages of a Kafka topic. Lateness is decided within each partition."""
 
     kafka: Kafka = Field(description="Servers and topic.")
-    format: MessageFormat = Field(
+    format: MessageFormat | RegisteredName = Field(
         default="jsonl",
-        description="Format of message values; csv: the columns in declared order.",
+        description="Format of message values; csv: the columns in declared order; avro, protobuf: "
+        "with schemas of a registry.",
     )
+    registry: InterpolatedText | None = Field(
+        default=None,
+        description="Of avro and protobuf: URL of the schema registry (Confluent's API). User and "
+        "password come from MOIRAE_REGISTRY_USER and MOIRAE_REGISTRY_PASSWORD.",
+        examples=["http://registry:8081"],
+    )
+
+    @field_validator("registry")
+    @classmethod
+    def _validate_registry(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be a URL such as http://registry:8081")
+        if parts.username is not None:
+            raise ValueError(
+                "must have no user and password: set the environment variables "
+                "MOIRAE_REGISTRY_USER and MOIRAE_REGISTRY_PASSWORD"
+            )
+        return url
+
+    @model_validator(mode="after")
+    def _require_registry(self) -> KafkaSource:
+        is_registered = self.format in REGISTERED_NAMES
+        if is_registered and self.registry is None:
+            raise ValueError(f"format {self.format} needs `registry`: the URL of its schemas")
+        if self.registry is not None and not is_registered:
+            raise ValueError(
+                f"`registry` is an option of format avro or protobuf, not of {self.format}"
+            )
+        return self
+
+    @cached_property
+    def record_format(self) -> Format:
+        """See `RecordFormatModel.record_format`."""
+        return replace(super().record_format, registry=self.registry)
 
 
 StreamSource = Annotated[

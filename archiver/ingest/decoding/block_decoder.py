@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.formats import Format, RecordReading, find_pattern
+from archiver.formats import REGISTERED_NAMES, Format, RecordReading, find_pattern
 from archiver.ingest.decoding.csv_reader import read_csv_block
 from archiver.ingest.decoding.json_reader import read_json_block
 from archiver.ingest.decoding.line_decoder import decode_lines
@@ -53,7 +53,8 @@ def _block_reader(
         return read_text_block
     if record_format.is_csv:
         return read_csv_block
-    return None if record_format.name in ("logfmt", "docker") else read_json_block
+    one_by_one = ("logfmt", "docker", *REGISTERED_NAMES)
+    return None if record_format.name in one_by_one else read_json_block
 
 
 class _BlockDecoder:

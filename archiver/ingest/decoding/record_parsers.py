@@ -1,4 +1,6 @@
-"""The fields of records in any format, or why a record has none. No I/O."""
+"""The fields of records in any format, or why a record has none. No I/O, but for the schemas of a
+registry.
+"""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.ingest.decoding.json_records import parse_json
 from archiver.ingest.decoding.logfmt import parse_logfmt
 from archiver.ingest.decoding.records import MAX_DETAIL_LENGTH, MAX_LINE_BYTES, MAX_RECORD_LINES
+from archiver.ingest.decoding.registered_messages import message_parser
 from archiver.ingest.decoding.text_reader import read_texts, to_records
 
 _JSON_GROUP = "json"
@@ -51,6 +54,9 @@ def _parser(reading: RecordReading) -> Callable[[bytes], dict[str, Any]]:
         return csv_parser(reading.fields or (), reading.format.csv)
     if reading.format.name == "logfmt":
         return lambda record: parse_logfmt(decode_utf8(record))
+    if reading.format.name in ("avro", "protobuf"):
+        assert reading.format.registry is not None
+        return message_parser(reading.format.name, reading.format.registry)
     return _parse_docker if reading.format.name == "docker" else parse_json
 
 
