@@ -218,6 +218,12 @@ CREATE TABLE units (
     tombstones  bigint NOT NULL DEFAULT 0,
     -- The format of the records, to retry dead letters; NULL: JSON lines, or CSV with `fields`.
     format      jsonb,
+    -- Of a file: its size in bytes and its modification time in microseconds when it was last read,
+    -- NULL: read by a version that did not record them; and how often it was read. Readings after
+    -- the first are units of their own, `NAME#2`.
+    size        bigint,
+    modified    bigint,
+    readings    integer NOT NULL DEFAULT 1,
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;

@@ -22,6 +22,7 @@ from archiver.ingest.decoding import (
     parse_csv_header,
 )
 from archiver.storage import ObjectPath
+from sql.archive import FileVersionRow
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
@@ -48,6 +49,7 @@ class SourceUnit:
     the source, None if unknown. `next_offset`: of a range of a partition, the offset after it.
     `tombstones`: records of the range without a value, which `read` does not yield. `place`: the
     name in the identities of rows that are identified by their place; default: that of the unit.
+    `version`: of a file, see `FileVersionRow`; its name is that of the first reading.
     """
 
     stream: str
@@ -62,6 +64,7 @@ class SourceUnit:
     next_offset: int | None = None
     tombstones: int = 0
     place: str | None = None
+    version: FileVersionRow | None = None
 
     def reading(self, clock: int | None, fields: Sequence[str] | None = None) -> RecordReading:
         """How the records are read. `clock`: when the unit was first read. `fields`: of CSV."""

@@ -246,8 +246,11 @@ class ArchiveWriter:
                     counters=open_unit.counters,
                     newest=open_unit.newest,
                     fields=open_unit.fields,
-                    record_format=open_unit.unit.format,
+                    record_format=unit.format,
+                    version=unit.version,
                 )
+                if unit.version is not None and unit.version.readings > 1:
+                    self.catalog.put_version(unit.stream, unit.version)
                 self._raise_newest(open_unit)
                 if unit.partition is not None:
                     self.topics.put(unit.stream, unit.partition, open_unit.partition_after())

@@ -83,6 +83,19 @@ class OpenedUnitRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FileVersionRow:
+    """A file as it was last read, and how often it was.
+
+    `size`: bytes; `modified`: modification time in microseconds. None: not recorded.
+    """
+
+    unit: str
+    size: int | None
+    modified: int | None
+    readings: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class CompactableUnitRow:
     """A source unit that may be merged into the row of its stream."""
 
@@ -140,18 +153,42 @@ class UnitGateway(Gateway):
         newest: datetime | None,
         fields: Sequence[str] | None,
         record_format: Mapping[str, Any] | None = None,
+        version: FileVersionRow | None = None,
     ) -> None:
         """Mark a source unit as archived. `counters`: as in `RecordCounts`; they replace others.
 
         `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None
         for other formats. `record_format`: of the records, to retry dead letters; None: JSON lines,
-        or CSV with `fields`.
+        or CSV with `fields`. `version`: of a file that was read.
         """
         header = None if fields is None else list(fields)
         document = None if record_format is None else Jsonb(dict(record_format))
         self._execute(
-            "finish", id=unit_id, newest=newest, fields=header, format=document, **counters
+            "finish",
+            id=unit_id,
+            newest=newest,
+            fields=header,
+            format=document,
+            size=None if version is None else version.size,
+            modified=None if version is None else version.modified,
+            **counters,
         )
+
+    def put_version(self, stream: str, version: FileVersionRow) -> None:
+        """Store the version of a file that was read."""
+        self._execute(
+            "put_version",
+            stream=stream,
+            unit=version.unit,
+            size=version.size,
+            modified=version.modified,
+            readings=version.readings,
+        )
+
+    def list_versions(self, stream: str, names: Collection[str]) -> dict[str, FileVersionRow]:
+        """The versions in which those of some files that were read were last read, by name."""
+        rows = self._records(FileVersionRow, "list_versions", stream=stream, units=list(names))
+        return {row.unit: row for row in rows}
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""

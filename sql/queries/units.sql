@@ -35,8 +35,19 @@ UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, 
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
     malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
     expired = %(expired)s, late_by_ahead = %(late_by_ahead)s,
-    tombstones = %(tombstones)s, fields = %(fields)s, format = %(format)s
+    tombstones = %(tombstones)s, fields = %(fields)s, format = %(format)s,
+    size = %(size)s, modified = %(modified)s
 WHERE id = %(id)s
+
+-- put_version --
+-- Store the version of a file that was read, and how often it was.
+UPDATE units SET size = %(size)s, modified = %(modified)s, readings = %(readings)s
+WHERE stream = %(stream)s AND unit = %(unit)s
+
+-- list_versions --
+-- The versions in which some files were last read.
+SELECT unit, size, modified, readings FROM units
+WHERE stream = %(stream)s AND done AND unit = ANY(%(units)s)
 
 -- add_counters --
 -- Add changes to the counters of a unit.

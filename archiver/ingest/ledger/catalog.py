@@ -18,6 +18,7 @@ from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from sql.archive import (
     ChunkGateway,
     DeadLetterGateway,
+    FileVersionRow,
     StreamGateway,
     UnitGateway,
 )
@@ -146,6 +147,7 @@ class Catalog:
         newest: Micros | None,
         fields: Sequence[str] | None,
         record_format: Format,
+        version: FileVersionRow | None = None,
     ) -> None:
         """Mark a source unit as archived.
 
@@ -159,7 +161,12 @@ class Catalog:
             fields=fields,
             # Without one: JSON lines, or plain CSV.
             record_format=None if record_format in (JSONL, CSV) else record_format.encode(),
+            version=version,
         )
+
+    def put_version(self, stream: str, version: FileVersionRow) -> None:
+        """Store the version of a file that was read again."""
+        self._units.put_version(stream, version)
 
     def add_deleted_rows(self, rows_by_unit: Mapping[tuple[str, int], int]) -> None:
         """Count rows that were deleted with their chunk, by stream and source unit."""

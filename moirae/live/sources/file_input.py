@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +18,12 @@ from moirae.config import FileSource, Settings
 from moirae.errors import Unreachable
 from moirae.live.sources import files
 from moirae.live.sources.archiving import InputArchiving
-from moirae.live.sources.discovery import FileBatches, FolderDiscovery, ObjectDiscovery
+from moirae.live.sources.discovery import (
+    ChangedFiles,
+    FileBatches,
+    FolderDiscovery,
+    ObjectDiscovery,
+)
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
 
@@ -61,6 +67,17 @@ class FileInput:
                 self._discoveries[stream] = self._make_discovery(
                     stream, declared.source, partial(archiving.units.finished_names, stream)
                 )
+        self._changed_files = {
+            stream: ChangedFiles(
+                stream,
+                self._base,
+                list_paths=discovery.list_paths,
+                list_versions=partial(archiving.units.list_versions, stream),
+                adopt=partial(archiving.units.put_version, stream),
+            )
+            for stream, discovery in self._discoveries.items()
+            if isinstance(discovery, FolderDiscovery)
+        }
         # Streams that could not be listed at the last try, and whether this is set aside.
         self._unlisted_streams = dict.fromkeys(self._discoveries, False)
         self._batches = FileBatches(MAX_BATCH_BYTES)
@@ -151,6 +168,9 @@ class FileInput:
             if self._drain and self._unlisted_streams.get(stream, True):
                 continue
             new_files = discovery.find_new()
+            if stream in self._changed_files:
+                changed_files = self._changed_files[stream]
+                new_files += changed_files.find_changed(all_files=self._drain)
             problem = discovery.problem
             if not new_files and problem is None and stream not in self._unlisted_streams:
                 continue
@@ -211,7 +231,7 @@ class FileInput:
                 if stat is None:
                     missing.append(file)
                     continue
-                current = stat
+                current = replace(stat, reading=file.reading)
             present.append(current)
         if missing:
             units = self._make_units(missing)

@@ -3,7 +3,7 @@
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,16 +13,21 @@ from archiver.file_names import escape_name
 from archiver.formats import Format
 from archiver.ingest import SourceUnit, read_blocks, read_lines, read_tables
 from archiver.storage import ObjectPath
+from sql.archive import FileVersionRow
 
 
 @dataclass(frozen=True)
 class DiscoveredFile:
-    """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes."""
+    """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes.
+
+    `reading`: how often it will have been read then.
+    """
 
     stream: str
     path: Path | ObjectPath
     modified: int
     size: int
+    reading: int = 1
 
 
 def make_units(
@@ -36,7 +41,10 @@ def make_units(
     for file in sorted(discovered, key=lambda f: (f.stream, f.modified, str(f.path))):
         name = unit_name(file.path, base)
         unit = make_unit(file.stream, name, formats[file.stream], file.path, file.size)
-        units.append(unit)
+        version = FileVersionRow(name, file.size, file.modified, file.reading)
+        if file.reading > 1:
+            unit = replace(unit, name=f"{name}#{file.reading}", place=name)
+        units.append(replace(unit, version=version))
     return units
 
 

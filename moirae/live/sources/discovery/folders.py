@@ -62,6 +62,16 @@ class FolderDiscovery:
         for path_glob in self._globs:
             Path(path_glob.folder).mkdir(parents=True, exist_ok=True)
 
+    def list_paths(self) -> list[str]:
+        """The paths of the files that were found, and may be there still."""
+        paths: list[str] = []
+        for (index, folder), names in self._known_names.items():
+            part = self._globs[index].parts[-1]
+            for name in names:
+                if not name.startswith(".") and matches_part(part, name):
+                    paths.append(os.path.join(folder, name))
+        return paths
+
     def find_new(self) -> list[DiscoveredFile]:
         """The files that are new since the last call, except those in unreadable folders."""
         started_at = time.monotonic()
