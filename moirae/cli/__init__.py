@@ -27,10 +27,13 @@ from moirae.cli import (
     query,
     recall_control,
     recalls,
+    receivers,
     relations,
     replay,
+    routes,
     rules,
     set_aside,
+    silence,
     similarity,
     status,
     streams,
@@ -102,6 +105,16 @@ app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(set_aside.app, name="set-aside")
 app.add_typer(relations.app, name="relations")
+app.add_typer(receivers.app, name="receivers")
+receivers.app.command("list")(accept_server(receivers.list_receivers))
+receivers.app.command("messages")(accept_server(receivers.list_messages))
+receivers.app.command("test")(receivers.send_test_message)
+receivers.app.command("preview")(receivers.preview_message)
+app.add_typer(routes.app, name="routes")
+routes.app.command("show")(accept_server(routes.show_routes))
+routes.app.command("test")(accept_server(routes.match_labels))
+routes.app.command("import")(routes.import_configuration)
+app.add_typer(silence.app, name="silence")
 app.command("ingest")(accept_server(ingest.ingest))
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")

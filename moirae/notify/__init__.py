@@ -4,6 +4,29 @@
 messages out. `process` acts, in a process of its own.
 """
 
+from moirae.notify.alert import make_labels as make_alert_labels
+from moirae.notify.alertmanager_import import convert_alertmanager
+from moirae.notify.muting import Muting
+from moirae.notify.policy import make_policy
+from moirae.notify.routing import RouteNode, find_routes, walk_tree
 from moirae.notify.run import run_notify
+from moirae.notify.schedule import Recurrence
+from moirae.notify.store import list_silences, make_silence, read_active_alerts
+from moirae.notify.trial import preview_message, send_test
 
-__all__ = ["run_notify"]
+__all__ = [
+    "Muting",
+    "Recurrence",
+    "RouteNode",
+    "convert_alertmanager",
+    "find_routes",
+    "list_silences",
+    "make_alert_labels",
+    "make_policy",
+    "make_silence",
+    "preview_message",
+    "read_active_alerts",
+    "run_notify",
+    "send_test",
+    "walk_tree",
+]

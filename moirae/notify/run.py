@@ -8,7 +8,7 @@ from hashlib import sha256
 from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.notify.answers import find_history
-from moirae.notify.channels import ChannelContext
+from moirae.notify.channels import ChannelContext, ThreadMemory
 from moirae.notify.declared import DeclaredSettings
 from moirae.notify.deliveries import Deliveries
 from moirae.notify.delivery import HostPolicy
@@ -20,6 +20,7 @@ from moirae.notify.policy import make_policy
 from moirae.notify.process import NotifyProcess
 from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
+from sql.notifications import NotificationGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
@@ -43,7 +44,8 @@ def run_notify(
     role.heartbeat("starting")
     with record_failure(role):
         declared = DeclaredSettings(settings)
-        context = make_context(settings)
+        threads = ThreadMemory(NotificationGateway(connection).list_threads())
+        context = make_context(settings, threads)
         deliveries = Deliveries(connection, context)
         deliveries.declare(settings.receivers, context)
         store = NotifyStore(connection)
@@ -68,7 +70,8 @@ def run_notify(
                 return
             store.save_problems(problems)
             if not problems:
-                deliveries.declare(declared.settings.receivers, make_context(declared.settings))
+                receivers = declared.settings.receivers
+                deliveries.declare(receivers, make_context(declared.settings, threads))
                 process.take_settings()
 
         process = NotifyProcess(
@@ -107,10 +110,10 @@ def restore_grouping(settings: Settings, store: NotifyStore) -> Grouping:
     return grouping
 
 
-def make_context(settings: Settings) -> ChannelContext:
+def make_context(settings: Settings, threads: ThreadMemory) -> ChannelContext:
     """What channels need of the workspace."""
     return ChannelContext(
         HostPolicy(settings.allow_hosts),
         sha256(str(settings.file).encode()).hexdigest(),
-        lambda receiver, group_key, before: None,
+        threads,
     )

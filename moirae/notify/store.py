@@ -8,8 +8,9 @@ import sql
 from moirae.alerts import ChangeLog
 from moirae.config import parse_duration
 from moirae.config.matchers import parse_matchers
+from moirae.notify.alert import NotifiedAlert
 from moirae.notify.grouping import LogEntry, StateChanges, StoredGroup
-from moirae.notify.intake import RuleWaits, make_waits
+from moirae.notify.intake import RuleWaits, describe_row, make_waits
 from moirae.notify.muting import Silence
 from moirae.notify.schedule import Recurrence
 from sql.notifications import (
@@ -43,10 +44,22 @@ def make_silence(row: SilenceRow) -> Silence:
     )
 
 
+def list_silences(connection: sql.Connection, now: datetime) -> list[Silence]:
+    """The silences that have not ended."""
+    rows = SilenceGateway(connection).list_all(ends_after=now, limit=_MAX_SILENCES)
+    return [make_silence(row) for row in rows]
+
+
+def read_active_alerts(state: NotifyStateGateway, now: datetime) -> list[NotifiedAlert]:
+    """The alerts that fire now."""
+    return [describe_row(row, now) for row in state.list_alerts(state.list_active())]
+
+
 class NotifyStore:
     """What the process of notifications reads and writes, on one connection."""
 
     def __init__(self, connection: sql.Connection) -> None:
+        self._connection = connection
         self._state = NotifyStateGateway(connection)
         self._silences = SilenceGateway(connection)
         self._rules = RuleGateway(connection)
@@ -157,8 +170,7 @@ class NotifyStore:
         if revision == self._silences_revision:
             return None
         self._silences_revision = revision
-        rows = self._silences.list_all(ends_after=now, limit=_MAX_SILENCES)
-        return [make_silence(row) for row in rows]
+        return list_silences(self._connection, now)
 
     def save_problems(self, problems: Sequence[str]) -> None:
         """Store why the workspace file is not in force; empty: it is."""

@@ -11,6 +11,8 @@ from sql.notifications.outbox import (
 )
 from sql.notifications.silences import NewSilence, SilenceGateway, SilenceRow
 from sql.notifications.state import (
+    AnswerOfEventRow,
+    FixRow,
     HeldAlertRow,
     NotifiedAlertRow,
     NotifiedRuleRow,
@@ -20,6 +22,8 @@ from sql.notifications.state import (
 )
 
 __all__ = [
+    "AnswerOfEventRow",
+    "FixRow",
     "HeldAlertRow",
     "NewNotification",
     "NewSilence",

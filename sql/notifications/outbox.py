@@ -129,12 +129,10 @@ class NotificationGateway(Gateway):
         """Messages that are not delivered yet, in order, after a number."""
         return self._records(PendingNotificationRow, "list_pending", after=after, limit=limit)
 
-    def find_thread(self, receiver: str, group_key: str, before: int) -> str | None:
-        """By which the receiver knows the first message of a group before a message."""
-        thread: str | None = self._value(
-            "find_thread", receiver=receiver, group_key=group_key, before=before
-        )
-        return thread
+    def list_threads(self) -> dict[tuple[str, str], str]:
+        """By which receivers know the first messages of groups, by receiver and group key."""
+        rows = self._execute("list_threads").fetchall()
+        return {(receiver, group_key): thread for receiver, group_key, thread in rows}
 
     def record(self, results: Sequence[NotificationResult]) -> None:
         """Store what became of messages, at most one result for each."""

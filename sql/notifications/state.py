@@ -113,6 +113,35 @@ class NotifiedRuleRow:
     recalls: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOfEventRow:
+    """The last answer of a recall of an event. `kind`: sql or similar. `attributes`: the event's."""
+
+    eid: UUID
+    recall: str
+    kind: str
+    number: int
+    final: bool
+    coverage: Mapping[str, Any]
+    answer: Sequence[Mapping[str, Any]] | None
+    comparable: float | None
+    forecast: Mapping[str, Any] | None
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixRow:
+    """The alert of a past event. `resolution`, `tag`, `author`: None where none was recorded."""
+
+    eid: UUID
+    alert: UUID
+    starts_at: datetime
+    ends_at: datetime | None
+    resolution: str | None
+    tag: str | None
+    author: str | None
+
+
 def make_id(*parts: str) -> str:
     """A short text that stands for texts of any length."""
     content = "\0".join(parts).encode("utf-8", "surrogatepass")
@@ -210,6 +239,14 @@ class NotifyStateGateway(Gateway):
     def count_answered(self, eids: Collection[UUID]) -> dict[UUID, int]:
         """How many recalls of each event have an answer or have ended; events without are missing."""
         return self._pairs("count_answered", eids=list(eids))
+
+    def list_answers(self, events: Collection[UUID]) -> list[AnswerOfEventRow]:
+        """The last answers of the recalls of events."""
+        return self._records(AnswerOfEventRow, "list_answers", eids=list(events))
+
+    def list_fixes(self, events: Collection[UUID]) -> list[FixRow]:
+        """The alerts of past events, with what was recorded to have fixed them."""
+        return self._records(FixRow, "list_fixes", eids=list(events))
 
     def get_reload_requests(self) -> int:
         """The number of requests to reload files so far."""

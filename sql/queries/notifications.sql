@@ -17,13 +17,10 @@ ON CONFLICT DO NOTHING
 SELECT id, receiver, group_key, cause, status, content, attempts, created_at FROM notifications
 WHERE state = 'pending' AND id > %(after)s ORDER BY id LIMIT %(limit)s
 
--- find_thread --
--- By which the receiver knows the first message of a group since its alerts began.
-SELECT thread FROM notifications
-WHERE receiver = %(receiver)s AND group_key = %(group_key)s AND thread IS NOT NULL AND id < %(before)s
-  AND id >= coalesce((SELECT max(id) FROM notifications WHERE receiver = %(receiver)s AND group_key = %(group_key)s
-        AND cause = 'first' AND id < %(before)s), 0)
-ORDER BY id LIMIT 1
+-- list_threads --
+-- By which receivers know the last first message of each group.
+SELECT DISTINCT ON (receiver, group_key) receiver, group_key, thread FROM notifications
+WHERE thread IS NOT NULL AND created_at > clock_timestamp() - interval '30 days' ORDER BY receiver, group_key, id DESC
 
 -- record --
 -- What became of attempts to deliver messages.

@@ -97,3 +97,19 @@ WHERE eid = ANY(%(eids)s) AND (revision > 0 OR ended_at IS NOT NULL) GROUP BY ei
 -- get_reload_requests --
 -- The number of requests to reload files.
 SELECT asked FROM rule_files
+
+-- list_answers --
+-- The last answers of the recalls of events.
+SELECT DISTINCT ON (t.eid, t.recall) t.eid, t.recall, t.request->>'kind' AS kind, r.number, r.final, r.coverage, r.answer,
+    r.comparable, r.forecast, coalesce(e.attributes, '{}') AS attributes
+FROM tasks t CROSS JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY r.number DESC LIMIT 1) r
+LEFT JOIN events e ON e.eid = t.eid AND e.rule = t.rule AND e.version = t.version
+WHERE t.eid = ANY(%(eids)s)
+ORDER BY t.eid, t.recall, t.created_at DESC
+
+-- list_fixes --
+-- The alerts of past events, with the last resolution that was recorded of each.
+SELECT DISTINCT ON (a.eid) a.eid, a.id AS alert, a.starts_at, a.ends_at, n.text AS resolution, n.tag, n.author
+FROM alerts a LEFT JOIN LATERAL (SELECT text, tag, author FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution'
+    ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true
+WHERE a.eid = ANY(%(eids)s) ORDER BY a.eid, (n.text IS NULL), a.starts_at DESC

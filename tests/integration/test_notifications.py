@@ -1,12 +1,15 @@
 """From a stored alert to the receiver: routes, groups, outbox, deliveries, restarts."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import sql
+from moirae.cli import app
 from moirae.config import Settings
 from moirae.runtime import connect_database
 from tests.notified_alerts import Alerts, clear, notifying, write_workspace
@@ -167,3 +170,52 @@ def test_routes_are_taken_without_a_restart(
         wait_until(lambda: ["Net firing"] in receiver.alert_names(), seconds=15)
     keys = [request.json["groupKey"] for request in receiver.requests]
     assert '{}/{}:{alertname="Net", host="b"}' in keys
+
+
+def run_command(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "--workspace", str(folder)])
+
+
+def test_silence_holds_back_alerts_until_it_expires(
+    public_folder: Path, settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    added = run_command(
+        public_folder, "silence", "add", "host=a", "--comment", "maintenance", "-o", "json"
+    )
+    silence = json.loads(added.stdout)
+    assert (silence["state"], silence["matchers"]) == ("active", ['host="a"'])
+    with notifying(settings):
+        alerts.fire("Disk", {"host": "a"})
+        alerts.fire("Net", {"host": "b"})
+        wait_for(receiver, 1)
+        shown = run_command(public_folder, "routes", "show").stdout
+        assert f"silenced by {silence['id'][:8]}" in shown
+        preview = run_command(public_folder, "silence", "add", "host=~.*a", "--dry-run")
+        assert "holds back 1 alerts that fire now" in preview.stdout
+        assert run_command(public_folder, "silence", "expire", silence["id"][:8]).exit_code == 0
+        wait_for(receiver, 2)
+    assert receiver.alert_names() == [["Net firing"], ["Disk firing"]]
+    assert "expired" in run_command(public_folder, "silence", "query", "--expired").stdout
+
+
+def test_receiver_is_tested_and_its_state_and_messages_are_listed(
+    public_folder: Path, settings: Settings, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    assert run_command(public_folder, "receivers", "test", "ops").exit_code == 0
+    (message,) = receiver.requests
+    assert message.json["alerts"][0]["labels"]["alertname"] == "Test"
+    with notifying(settings):
+        number = alerts.fire("Disk")
+        wait_for(receiver, 2)
+        time.sleep(0.3)
+    preview = run_command(public_folder, "receivers", "preview", "ops", str(number)[:8])
+    assert json.loads(preview.stdout)["alerts"][0]["labels"] == {"alertname": "Disk"}
+    listed = run_command(public_folder, "receivers", "messages", "-o", "json")
+    (stored,) = json.loads(listed.stdout)
+    assert (stored["state"], stored["cause"], stored["alert_count"]) == ("delivered", "first", 1)
+    states = json.loads(run_command(public_folder, "receivers", "list", "-o", "json").stdout)
+    assert states[0]["delivered_at"] is not None
+    receiver.answer = lambda _: (500, {}, b"")
+    failed = run_command(public_folder, "receivers", "test", "ops")
+    assert failed.exit_code == 1
+    assert "answered 500" in str(failed.exception)

@@ -42,7 +42,8 @@ FORMATS = ([], ["-o", "json"])
 LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
     moirae run server, moirae run backup, moirae similarity run, moirae mcp, moirae backup create,
-    moirae backup list, moirae backup new-key, moirae restore
+    moirae backup list, moirae backup new-key, moirae restore, moirae run notify,
+    moirae receivers test, moirae receivers preview, moirae routes import
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
@@ -77,6 +78,12 @@ READING: list[list[str]] = [
     ["streams", "losses", "none"],
     ["set-aside", "list"],
     ["relations", "list"],
+    ["receivers", "list"],
+    ["receivers", "messages"],
+    ["routes", "show"],
+    ["routes", "test", "severity=page"],
+    ["silence", "query"],
+    ["silence", "query", "--expired"],
     ["chunks", "list"],
     ["chunks", "show", "1"],
     ["chunks", "show", "99"],

@@ -78,10 +78,14 @@ MODULES_BY_TEST = {
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
     "integration/test_process_exits.py": "moirae.inspect.state moirae.inspect.unread_input",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "unit/moirae/notify/channels/test_apprise_channel.py": "moirae.notify.channels.apprise_process",
     "integration/test_notifications.py": """
         moirae.notify.answers moirae.notify.channels.factory moirae.notify.declared
         moirae.notify.deliveries moirae.notify.incoming moirae.notify.message moirae.notify.outbox
         moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
+        moirae.notify.channels.threads moirae.notify.trial
+        moirae.cli.receivers moirae.cli.routes moirae.cli.silence
+        moirae.services.operations.notifications moirae.services.operations.silences
         sql.notifications.outbox sql.notifications.silences sql.notifications.state""",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_backup.py": """

@@ -7,7 +7,7 @@ from moirae.notify.delivery.receiver_queue import (
     ReceiverQueue,
     Send,
 )
-from moirae.notify.delivery.transport import Answer, HttpClient, connect
+from moirae.notify.delivery.transport import Answer, HttpClient, connect, watch_deadline
 
 __all__ = [
     "Answer",
@@ -18,4 +18,5 @@ __all__ = [
     "ReceiverQueue",
     "Send",
     "connect",
+    "watch_deadline",
 ]

@@ -6,8 +6,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from itertools import count
@@ -83,6 +83,16 @@ class Deadlines:
 
 
 _DEADLINES = Deadlines()
+
+
+@contextmanager
+def watch_deadline(opened: socket.socket, deadline: float) -> Iterator[None]:
+    """Shut down a socket if a block has not ended at a time of the monotonic clock."""
+    watch = _DEADLINES.start(opened, deadline)
+    try:
+        yield
+    finally:
+        _DEADLINES.stop(watch)
 
 
 class HttpClient:

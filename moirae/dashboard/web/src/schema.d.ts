@@ -408,6 +408,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List messages to receivers, newest first, and what became of them.
+         * @description List messages to receivers, newest first, and what became of them.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["notifications_list_notifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -544,6 +566,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/receivers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List receivers with their last delivery, errors, and messages that wait.
+         * @description List receivers with their last delivery, errors, and messages that wait.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["notifications_list_receivers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/relations": {
         parameters: {
             query?: never;
@@ -560,6 +604,50 @@ export interface paths {
         get: operations["relations_list_relations"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/routes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the tree of routes, and the alerts that take each of them now.
+         * @description Show the tree of routes, and the alerts that take each of them now.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["notifications_list_routes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/routes/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show which receivers an alert with some labels takes, by the workspace file.
+         * @description Show which receivers an alert with some labels takes, by the workspace file.
+         *
+         *     Role: `viewer`.
+         */
+        post: operations["notifications_match_routes"];
         delete?: never;
         options?: never;
         head?: never;
@@ -738,6 +826,56 @@ export interface paths {
          *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["set_aside_retry_subjects"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/silences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List silences, newest first.
+         * @description List silences, newest first.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["silences_list_silences"];
+        put?: never;
+        /**
+         * Hold back alerts. Their state and history are unaffected.
+         * @description Hold back alerts. Their state and history are unaffected.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["silences_add_silence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/silences/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show what a silence would hold back now, and would have held back in the last week.
+         * @description Show what a silence would hold back now, and would have held back in the last week.
+         *
+         *     Role: `viewer`.
+         */
+        post: operations["silences_preview_silence"];
         delete?: never;
         options?: never;
         head?: never;
@@ -926,6 +1064,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alerts/{alert}/checked": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record a step that was checked. Similar alerts in the future show it.
+         * @description Record a step that was checked. Similar alerts in the future show it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["alerts_check_step"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/{alert}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm the newest proposed resolution of an alert: it becomes one of the person's own.
+         * @description Confirm the newest proposed resolution of an alert: it becomes one of the person's own.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["alerts_confirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alerts/{alert}/notes": {
         parameters: {
             query?: never;
@@ -942,6 +1124,28 @@ export interface paths {
          *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["alerts_annotate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/{alert}/proposals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Propose a resolution, as agents do. It counts when a person confirms it.
+         * @description Propose a resolution, as agents do. It counts when a person confirms it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["alerts_propose"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1401,6 +1605,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/silences/{silence}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a silence. It stays in the list of expired ones.
+         * @description End a silence. It stays in the list of expired ones.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        delete: operations["silences_expire_silence"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/streams/{stream}/acknowledge": {
         parameters: {
             query?: never;
@@ -1518,7 +1744,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "ack" | "note" | "resolution" | "assign";
+            kind: "ack" | "note" | "resolution" | "assign" | "checked" | "proposal";
             /**
              * Alert
              * Format: uuid
@@ -1618,9 +1844,10 @@ export interface components {
         };
         /**
          * AlertNoteRow
-         * @description A note. `kind`: ack, note, resolution or assign.
+         * @description A note. `kind`: ack, note, resolution, assign, checked or proposal.
          *
-         *     `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None.
+         *     `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None. `result`,
+         *     `outcome`: of a checked step, whose text is what was done.
          */
         AlertNoteRow: {
             /**
@@ -1638,6 +1865,10 @@ export interface components {
             tag: string | null;
             /** Assignee */
             assignee: string | null;
+            /** Result */
+            result: string | null;
+            /** Outcome */
+            outcome: string | null;
             /**
              * At
              * Format: date-time
@@ -1830,7 +2061,7 @@ export interface components {
         };
         /**
          * AuditRow
-         * @description A change. `via`: `cli` or `api`. `arguments`: what the operation was given.
+         * @description A change. `via`: `cli`, `api` or `mcp`. `arguments`: what the operation was given.
          */
         AuditRow: {
             /** Id */
@@ -1878,6 +2109,30 @@ export interface components {
             };
             /** Live */
             live: boolean;
+        };
+        /**
+         * CheckedStep
+         * @description A step that was checked to find the cause of an alert.
+         */
+        CheckedStep: {
+            /**
+             * Step
+             * @description What was done: a query, a command, a look; not blank.
+             */
+            step: string;
+            /**
+             * Result
+             * @description What it showed.
+             * @default
+             */
+            result: string;
+            /**
+             * Outcome
+             * @description What follows for the suspicion: ruled out, confirmed, or open.
+             * @default open
+             * @enum {string}
+             */
+            outcome: "ruled out" | "confirmed" | "open";
         };
         /**
          * ChunkDetails
@@ -2356,6 +2611,19 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * LabelsBody
+         * @description Labels of an alert.
+         */
+        LabelsBody: {
+            /**
+             * Labels
+             * @description Labels by name.
+             */
+            labels: {
+                [key: string]: string;
+            };
+        };
+        /**
          * Login
          * @description A token or a one-time code: exactly one of them.
          */
@@ -2449,6 +2717,39 @@ export interface components {
             text: string;
         };
         /**
+         * NotificationRow
+         * @description A message and what became of it. `summary`: the message in which a folded one is counted.
+         */
+        NotificationRow: {
+            /** Id */
+            id: number;
+            /** Receiver */
+            receiver: string;
+            /** Group Key */
+            group_key: string;
+            /** Cause */
+            cause: string;
+            /** Status */
+            status: string;
+            /** Alert Count */
+            alert_count: number;
+            /** State */
+            state: string;
+            /** Attempts */
+            attempts: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Ended At */
+            ended_at: string | null;
+            /** Error */
+            error: string | null;
+            /** Summary */
+            summary: number | null;
+        };
+        /**
          * OccurrenceRow
          * @description Events and alerts of a rule on a day in UTC.
          *
@@ -2530,7 +2831,7 @@ export interface components {
         };
         /**
          * PastNote
-         * @description A note about the alert of a past event. `at`: in ISO 8601.
+         * @description A note about the alert of a past event: `sql.alerts.AlertNoteRow`. `at`: in ISO 8601.
          */
         PastNote: {
             /** Kind */
@@ -2541,6 +2842,10 @@ export interface components {
             text: string;
             /** Tag */
             tag: string | null;
+            /** Result */
+            result: string | null;
+            /** Outcome */
+            outcome: string | null;
             /** At */
             at: string;
         };
@@ -2745,6 +3050,30 @@ export interface components {
              * Format: date-time
              */
             at: string;
+        };
+        /**
+         * ReceiverStatus
+         * @description A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
+         *
+         *     `pending`: messages that wait. `failed`: messages that were given up.
+         */
+        ReceiverStatus: {
+            /** Receiver */
+            receiver: string;
+            /** Channel */
+            channel: string;
+            /** Delivered At */
+            delivered_at: string | null;
+            /** Failing Since */
+            failing_since: string | null;
+            /** Failures */
+            failures: number;
+            /** Error */
+            error: string | null;
+            /** Pending */
+            pending: number;
+            /** Failed */
+            failed: number;
         };
         /**
          * RelationState
@@ -2958,6 +3287,73 @@ export interface components {
         RevokedToken: {
             /** Name */
             name: string;
+        };
+        /**
+         * RouteMatch
+         * @description A route that alerts take. `route`: its matchers, after those of the routes above.
+         *
+         *     `group`: the labels of the alert's group. `muted`: time intervals hold back its messages now.
+         */
+        RouteMatch: {
+            /** Receiver */
+            receiver: string;
+            /** Route */
+            route: string;
+            /** Group */
+            group: {
+                [key: string]: string;
+            };
+            /** Muted */
+            muted: boolean;
+        };
+        /**
+         * RouteState
+         * @description A route of the tree, with the alerts that take it now. `depth`: 0 for the first level.
+         */
+        RouteState: {
+            /** Depth */
+            depth: number;
+            /** Matchers */
+            matchers: string;
+            /** Receiver */
+            receiver: string;
+            /** Group By */
+            group_by: string[];
+            /** Group Wait Seconds */
+            group_wait_seconds: number;
+            /** Group Interval Seconds */
+            group_interval_seconds: number;
+            /** Repeat Interval Seconds */
+            repeat_interval_seconds: number;
+            /** Goes On */
+            goes_on: boolean;
+            /** Muted */
+            muted: boolean;
+            /** Alerts */
+            alerts: components["schemas"]["RoutedAlert"][];
+        };
+        /**
+         * RoutedAlert
+         * @description An alert that fires, and what holds it back.
+         *
+         *     `silenced_by`: silences. `inhibited`: another alert that fires inhibits it.
+         */
+        RoutedAlert: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Rule */
+            rule: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Silenced By */
+            silenced_by: string[];
+            /** Inhibited */
+            inhibited: boolean;
         };
         /**
          * RowRevisionPage
@@ -3344,6 +3740,146 @@ export interface components {
              * @description As requested.
              */
             subjects: components["schemas"]["SetAsideSubject"][];
+        };
+        /**
+         * SilenceBody
+         * @description Which alerts to hold back, and how long.
+         */
+        SilenceBody: {
+            /**
+             * Matchers
+             * @description Conditions on labels, such as host="a" or team=~"x|y"; all must hold.
+             * @default []
+             */
+            matchers: string[];
+            /**
+             * Alert
+             * @description Alert whose labels are conditions, too: an ID or a unique prefix.
+             */
+            alert?: string | null;
+            /**
+             * Starts At
+             * @description Start. Default: now.
+             */
+            starts_at?: string | null;
+            /**
+             * Ends At
+             * @description End. Default: an hour after the start.
+             */
+            ends_at?: string | null;
+            /**
+             * Comment
+             * @description Reason; must not be blank.
+             */
+            comment: string;
+            /** @description Only in windows. */
+            schedule?: components["schemas"]["SilenceSchedule"] | null;
+        };
+        /**
+         * SilencePreview
+         * @description What a silence would hold back: alerts that fire now, and those of the last seven days.
+         *
+         *     At most a hundred of each are listed.
+         */
+        SilencePreview: {
+            /** Firing */
+            firing: number;
+            /** Last Week */
+            last_week: number;
+            /** Firing Alerts */
+            firing_alerts: components["schemas"]["SilencedAlert"][];
+            /** Past Alerts */
+            past_alerts: components["schemas"]["SilencedAlert"][];
+        };
+        /**
+         * SilenceSchedule
+         * @description Windows in which a silence holds back alerts, within its time.
+         */
+        SilenceSchedule: {
+            /**
+             * Cron
+             * @description Starts of the windows: a cron expression.
+             */
+            cron: string;
+            /**
+             * Duration
+             * @description Length of a window, such as 2h.
+             */
+            duration: string;
+            /**
+             * Zone
+             * @description Time zone of the expression.
+             * @default UTC
+             */
+            zone: string;
+        };
+        /**
+         * SilenceState
+         * @description A silence. `state`: pending, active (also between its windows) or expired.
+         */
+        SilenceState: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "pending" | "active" | "expired";
+            /** Matchers */
+            matchers: string[];
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
+            /**
+             * Ends At
+             * Format: date-time
+             */
+            ends_at: string;
+            /** Schedule */
+            schedule: {
+                [key: string]: unknown;
+            } | null;
+            /** Author */
+            author: string;
+            /** Comment */
+            comment: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /**
+         * SilencedAlert
+         * @description An alert that a silence holds back, or would have held back.
+         */
+        SilencedAlert: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Rule */
+            rule: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
         };
         /**
          * SimilarEvent
@@ -4607,6 +5143,44 @@ export interface operations {
             };
         };
     };
+    notifications_list_notifications: {
+        parameters: {
+            query?: {
+                /** @description Only messages to this receiver. */
+                receiver?: string | null;
+                /** @description Only messages that name this alert. */
+                alert?: string | null;
+                /** @description Only messages before this number. */
+                before?: number | null;
+                /** @description Maximum number of messages. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationRow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     alerts_show_overview: {
         parameters: {
             query?: {
@@ -4814,6 +5388,35 @@ export interface operations {
             };
         };
     };
+    notifications_list_receivers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiverStatus"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     relations_list_relations: {
         parameters: {
             query?: never;
@@ -4830,6 +5433,71 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RelationState"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_list_routes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteState"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_match_routes: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LabelsBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteMatch"][];
                 };
             };
             /** @description A problem */
@@ -5110,6 +5778,112 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RequestedSubject"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    silences_list_silences: {
+        parameters: {
+            query?: {
+                /** @description Include silences that have ended. */
+                expired?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceState"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    silences_add_silence: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceState"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    silences_preview_silence: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilencePreview"];
                 };
             };
             /** @description A problem */
@@ -5436,6 +6210,82 @@ export interface operations {
             };
         };
     };
+    alerts_check_step: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                alert: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckedStep"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedNote"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    alerts_confirm: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                alert: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedNote"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     alerts_annotate: {
         parameters: {
             query?: never;
@@ -5453,6 +6303,46 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["NoteBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedNote"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    alerts_propose: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                alert: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolutionBody"];
             };
         };
         responses: {
@@ -6180,6 +7070,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RuleDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    silences_expire_silence: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                silence: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceState"];
                 };
             };
             /** @description A problem */

@@ -1,0 +1,126 @@
+"""`moirae receivers`: list receivers, test them, preview their messages."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from moirae.cli.options import (
+    DEFAULT_WORKSPACE,
+    OutputFormat,
+    OutputOption,
+    WorkspaceOption,
+    get_first_line,
+    print_json,
+    print_table,
+    to_seconds,
+)
+from moirae.cli.pages import make_query
+from moirae.cli.remote import open_services
+
+app = typer.Typer(
+    help="List receivers of notifications, test them, and preview their messages.",
+    no_args_is_help=True,
+)
+_COLUMNS = ("receiver", "channel", "last delivery", "waiting", "given up", "failing since", "error")
+_MESSAGE_COLUMNS = ("number", "receiver", "cause", "status", "alerts", "state", "at", "error")
+ReceiverArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the receiver.")]
+
+
+def list_receivers(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """List receivers: last delivery, errors, messages that wait."""
+    from moirae.services.operations import notifications
+
+    with open_services(workspace) as services:
+        receivers = notifications.list_receivers(services)
+    if output is OutputFormat.JSON:
+        print_json(receivers)
+    else:
+        print_table(_COLUMNS, map(_format_receiver, receivers), "no receivers are declared")
+
+
+def list_messages(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    receiver: Annotated[
+        str | None, typer.Option("--receiver", help="Only messages to this receiver.")
+    ] = None,
+    alert: Annotated[
+        UUID | None, typer.Option("--alert", help="Only messages that name this alert.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1_000, help="Maximum number of messages.")
+    ] = 20,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List messages, newest first, and what became of them."""
+    from moirae.services.operations.notifications import NotificationQuery, list_notifications
+
+    query = make_query(NotificationQuery, receiver=receiver, alert=alert, limit=limit)
+    with open_services(workspace) as services:
+        notifications = list_notifications(services, query)
+    if output is OutputFormat.JSON:
+        print_json(notifications)
+    else:
+        print_table(_MESSAGE_COLUMNS, map(_format_message, notifications), "no messages")
+
+
+def send_test_message(
+    receiver: ReceiverArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Deliver a test message to a receiver now. Exit code 1 if it is not taken."""
+    from moirae.config import load_settings_from_environment
+    from moirae.notify import send_test
+
+    send_test(load_settings_from_environment(workspace), receiver)
+    print(f"delivered: receiver {receiver} has taken a test message")
+
+
+def preview_message(
+    receiver: ReceiverArgument,
+    alert: Annotated[
+        str, typer.Argument(metavar="ALERT", help="Alert, or a unique prefix of its ID.")
+    ],
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Show the message that a receiver would get about an alert. Nothing is sent."""
+    from moirae import notify
+    from moirae.config import load_settings_from_environment
+    from moirae.runtime import connect_database
+    from moirae.services.operations.silences import find_alert
+
+    settings = load_settings_from_environment(workspace)
+    with connect_database(settings, "preview") as connection:
+        row = find_alert(connection, alert)
+        print(notify.preview_message(settings, connection, receiver, row.id))
+
+
+def _format_receiver(receiver: Any) -> Iterable[Any]:
+    return [
+        receiver.receiver,
+        receiver.channel,
+        to_seconds(receiver.delivered_at),
+        receiver.pending,
+        receiver.failed,
+        to_seconds(receiver.failing_since),
+        get_first_line(receiver.error),
+    ]
+
+
+def _format_message(message: Any) -> Iterable[Any]:
+    state = message.state
+    if message.summary is not None:
+        state = f"in summary {message.summary}"
+    return [
+        message.id,
+        message.receiver,
+        message.cause,
+        message.status,
+        message.alert_count,
+        state,
+        to_seconds(message.ended_at or message.created_at),
+        get_first_line(message.error),
+    ]

@@ -1,0 +1,130 @@
+"""Mail by SMTP, as text and HTML."""
+
+import smtplib
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from email.message import EmailMessage
+from email.utils import format_datetime, parseaddr
+from hashlib import sha256
+from typing import Any
+
+from moirae.config import Receiver
+from moirae.config.receivers import EmailTarget
+from moirae.errors import DeliveryFailed, first_line
+from moirae.notify.channels.rendering import (
+    escape_html,
+    render_body,
+    render_title,
+)
+from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
+
+_STYLE = "font-family:sans-serif;font-size:14px;color:#222"
+
+
+def make_mail(receiver: Receiver, delivery: Delivery, key: str) -> EmailMessage:
+    """The mail of a message. `key`: stays when it is sent again. Mails of a group are a thread."""
+    target = receiver.email
+    assert target is not None
+    mail = EmailMessage()
+    mail["Subject"] = render_title(receiver, delivery.content)
+    mail["From"] = target.from_
+    mail["To"] = ", ".join(target.to)
+    mail["Date"] = format_datetime(delivery.created_at)
+    domain = parseaddr(target.from_)[1].rpartition("@")[2] or "moirae"
+    group = sha256(delivery.group_key.encode("utf-8", "replace")).hexdigest()[:32]
+    mail["Message-ID"] = f"<{key or group}@{domain}>"
+    mail["References"] = f"<{group}@{domain}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(render_body(receiver, delivery.content))
+    body = render_body(receiver, delivery.content, escape_html, format_alert)
+    mail.add_alternative(f'<div style="{_STYLE}">{body}</div>', subtype="html")
+    return mail
+
+
+def format_alert(alert: Mapping[str, Any]) -> str:
+    """An alert in HTML; its values are escaped."""
+    color = "#b3261e" if alert["status"] == "firing" else "#2e7d32"
+    reason = f" ({alert['reason']})" if alert["reason"] else ""
+    labels = "".join(
+        f"<tr><td>{escape_html(name)}</td><td><b>{value}</b></td></tr>"
+        for name, value in sorted(alert["labels"].items())
+    )
+    texts = "".join(f"<p>{text}</p>" for text in alert["annotations"].values())
+    history = "".join(f"<li>{line}</li>" for line in alert["history"])
+    if history:
+        history = f"<ul>{history}</ul>"
+    return (
+        f'<h3 style="color:{color}">{alert["status"]}: {alert["labels"].get("alertname", "")}'
+        f"{reason}</h3>{texts}{history}<table>{labels}</table>"
+        f'<p>since {alert["starts_at"]} · <a href="{escape_html(alert["link"])}">open</a></p>'
+    )
+
+
+class _CheckedSmtp(smtplib.SMTP):
+    """A connection to a checked address."""
+
+    def __init__(self, opened: socket.socket, timeout: float) -> None:
+        self._opened = opened
+        super().__init__(timeout=timeout)
+
+    def _get_socket(self, *_: Any) -> socket.socket:
+        return self._opened
+
+
+def send_mail(target: EmailTarget, mail: EmailMessage, hosts: HostPolicy, timeout: float) -> None:
+    """Deliver a mail. `timeout`: seconds for all of it. Raises `DeliveryFailed`."""
+    deadline = time.monotonic() + timeout
+    context = ssl.create_default_context(cafile=target.ca)
+    opened = connect(hosts, target.host, target.port, deadline)
+    try:
+        with watch_deadline(opened, deadline):
+            if target.tls == "implicit":
+                opened = context.wrap_socket(opened, server_hostname=target.host)
+            smtp = _CheckedSmtp(opened, max(0.1, deadline - time.monotonic()))
+            # The name that certificates are checked for.
+            smtp._host = target.host  # type: ignore[attr-defined]
+            _check_greeting(smtp.connect(target.host, target.port))
+            if target.tls == "starttls":
+                smtp.starttls(context=context)
+        assert smtp.sock is not None
+        with watch_deadline(smtp.sock, deadline):
+            if target.username is not None:
+                password = target.password.get_secret_value() if target.password else ""
+                smtp.login(target.username, password)
+            refused = smtp.send_message(
+                mail, from_addr=parseaddr(target.from_)[1], to_addrs=target.to
+            )
+            smtp.quit()
+    except smtplib.SMTPResponseException as error:
+        is_rejected = error.smtp_code in (550, 552, 553, 554)
+        raise DeliveryFailed(_describe(target, error), is_rejected=is_rejected) from error
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        reason = f"{target.host} refuses all addresses ({codes[0]})"
+        raise DeliveryFailed(reason, is_rejected=min(codes) >= 500) from error
+    except (OSError, smtplib.SMTPException) as error:
+        if time.monotonic() >= deadline:
+            raise DeliveryFailed(f"no answer from {target.host} within {timeout:g} s") from error
+        raise DeliveryFailed(_describe(target, error)) from error
+    finally:
+        opened.close()
+    if refused:
+        raise DeliveryFailed(
+            f"{target.host} refuses {', '.join(sorted(refused))}", is_rejected=True
+        )
+
+
+def _check_greeting(answer: tuple[int, bytes]) -> None:
+    code, text = answer
+    if code != 220:
+        raise smtplib.SMTPResponseException(code, text)
+
+
+def _describe(target: EmailTarget, error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return f"{target.host} offers no STARTTLS or no login: set tls to implicit or none"
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"{target.host} answered {error.smtp_code}"
+    return f"{target.host}: {first_line(error)}"

@@ -1,0 +1,183 @@
+"""Titles and texts of messages: built-in ones, and templates of receivers.
+
+Values are escaped for their channel before a template gets them; a template is rendered once. No I/O.
+"""
+
+import html
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from moirae.config import Receiver
+from moirae.errors import TemplateFault
+from moirae.notify.content import find_common
+from moirae.rules import render
+
+Escape = Callable[[str], str]
+
+TITLE = (
+    "[{{ status | upper }}{% if firing %}:{{ firing }}{% endif %}] {{ name }}"
+    "{% if where %} {{ where }}{% endif %}{% if late %} (late){% endif %}"
+)
+_MAX_ALERTS = 10  # that a text names; the others are counted
+_MAX_VALUE = 1_000  # characters of a label or an annotation in a text
+_MAX_TITLE = 200  # characters
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+_HIDDEN_LABELS = frozenset({"alertname", "severity"})
+
+
+def keep(text: str) -> str:
+    """No escaping, for plain text."""
+    return text
+
+
+def escape_html(text: str) -> str:
+    """For HTML, also in attributes."""
+    return html.escape(text, quote=True)
+
+
+def escape_slack(text: str) -> str:
+    """For Slack's mrkdwn: neither mentions nor links come from values."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def to_line(text: str, limit: int = _MAX_TITLE) -> str:
+    """A text in one line, for headers and titles."""
+    line = _CONTROL.sub(" ", text).strip()
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[str, Any]:
+    """What templates of titles and texts may use."""
+    alerts = [_describe_alert(alert, escape) for alert in content["alerts"]]
+    labels = find_common([alert["labels"] for alert in content["alerts"]])
+    common = {name: escape(value[:_MAX_VALUE]) for name, value in labels.items()}
+    firing = sum(alert["status"] == "firing" for alert in content["alerts"])
+    name = common.get("alertname") or ", ".join(
+        sorted({alert["labels"].get("alertname", "") for alert in alerts})[:3]
+    )
+    where = " ".join(common[label] for label in sorted(common) if label not in _HIDDEN_LABELS)
+    return {
+        "status": content["status"],
+        "receiver": content["receiver"],
+        "cause": content["cause"],
+        "firing": firing,
+        "resolved": len(alerts) - firing,
+        "name": name,
+        "where": where,
+        "labels": common,
+        "group": {key: escape(value) for key, value in content["groupLabels"].items()},
+        "alerts": alerts[:_MAX_ALERTS],
+        "more": max(0, len(alerts) - _MAX_ALERTS),
+        "late": any(alert["moirae"].get("late") for alert in content["alerts"]),
+        "link": content["alerts"][0]["moirae"]["link"]
+        if len(alerts) == 1
+        else content["externalURL"],
+    }
+
+
+def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
+    return {
+        "status": alert["status"],
+        "labels": {name: escape(value[:_MAX_VALUE]) for name, value in alert["labels"].items()},
+        "annotations": {
+            name: escape(value[:_MAX_VALUE]) for name, value in alert["annotations"].items()
+        },
+        "starts_at": alert["startsAt"],
+        "ends_at": alert["endsAt"],
+        "link": alert["moirae"]["link"],
+        "reason": alert["moirae"].get("reason", ""),
+        "history": [escape(line) for line in describe_history(alert["moirae"])],
+        "moirae": _escape_all(alert["moirae"], escape),
+    }
+
+
+def _escape_all(value: Any, escape: Escape) -> Any:
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {name: _escape_all(cell, escape) for name, cell in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escape_all(cell, escape) for cell in value]
+    return value
+
+
+def describe_history(moirae: Mapping[str, Any]) -> list[str]:
+    """What history says of an alert, in lines."""
+    lines = []
+    for recall, norm in moirae.get("norm", {}).items():
+        figures = "; ".join(_describe_row(row) for row in norm["rows"]) or "no rows"
+        line = f"{recall}: {figures}"
+        if "deviations" in norm:
+            verdict = "normal" if norm["normal"] else "not normal"
+            line += f" ({verdict}: {norm['deviations']:+g} standard deviations)"
+        lines.append(line)
+    for tag in moirae.get("resolution", ())[:1]:
+        if isinstance(tag, Mapping) and "tag" in tag:
+            probability = tag.get("probability")
+            share = f" ({probability:.0%})" if isinstance(probability, int | float) else ""
+            lines.append(f"probable resolution: {tag['tag']}{share}")
+    for number, hit in enumerate(moirae.get("similar", ()), 1):
+        line = f"similar {number}: {hit['at']}"
+        if hit.get("resolution"):
+            line += f", fixed by: {hit['resolution']}"
+            if hit.get("tag"):
+                line += f" [{hit['tag']}]"
+        lines.append(line)
+    incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
+    if incomplete:
+        lines.append(f"history still being read: {', '.join(incomplete)}")
+    return lines
+
+
+def _describe_row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_format_value(value)}" for name, value in row.items())
+
+
+def _format_value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def render_title(receiver: Receiver, content: Mapping[str, Any]) -> str:
+    """The title of a message in one line, without escapes."""
+    variables = make_variables(content)
+    return to_line(_render(receiver.title or TITLE, TITLE, variables))
+
+
+def render_body(
+    receiver: Receiver,
+    content: Mapping[str, Any],
+    escape: Escape = keep,
+    format_alert: Callable[[Mapping[str, Any]], str] | None = None,
+) -> str:
+    """The text of a message. `format_alert`: of the built-in text; None: plain lines."""
+    variables = make_variables(content, escape)
+    if receiver.body is not None:
+        return _render(receiver.body, "", variables)
+    texts = [(format_alert or format_plain)(alert) for alert in variables["alerts"]]
+    if variables["more"]:
+        texts.append(f"and {variables['more']} more")
+    return "\n\n".join(texts)
+
+
+def _render(template: str, fallback: str, variables: Mapping[str, Any]) -> str:
+    """A template that fails is said in the message: the alert reaches its receiver anyway."""
+    try:
+        return render(template, variables)
+    except TemplateFault as fault:
+        text = render(fallback, variables) if fallback else ""
+        names = ", ".join(str(alert["labels"].get("alertname")) for alert in variables["alerts"])
+        return f"{text or names} (template failed: {fault})"
+
+
+def format_plain(alert: Mapping[str, Any]) -> str:
+    """An alert in lines of plain text."""
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(alert["labels"].items()))
+    lines = [f"{alert['status']}: {alert['labels'].get('alertname', '')}"]
+    if alert["reason"]:
+        lines[0] += f" ({alert['reason']})"
+    lines += [text for name, text in alert["annotations"].items() if name != "runbook_url"]
+    if "runbook_url" in alert["annotations"]:
+        lines.append(f"runbook: {alert['annotations']['runbook_url']}")
+    lines += [labels, f"since {alert['starts_at']}", *alert["history"], alert["link"]]
+    return "\n".join(lines)

@@ -1,0 +1,108 @@
+"""Slack: incoming webhooks, and bots that follow messages in a thread or edit them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from moirae.config import Receiver
+from moirae.errors import DeliveryFailed
+from moirae.notify.channels.rendering import escape_slack, render_body, render_title
+from moirae.notify.delivery import Answer
+
+# Limits of Slack's blocks and messages, in characters.
+_MAX_HEADER = 150
+_MAX_SECTION = 3_000
+_MAX_BLOCKS = 50
+_MAX_TEXT = 4_000
+_MAX_SECTIONS = 10
+# Answers of the Web API that are about the message.
+_REJECTIONS = frozenset(
+    "invalid_blocks invalid_blocks_format msg_too_long no_text message_not_found "
+    "cant_update_message edit_window_closed invalid_arguments".split()
+)
+
+
+def render_slack(receiver: Receiver, content: Mapping[str, Any]) -> dict[str, Any]:
+    """A message in Slack's blocks, with a text for notifications of devices."""
+    title = render_title(receiver, content)
+    body = render_body(receiver, content, escape_slack, format_alert)
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": title[:_MAX_HEADER]}}
+    ]
+    for text in split_text(body, _MAX_SECTION)[:_MAX_SECTIONS]:
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text}})
+    link = content["alerts"][0]["moirae"]["link"] if content["alerts"] else ""
+    if link.startswith(("http://", "https://")) and len(link) <= _MAX_SECTION:
+        button = {
+            "type": "button",
+            "text": {"type": "plain_text", "text": "Open"},
+            "url": link,
+            "action_id": "open",
+        }
+        blocks.append({"type": "actions", "elements": [button]})
+    return {"text": escape_slack(title)[:_MAX_TEXT], "blocks": blocks[:_MAX_BLOCKS]}
+
+
+def format_alert(alert: Mapping[str, Any]) -> str:
+    """An alert in Slack's mrkdwn; its values are escaped."""
+    lines = [f"*{alert['status']}: {alert['labels'].get('alertname', '')}*"]
+    if alert["reason"]:
+        lines[0] += f" ({alert['reason']})"
+    lines += list(alert["annotations"].values())
+    names = sorted(name for name in alert["labels"] if name != "alertname")
+    lines.append(" ".join(f"`{name}={_to_code(alert['labels'][name])}`" for name in names))
+    lines += [f"• {line}" for line in alert["history"]]
+    return "\n".join(filter(None, lines))
+
+
+def _to_code(text: str) -> str:
+    """A text inside of backticks."""
+    return text.replace("`", "'").replace("\n", " ")
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """Parts of at most `limit` characters, cut at line breaks and not inside of an escape."""
+    parts: list[str] = []
+    while len(text) > limit:
+        cut = text.rfind("\n", 1, limit)
+        if cut <= 0:
+            cut = limit
+            ampersand = text.rfind("&", max(0, cut - 5), cut)
+            if ampersand > 0 and ";" not in text[ampersand:cut]:
+                cut = ampersand
+        parts.append(text[:cut])
+        text = text[cut:].lstrip("\n")
+    return [part for part in [*parts, text] if part.strip()]
+
+
+def make_api_request(
+    receiver: Receiver, content: Mapping[str, Any], cause: str, thread: str | None
+) -> tuple[str, dict[str, Any]]:
+    """The method of the Web API and its arguments. `thread`: the first message of the group."""
+    assert receiver.slack is not None
+    message = {"channel": receiver.slack.channel, **render_slack(receiver, content)}
+    if thread is None or cause == "first":
+        return "chat.postMessage", message
+    if receiver.update == "edit":
+        channel, _, timestamp = thread.partition(" ")
+        return "chat.update", {**message, "channel": channel, "ts": timestamp}
+    if receiver.update == "thread":
+        return "chat.postMessage", {**message, "thread_ts": thread.partition(" ")[2]}
+    return "chat.postMessage", message
+
+
+def read_thread(answer: Answer) -> str | None:
+    """Channel and time of the message that was posted. Raises `DeliveryFailed`."""
+    try:
+        body = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        raise DeliveryFailed("Slack's answer is not JSON") from None
+    if not isinstance(body, dict) or not body.get("ok"):
+        error = str(body.get("error") if isinstance(body, dict) else body)[:100]
+        raise DeliveryFailed(
+            f"Slack refuses the message: {error}", is_rejected=error in _REJECTIONS
+        )
+    if "channel" in body and "ts" in body:
+        return f"{body['channel']} {body['ts']}"
+    return None

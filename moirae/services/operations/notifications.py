@@ -1,0 +1,199 @@
+"""Receivers, routes, and the log of messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from moirae.config.matchers import format_matchers
+from moirae.notify import (
+    Muting,
+    RouteNode,
+    find_routes,
+    list_silences,
+    make_policy,
+    read_active_alerts,
+    walk_tree,
+)
+from moirae.services.models import Arguments, Name
+from moirae.services.operation import operation
+from sql.notifications import NotificationGateway, NotificationRow, NotifyStateGateway
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+_MAX_LABEL_LENGTH = 10_000  # characters
+LabelValue = Annotated[str, Field(max_length=_MAX_LABEL_LENGTH)]
+
+
+class NotificationQuery(Arguments):
+    """Which messages to list."""
+
+    receiver: Name | None = Field(None, description="Only messages to this receiver.")
+    alert: UUID | None = Field(None, description="Only messages that name this alert.")
+    before: int | None = Field(None, ge=1, description="Only messages before this number.")
+    limit: int = Field(100, ge=1, le=1_000, description="Maximum number of messages.")
+
+
+class LabelsBody(Arguments):
+    """Labels of an alert."""
+
+    labels: dict[str, LabelValue] = Field(max_length=200, description="Labels by name.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiverStatus:
+    """A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
+
+    `pending`: messages that wait. `failed`: messages that were given up.
+    """
+
+    receiver: str
+    channel: str
+    delivered_at: datetime | None
+    failing_since: datetime | None
+    failures: int
+    error: str | None
+    pending: int
+    failed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteMatch:
+    """A route that alerts take. `route`: its matchers, after those of the routes above.
+
+    `group`: the labels of the alert's group. `muted`: time intervals hold back its messages now.
+    """
+
+    receiver: str
+    route: str
+    group: Mapping[str, str]
+    muted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedAlert:
+    """An alert that fires, and what holds it back.
+
+    `silenced_by`: silences. `inhibited`: another alert that fires inhibits it.
+    """
+
+    id: UUID
+    rule: str
+    labels: Mapping[str, str]
+    silenced_by: Sequence[UUID]
+    inhibited: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteState:
+    """A route of the tree, with the alerts that take it now. `depth`: 0 for the first level."""
+
+    depth: int
+    matchers: str
+    receiver: str
+    group_by: Sequence[str]
+    group_wait_seconds: float
+    group_interval_seconds: float
+    repeat_interval_seconds: float
+    goes_on: bool
+    muted: bool
+    alerts: Sequence[RoutedAlert]
+
+
+@operation("GET", "/receivers", role="viewer")
+def list_receivers(workspace: "LocalWorkspace") -> list[ReceiverStatus]:
+    """List receivers with their last delivery, errors, and messages that wait."""
+    gateway = NotificationGateway(workspace.connection)
+    states = {row.receiver: row for row in gateway.list_states()}
+    undelivered = {row.receiver: row for row in gateway.list_undelivered()}
+    receivers = []
+    for name, receiver in workspace.settings.receivers.items():
+        state, waiting = states.get(name), undelivered.get(name)
+        receivers.append(
+            ReceiverStatus(
+                receiver=name,
+                channel=receiver.channel,
+                delivered_at=None if state is None else state.delivered_at,
+                failing_since=None if state is None else state.failing_since,
+                failures=0 if state is None else state.failures,
+                error=None if state is None else state.error,
+                pending=0 if waiting is None else waiting.pending,
+                failed=0 if waiting is None else waiting.failed,
+            )
+        )
+    return receivers
+
+
+@operation("GET", "/notifications", role="viewer")
+def list_notifications(
+    workspace: "LocalWorkspace", query: NotificationQuery
+) -> list[NotificationRow]:
+    """List messages to receivers, newest first, and what became of them."""
+    return NotificationGateway(workspace.connection).list_newest(
+        receiver=query.receiver, alert_id=query.alert, before=query.before, limit=query.limit
+    )
+
+
+@operation("POST", "/routes/test", role="viewer", changes=False)
+def match_routes(workspace: "LocalWorkspace", body: LabelsBody) -> list[RouteMatch]:
+    """Show which receivers an alert with some labels takes, by the workspace file."""
+    now = datetime.now(UTC)
+    root = make_policy(workspace.settings).root
+    return [
+        RouteMatch(
+            receiver=node.options.receiver,
+            route=node.key,
+            group=node.group_labels(body.labels),
+            muted=node.is_muted(now),
+        )
+        for node in find_routes(root, body.labels)
+    ]
+
+
+@operation("GET", "/routes", role="viewer")
+def list_routes(workspace: "LocalWorkspace") -> list[RouteState]:
+    """Show the tree of routes, and the alerts that take each of them now."""
+    now = datetime.now(UTC)
+    policy = make_policy(workspace.settings)
+    state = NotifyStateGateway(workspace.connection)
+    muting = Muting(workspace.settings.inhibit_rules, list_silences(workspace.connection, now))
+    alerts = read_active_alerts(state, now)
+    for alert in alerts:
+        muting.put(alert)
+    by_node: dict[str, list[RoutedAlert]] = {}
+    for alert in alerts:
+        routed = RoutedAlert(
+            id=alert.id,
+            rule=alert.rule,
+            labels=alert.labels,
+            silenced_by=muting.find_silences(alert.labels, now),
+            inhibited=muting.find_inhibitor(alert.labels) is not None,
+        )
+        for node in find_routes(policy.root, alert.labels):
+            by_node.setdefault(node.id, []).append(routed)
+    return [
+        _describe_route(depth, node, now, by_node.get(node.id, []))
+        for depth, node in walk_tree(policy.root)
+    ]
+
+
+def _describe_route(
+    depth: int, node: RouteNode, now: datetime, alerts: Sequence[RoutedAlert]
+) -> RouteState:
+    options = node.options
+    return RouteState(
+        depth=depth,
+        matchers=format_matchers(node.matchers),
+        receiver=options.receiver,
+        group_by=["..."] if options.group_by is None else sorted(options.group_by),
+        group_wait_seconds=options.group_wait.total_seconds(),
+        group_interval_seconds=options.group_interval.total_seconds(),
+        repeat_interval_seconds=options.repeat_interval.total_seconds(),
+        goes_on=node.goes_on,
+        muted=node.is_muted(now),
+        alerts=alerts,
+    )

@@ -1,0 +1,251 @@
+"""Silences and maintenance windows: add, list, expire, and preview what they hold back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import Field
+
+import sql
+from moirae.config import parse_duration
+from moirae.config.matchers import Matcher, match_all, parse_matchers
+from moirae.errors import NotFound, UsageError
+from moirae.notify import Recurrence, make_alert_labels
+from moirae.services.models import Arguments, IdPrefix, Name, NoteText, Time
+from moirae.services.operation import operation
+from sql.alerts import AlertFilter, AlertGateway, AlertRow
+from sql.notifications import NewSilence, SilenceGateway, SilenceRow
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+_MAX_SILENCES = 10_000
+_MAX_ALERTS = 10_000  # that a preview looks at
+_MAX_SHOWN = 100
+_PREVIEW_TIME = timedelta(days=7)
+_DEFAULT_DURATION = timedelta(hours=1)
+MatcherText = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+class SilenceSchedule(Arguments):
+    """Windows in which a silence holds back alerts, within its time."""
+
+    cron: str = Field(max_length=200, description="Starts of the windows: a cron expression.")
+    duration: str = Field(max_length=40, description="Length of a window, such as 2h.")
+    zone: Name = Field("UTC", description="Time zone of the expression.")
+
+
+class SilenceBody(Arguments):
+    """Which alerts to hold back, and how long."""
+
+    matchers: list[MatcherText] = Field(
+        default=[],
+        max_length=50,
+        description='Conditions on labels, such as host="a" or team=~"x|y"; all must hold.',
+    )
+    alert: IdPrefix | None = Field(
+        None, description="Alert whose labels are conditions, too: an ID or a unique prefix."
+    )
+    starts_at: Time | None = Field(None, description="Start. Default: now.")
+    ends_at: Time | None = Field(None, description="End. Default: an hour after the start.")
+    comment: NoteText = Field(description="Reason; must not be blank.")
+    schedule: SilenceSchedule | None = Field(None, description="Only in windows.")
+
+
+class SilenceQuery(Arguments):
+    """Which silences to list."""
+
+    expired: bool = Field(False, description="Include silences that have ended.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilenceState:
+    """A silence. `state`: pending, active (also between its windows) or expired."""
+
+    id: UUID
+    state: Literal["pending", "active", "expired"]
+    matchers: Sequence[str]
+    starts_at: datetime
+    ends_at: datetime
+    schedule: Mapping[str, Any] | None
+    author: str
+    comment: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class SilencedAlert:
+    """An alert that a silence holds back, or would have held back."""
+
+    id: UUID
+    rule: str
+    labels: Mapping[str, str]
+    starts_at: datetime
+
+
+@dataclass(frozen=True)
+class SilencePreview:
+    """What a silence would hold back: alerts that fire now, and those of the last seven days.
+
+    At most a hundred of each are listed.
+    """
+
+    firing: int
+    last_week: int
+    firing_alerts: Sequence[SilencedAlert]
+    past_alerts: Sequence[SilencedAlert]
+
+
+@operation("GET", "/silences", role="viewer")
+def list_silences(workspace: "LocalWorkspace", query: SilenceQuery) -> list[SilenceState]:
+    """List silences, newest first."""
+    now = datetime.now(UTC)
+    rows = SilenceGateway(workspace.connection).list_all(
+        ends_after=None if query.expired else now, limit=_MAX_SILENCES
+    )
+    return [describe_silence(row, now) for row in rows]
+
+
+@operation("POST", "/silences", role="operator")
+def add_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilenceState:
+    """Hold back alerts. Their state and history are unaffected."""
+    silence = _make_silence(workspace, body, workspace.author)
+    if not silence.comment.strip():
+        raise UsageError("the comment must not be empty")
+    gateway = SilenceGateway(workspace.connection)
+    gateway.put(silence)
+    row = gateway.get(silence.id)
+    assert row is not None
+    return describe_silence(row, datetime.now(UTC))
+
+
+@operation("POST", "/silences/preview", role="viewer", changes=False)
+def preview_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilencePreview:
+    """Show what a silence would hold back now, and would have held back in the last week."""
+    silence = _make_silence(workspace, body, workspace.author)
+    matchers = [matcher for text in silence.matchers for matcher in parse_matchers(text)]
+    alerts = AlertGateway(workspace.connection)
+    firing = alerts.list_newest(AlertFilter(active=True), limit=_MAX_ALERTS)
+    since = datetime.now(UTC) - _PREVIEW_TIME
+    past = alerts.list_newest(AlertFilter(since=since), limit=_MAX_ALERTS)
+    now_held = [_describe_alert(alert) for alert in _select(firing, matchers)]
+    past_held = [_describe_alert(alert) for alert in _select(past, matchers)]
+    return SilencePreview(
+        len(now_held), len(past_held), now_held[:_MAX_SHOWN], past_held[:_MAX_SHOWN]
+    )
+
+
+@operation("DELETE", "/silences/{silence}", role="operator")
+def expire_silence(workspace: "LocalWorkspace", silence: IdPrefix) -> SilenceState:
+    """End a silence. It stays in the list of expired ones."""
+    gateway = SilenceGateway(workspace.connection)
+    row = find_silence(gateway, silence)
+    now = datetime.now(UTC)
+    if not gateway.expire(row.id, now):
+        raise UsageError(f"silence {row.id} has ended already")
+    ended = gateway.get(row.id)
+    assert ended is not None
+    return describe_silence(ended, now)
+
+
+def find_silence(gateway: SilenceGateway, prefix: str) -> SilenceRow:
+    """The silence of an ID or unique prefix. Raises `UsageError`."""
+    rows = gateway.list_all(limit=_MAX_SILENCES)
+    matching = [row for row in rows if str(row.id).startswith(prefix.lower())]
+    if not matching:
+        raise NotFound(f"no silence with ID {prefix!a}; see `moirae silence query --expired`")
+    if len(matching) > 1:
+        raise UsageError(f"ambiguous: {prefix!a} matches several silences")
+    return matching[0]
+
+
+def describe_silence(row: SilenceRow, now: datetime) -> SilenceState:
+    """A silence with its state."""
+    state: Literal["pending", "active", "expired"] = "active"
+    if row.ends_at <= now:
+        state = "expired"
+    elif row.starts_at > now:
+        state = "pending"
+    return SilenceState(
+        id=row.id,
+        state=state,
+        matchers=row.matchers,
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+        schedule=row.schedule,
+        author=row.author,
+        comment=row.comment,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def check_matchers(texts: Iterable[str]) -> list[Matcher]:
+    """The matchers of a silence. Raises `UsageError`: one of them must not match everything."""
+    try:
+        matchers = [matcher for text in texts for matcher in parse_matchers(text)]
+    except ValueError as error:
+        raise UsageError(f"matchers: {error}") from error
+    if all(matcher.matches({}) for matcher in matchers):
+        raise UsageError("matchers: at least one must not match an empty value")
+    return matchers
+
+
+def _make_silence(workspace: "LocalWorkspace", body: SilenceBody, author: str) -> NewSilence:
+    texts = list(body.matchers)
+    if body.alert is not None:
+        alert = find_alert(workspace.connection, body.alert)
+        labels = make_alert_labels(alert.labels, alert.key)
+        texts += [str(Matcher(name, "=", value)) for name, value in sorted(labels.items())]
+    matchers = check_matchers(texts)
+    starts_at = body.starts_at or datetime.now(UTC)
+    ends_at = body.ends_at or starts_at + _DEFAULT_DURATION
+    if ends_at <= starts_at:
+        raise UsageError("ends_at: must be after starts_at")
+    schedule = None
+    if body.schedule is not None:
+        schedule = body.schedule.model_dump()
+        try:
+            Recurrence(
+                body.schedule.cron, parse_duration(body.schedule.duration), body.schedule.zone
+            )
+        except ValueError as error:
+            raise UsageError(f"schedule: {error}") from error
+    return NewSilence(
+        id=uuid4(),
+        matchers=list(map(str, matchers)),
+        starts_at=starts_at,
+        ends_at=ends_at,
+        schedule=schedule,
+        author=author,
+        comment=body.comment,
+    )
+
+
+def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
+    """The alert of an ID or unique prefix. Raises `UsageError`."""
+    rows = AlertGateway(connection).list_by_prefix(
+        prefix.lower().replace("%", "").replace("_", ""), limit=2
+    )
+    if not rows:
+        raise NotFound(f"no alert with ID {prefix!a}; see `moirae alerts list`")
+    if len(rows) > 1:
+        raise UsageError(f"ambiguous: {prefix!a} matches several alerts")
+    return rows[0]
+
+
+def _select(alerts: Iterable[AlertRow], matchers: Sequence[Matcher]) -> list[AlertRow]:
+    return [
+        alert
+        for alert in alerts
+        if alert.fired_at is not None
+        and match_all(matchers, make_alert_labels(alert.labels, alert.key))
+    ]
+
+
+def _describe_alert(alert: AlertRow) -> SilencedAlert:
+    labels = make_alert_labels(alert.labels, alert.key)
+    return SilencedAlert(alert.id, alert.rule, labels, alert.starts_at)

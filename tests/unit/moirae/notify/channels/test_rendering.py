@@ -1,0 +1,67 @@
+"""Titles and texts: built-in, of templates, escaped once."""
+
+import pytest
+
+from moirae.notify.channels.rendering import (
+    describe_history,
+    escape_html,
+    escape_slack,
+    render_body,
+    render_title,
+    to_line,
+)
+from tests.unit.moirae.notify.channels.contents import (
+    HISTORY,
+    make_message_content,
+    make_receiver,
+)
+
+WEBHOOK = {"webhook": "http://x/"}
+
+
+def test_title_names_state_alert_and_where() -> None:
+    assert render_title(make_receiver(**WEBHOOK), make_message_content()) == "[FIRING:1] Disk a"
+
+
+def test_text_has_what_history_says() -> None:
+    assert describe_history(HISTORY) == [
+        "norm: mean 40.12, sd 3 (not normal: +17 standard deviations)",
+        "probable resolution: restart (80%)",
+        "similar 1: 2026-01-01T00:00:00Z, fixed by: restart [r]",
+        "history still being read: norm",
+    ]
+
+
+def test_template_of_a_value_is_not_rendered() -> None:
+    content = make_message_content(annotations={"summary": "{{ 7 * 7 }} {% raw %}"})
+    text = render_body(make_receiver(**WEBHOOK), content)
+    assert "{{ 7 * 7 }} {% raw %}" in text
+    receiver = make_receiver(**WEBHOOK, body="{{ alerts[0].annotations.summary }}")
+    assert render_body(receiver, content) == "{{ 7 * 7 }} {% raw %}"
+
+
+def test_values_are_escaped_for_their_channel() -> None:
+    content = make_message_content(annotations={"summary": "<script>&<!channel>"})
+    receiver = make_receiver(**WEBHOOK, body="<b>{{ alerts[0].annotations.summary }}</b>")
+    escaped = "&lt;script&gt;&amp;&lt;!channel&gt;"
+    assert render_body(receiver, content, escape_html) == f"<b>{escaped}</b>"
+    assert render_body(receiver, content, escape_slack) == f"<b>{escaped}</b>"
+
+
+@pytest.mark.parametrize("template", ["{{ nothing }}", "{{ labels.nothing }}", "{{ 1 / 0 }}"])
+def test_template_that_fails_is_said_in_the_message(template: str) -> None:
+    receiver = make_receiver(**WEBHOOK, title=template, body=template)
+    content = make_message_content()
+    assert "Disk" in render_title(receiver, content)
+    assert "template failed" in render_title(receiver, content)
+    assert "Disk (template failed" in render_body(receiver, content)
+
+
+def test_title_has_one_line_of_bounded_length() -> None:
+    assert to_line("a\r\nBcc: x@y\x00") == "a Bcc: x@y"
+    assert len(to_line("x" * 10_000)) == 200
+
+
+def test_large_values_are_cut() -> None:
+    content = make_message_content(annotations={"summary": "x" * 1_000_000})
+    assert len(render_body(make_receiver(**WEBHOOK), content)) < 3_000
