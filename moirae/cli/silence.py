@@ -1,7 +1,8 @@
 """`moirae silence`: hold back the notifications of alerts."""
 
+import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -26,45 +27,37 @@ _COLUMNS = ("id", "state", "matchers", "starts", "ends", "windows", "author", "c
 _MATCHER_HELP = 'Conditions on labels, such as host="a" or team=~"x|y"; all must hold.'
 
 
+MatchersArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="MATCHER…", help=_MATCHER_HELP)
+]
+AlertOption = Annotated[
+    str | None, typer.Option("--alert", help="Alert whose labels are conditions, too.")
+]
+
+
 @app.command()
 def add(
-    matchers: Annotated[
-        list[str] | None, typer.Argument(metavar="MATCHER…", help=_MATCHER_HELP)
-    ] = None,
+    matchers: MatchersArgument = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     comment: Annotated[str, typer.Option("--comment", "-c", help="Reason.")] = "",
-    alert: Annotated[
-        str | None, typer.Option("--alert", help="Alert whose labels are conditions, too.")
-    ] = None,
     duration: Annotated[
-        str, typer.Option("--duration", "-d", help="Time until the end, such as 2h.")
+        str,
+        typer.Option("--duration", "-d", help="Time from now, such as 2h, or START/END in UTC."),
     ] = "1h",
-    start: Annotated[datetime | None, typer.Option("--start", help="Start, in UTC.")] = None,
-    cron: Annotated[
+    alert: AlertOption = None,
+    windows: Annotated[
         str | None,
-        typer.Option("--cron", help="Hold back only in windows that start at these times."),
+        typer.Option(
+            "--windows",
+            help="Only in these windows: `CRON for DURATION`, or `CRON for DURATION in ZONE`.",
+        ),
     ] = None,
-    window: Annotated[str, typer.Option("--window", help="Length of a window.")] = "1h",
-    zone: Annotated[str, typer.Option("--zone", help="Time zone of --cron.")] = "UTC",
-    author: Annotated[str | None, typer.Option("--author", help="Name of the author.")] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only show what it would hold back, now and last week."),
-    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Hold back alerts that the matchers select."""
-    from moirae.services.operations.silences import (
-        SilenceBody,
-        SilenceSchedule,
-        add_silence,
-        preview_silence,
-    )
+    from moirae.services.operations.silences import SilenceBody, add_silence
 
-    starts_at, ends_at = _find_times(start, duration)
-    schedule = None
-    if cron is not None:
-        schedule = make_query(SilenceSchedule, cron=cron, duration=window, zone=zone)
+    starts_at, ends_at = _find_times(duration)
     body = make_query(
         SilenceBody,
         matchers=matchers or [],
@@ -72,24 +65,36 @@ def add(
         starts_at=starts_at,
         ends_at=ends_at,
         comment=comment,
-        schedule=schedule,
+        schedule=None if windows is None else _parse_windows(windows),
     )
     with open_services(workspace) as services:
-        if dry_run:
-            preview = preview_silence(services, body)
-            if output is OutputFormat.JSON:
-                print_json(preview)
-            else:
-                print(
-                    f"holds back {preview.firing} alerts that fire now; "
-                    f"would have held back {preview.last_week} of the last seven days"
-                )
-            return
-        silence = add_silence(services.with_author(author), body)
+        silence = add_silence(services, body)
     if output is OutputFormat.JSON:
         print_json(silence)
     else:
         print(silence.id)
+
+
+@app.command()
+def preview(
+    matchers: MatchersArgument = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    alert: AlertOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show what a silence would hold back now, and would have held back in the last week."""
+    from moirae.services.operations.silences import SilenceBody, preview_silence
+
+    body = make_query(SilenceBody, matchers=matchers or [], alert=alert, comment="preview")
+    with open_services(workspace) as services:
+        result = preview_silence(services, body)
+    if output is OutputFormat.JSON:
+        print_json(result)
+    else:
+        print(
+            f"holds back {result.firing} alerts that fire now; "
+            f"would have held back {result.last_week} of the last seven days"
+        )
 
 
 @app.command()
@@ -141,17 +146,34 @@ def expire(
         print(f"expired: {ended.id}")
 
 
-def _find_times(start: datetime | None, duration: str) -> tuple[datetime, datetime]:
-    from datetime import UTC
-
+def _find_times(duration: str) -> tuple[datetime, datetime]:
     from moirae.config import parse_duration
     from moirae.errors import UsageError
 
-    starts_at = datetime.now(UTC) if start is None else start.replace(tzinfo=UTC)
+    start, slash, end = duration.partition("/")
     try:
+        if slash:
+            return _parse_time(start), _parse_time(end)
+        starts_at = datetime.now(UTC)
         return starts_at, starts_at + parse_duration(duration)
     except (ValueError, OverflowError) as error:
         raise UsageError(f"--duration: {error}") from error
+
+
+def _parse_time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _parse_windows(text: str) -> dict[str, str]:
+    from moirae.errors import UsageError
+
+    match = re.fullmatch(r"(?P<cron>.+) for (?P<duration>\S+)(?: in (?P<zone>\S+))?", text.strip())
+    if match is None:
+        raise UsageError(
+            f"--windows: {text!r} is not `CRON for DURATION in ZONE`, such as `0 2 * * * for 2h`"
+        )
+    return {name: value for name, value in match.groupdict().items() if value is not None}
 
 
 def _format_silence(silence: Any) -> Iterable[Any]:

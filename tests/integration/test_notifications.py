@@ -190,7 +190,7 @@ def test_silence_holds_back_alerts_until_it_expires(
         wait_for(receiver, 1)
         shown = run_command(public_folder, "routes", "show").stdout
         assert f"silenced by {silence['id'][:8]}" in shown
-        preview = run_command(public_folder, "silence", "add", "host=~.*a", "--dry-run")
+        preview = run_command(public_folder, "silence", "preview", "host=~.*a")
         assert "holds back 1 alerts that fire now" in preview.stdout
         assert run_command(public_folder, "silence", "expire", silence["id"][:8]).exit_code == 0
         wait_for(receiver, 2)
