@@ -1,7 +1,7 @@
 """P1: cost of a slide of a long window, merged from panes ÷ aggregated as a whole.
 
 One rule is evaluated over rows in memory, slide by slide: by `PaneCache`, which has cached the
-panes of earlier slides; by `LocalEvaluator` over all rows of the slice, which counts each row in
+panes of earlier slides; by `DuckDBRules` over all rows of the slice, which counts each row in
 every window that contains it; and over the rows of the one window that has closed, which is the
 least that is possible without panes.
 """
@@ -9,9 +9,10 @@ least that is possible without panes.
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any, NoReturn
 
 import duckdb
 import numpy as np
@@ -21,10 +22,17 @@ from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
-from moirae.evaluation import RuleBatcher
-from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation import EvaluationRequest, RowSource, RuleEngine, RuleGroup, RuleGrouper
+from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleCohort, advance_cohorts, due_slices, input_view
+from moirae.evaluation.plan import (
+    ActiveRule,
+    RuleCohort,
+    RuleSlice,
+    advance_cohorts,
+    due_slices,
+    input_view,
+)
 from moirae.rules import Definition, Rule
 from moirae.rules.model import AlertSpec
 from recall.query import Tables, infer_shape
@@ -106,16 +114,17 @@ def _measure_window(slides: int, target: str) -> BenchmarkResult:
 
 def _measure_repetition(rows: InMemoryRows, slides: int) -> dict[str, float]:
     """Seconds of a slide by each method, and of building all panes, as after a restart."""
-    evaluator = LocalEvaluator()
-    batcher = RuleBatcher({"cpu": _COLUMNS})
+    duckdb_rules = DuckDBRules()
+    grouper = RuleGrouper({"cpu": _COLUMNS})
     cohorts = [_make_cohort(slides)]
-    panes = PaneCache(evaluator, rows)
+    panes = PaneCache(duckdb_rules, rows)
     slide_seconds = []
     for slide in range(_SLIDES):
         watermark = _START + (slides + 1 + slide) * _SLIDE_SECONDS * _MICROS_PER_SECOND
         (rule_slice,) = due_slices(cohorts, {"cpu": watermark})
-        batches = batcher.batch(rule_slice.rules)
-        slide_seconds.append(measure_seconds(partial(panes.evaluate, rule_slice, batches)))
+        groups = grouper.group(rule_slice.rules)
+        request = _make_request(rows, rule_slice)
+        slide_seconds.append(measure_seconds(partial(_evaluate, panes, groups, request)))
         assert rule_slice.range.end is not None
         evaluated = {rule.name for rule in rule_slice.rules}
         cohorts = advance_cohorts(cohorts, evaluated, rule_slice.range.end)
@@ -123,11 +132,23 @@ def _measure_repetition(rows: InMemoryRows, slides: int) -> dict[str, float]:
     return {
         "build_all_panes_s": slide_seconds[0],
         "merge_panes_s": statistics.median(slide_seconds[1:]),
-        "aggregate_s": measure_seconds(
-            partial(evaluator.evaluate, batches.batches, {"cpu": slice_rows})
-        ),
+        "aggregate_s": measure_seconds(partial(_evaluate, duckdb_rules, groups, request)),
         "aggregate_one_window_s": _aggregate_one_window(slice_rows, slides),
     }
+
+
+def _make_request(rows: InMemoryRows, rule_slice: RuleSlice) -> EvaluationRequest:
+    table = rows.select(rule_slice.input_range)
+    source = RowSource(len(table), lambda: table, _make_no_frame)
+    return EvaluationRequest({"cpu": source}, rule_slice)
+
+
+def _make_no_frame(rows: Any) -> NoReturn:
+    raise AssertionError("Spark is not measured")
+
+
+def _evaluate(engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
+    list(engine.run(groups, request))
 
 
 def _make_cohort(slides: int) -> RuleCohort:

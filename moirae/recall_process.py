@@ -96,12 +96,13 @@ def run_query_task(
 
 
 def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryBuilder:
+    columns = {name: relation.columns for name, relation in settings.relations.items()}
     return HistoryBuilder(
         connect_database(settings, "recall views look"),
         connect_database(settings, "recall views work"),
         config.root,
         config.schemas,
-        RelationVersions(config.relations, frozenset(settings.relations)),
+        RelationVersions(config.relations, frozenset(columns), columns),
         history=settings.archive_history.total_seconds(),
         engine=settings.recall.engine,
     )

@@ -4,40 +4,42 @@ A module of its own, `moirae.evaluation.plan`, holds active rules, and which of 
 which slice of event time.
 """
 
-from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.contexts import (
     ContextEvaluator,
     ContextQueries,
     EventContexts,
     RecallAnswers,
 )
-from moirae.evaluation.evaluator import (
-    MAX_PAST_EVENT_ROWS,
-    EvaluationResult,
-    RuleEvaluator,
-    find_archived_event_rows,
-)
-from moirae.evaluation.executor_rules import ExecutorRules, is_executable
+from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, evaluate_groups
+from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
+from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.revision_rows import RevisionRows
+from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
+from moirae.evaluation.spark_rules import SparkRules
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
 __all__ = [
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
+    "EvaluationRequest",
     "EvaluationResult",
     "EventContexts",
     "ExecutorRules",
     "Guard",
     "IndexedRules",
     "LiveStreamRows",
-    "MAX_PAST_EVENT_ROWS",
+    "PastTasks",
     "RecallAnswers",
     "RevisionRows",
-    "RuleBatcher",
+    "RowSource",
+    "RuleEngine",
     "RuleEvaluator",
-    "find_archived_event_rows",
+    "RuleGroup",
+    "RuleGrouper",
+    "SparkRules",
+    "evaluate_groups",
     "is_executable",
 ]

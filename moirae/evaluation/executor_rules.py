@@ -6,25 +6,35 @@ input near them only (see `recall.query.shape`).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, starmap
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from archiver.errors import TaskLost
 from archiver.executors import Jobs, divide_times
 from archiver.threads import start_thread
 from archiver.time_range import TimeRange
-from moirae.evaluation.batches import RuleBatch
+from moirae.evaluation.duckdb_rules import parse_event_rows, shared_sources
+from moirae.evaluation.engine import (
+    Charged,
+    Declined,
+    EvaluationRequest,
+    Events,
+    Outcome,
+    RuleEventRows,
+)
 from moirae.evaluation.limited_joins import MAX_JOINED_ROWS
 from moirae.evaluation.limits import statement_limit
-from moirae.evaluation.local import RuleEventRows, parse_event_rows
-from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from recall.engines.isolation import run_isolated, split_in_halves
+from moirae.evaluation.plan import RuleSlice, input_view, relation_view
+from moirae.evaluation.rule_groups import RuleGroup
 from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
 from recall.statements import (
     MAX_PART_ROWS,
@@ -39,48 +49,60 @@ from recall.statements import (
     run_on_part,
 )
 
-CHARGED_ERRORS = (StatementTimeout, MemoryExceeded, TaskLost)
-"""What a rule is charged for. Other failing batches are left to Spark."""
+_CHARGED_ERRORS = (StatementTimeout, MemoryExceeded, TaskLost)
+_CONSTANTS_TABLE = "constants"
+# Spark's setting for the bytes that all tasks of a job may return to the driver (default: 1 GiB).
+_RESULT_LIMIT = "spark.driver.maxResultSize"
 
-BatchOutcome = tuple[RuleBatch, RuleEventRows | Exception]
-"""A batch, and its event rows or why it failed."""
+
+class _GroupOutcome(NamedTuple):
+    """The event rows of a group, or why it failed."""
+
+    group: RuleGroup
+    result: RuleEventRows | Exception
 
 
-@dataclass(frozen=True, eq=False)
-class _StartedJob:
-    """A job that runs before its results are asked for.
+class _Job(NamedTuple):
+    """The tasks of some groups: the stream, its rows, and the part of each task."""
+
+    groups: Sequence[RuleGroup]
+    stream: str
+    rows: FileRows
+    rule_slice: RuleSlice | None
+    parts: Sequence[FilePart]
+
+
+class _StartedJob(NamedTuple):
+    """A job that runs before its results are needed.
 
     `results`: with the time at which it ended.
     """
 
-    batches: Sequence[RuleBatch]
-    rows: FileRows
-    rule_slice: RuleSlice
-    parts: Sequence[FilePart]
+    job: _Job
     started_at: float
-    results: Future[tuple[list[BatchOutcome], float]]
+    results: Future[tuple[list[_GroupOutcome], float]]
 
-    def evaluates(
-        self, batches: Sequence[RuleBatch], rows: FileRows, rule_slice: RuleSlice | None
-    ) -> bool:
-        """Whether the job is that of these batches over these rows."""
-        return (
-            list(map(id, batches)) == list(map(id, self.batches))
-            and rule_slice == self.rule_slice
-            and rows == self.rows
-        )
+
+class PastTasks(NamedTuple):
+    """How the past of rules is evaluated: what exceeds a limit is left to Spark.
+
+    `accepts`: whether tasks evaluate so many rows. `max_event_rows`: of a group.
+    """
+
+    accepts: Callable[[int], bool]
+    max_event_rows: int
 
 
 class ExecutorRules:
-    """Evaluates batches of plain rules by jobs.
+    """Evaluates plain rules of one stream over archived files, by jobs.
 
     `time_limit`: seconds of processor time of a statement, besides what many rows and rules add.
     """
 
-    def __init__(self, jobs: Jobs, time_limit: float, max_event_rows: int | None = None) -> None:
-        """`max_event_rows`: of a batch; more are left to Spark. None: no limit."""
+    def __init__(self, jobs: Jobs, time_limit: float, past: PastTasks | None = None) -> None:
+        """`past`: the tasks evaluate the past of rules; None: what is live."""
         self._jobs = jobs
-        self._max_event_rows = max_event_rows
+        self._past = past
         self._time_limit = time_limit
         self._relations: dict[str, pa.Table] = {}
         self._generation = uuid4().hex
@@ -93,106 +115,125 @@ class ExecutorRules:
         self._generation = uuid4().hex
         self._started = None
 
-    def evaluate(
-        self,
-        batches: Sequence[RuleBatch],
-        stream: str,
-        rows: FileRows,
-        rule_slice: RuleSlice | None = None,
-    ) -> Iterator[BatchOutcome]:
-        """The outcome of each batch. A batch with an error that is charged has one rule.
+    def select(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest
+    ) -> Sequence[RuleGroup]:
+        """See `RuleEngine`: plain rules of one stream over archived files.
 
-        All rules are executable, see `is_executable`, and read only this stream. `rule_slice`: the
-        slice that they are evaluated over; None: new rows.
+        New rows are evaluated by rules that look at one row at a time only.
         """
-        if self._started is not None and not self._started.evaluates(batches, rows, rule_slice):
-            self._started = None
-        parts: Sequence[FilePart]
-        if self._started is None:
-            parts = self._divide(rows, rule_slice)
-        else:
-            parts = self._started.parts
-        if _exceed_limit(parts):
-            error = SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
-            yield from ((batch, error) for batch in batches)
-        elif not parts:
-            yield from ((batch, []) for batch in batches)
-        else:
-            yield from self._run_isolated(batches, stream, rows, parts)
+        streams: set[str] = set()
+        for stream, source in request.sources.items():
+            is_accepted = self._past is None or self._past.accepts(source.count)
+            if source.files is not None and is_accepted:
+                streams.add(stream)
+        in_slice = request.rule_slice is not None
+        return [
+            group
+            for group in groups
+            if is_executable(group, in_slice) and group.streams.issubset(streams)
+        ]
 
-    def start(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: RuleSlice
-    ) -> None:
-        """Start the job of `evaluate` with these arguments, which then waits for its results."""
-        parts = self._divide(rows, rule_slice)
-        if not parts or _exceed_limit(parts):
+    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
+        """See `RuleEngine`: start the job of groups that read one stream."""
+        jobs = list(self._make_jobs(groups, request))
+        if len(jobs) != 1 or not jobs[0].parts or _exceed_limit(jobs[0].parts):
             return
 
-        def run() -> tuple[list[BatchOutcome], float]:
-            return self._run_job(batches, stream, rows, parts), time.monotonic()
+        def run() -> tuple[list[_GroupOutcome], float]:
+            return self._run_job(jobs[0]), time.monotonic()
 
         started_at = time.monotonic()
-        results = start_thread(run, "rules of a slice")
-        self._started = _StartedJob(batches, rows, rule_slice, parts, started_at, results)
+        self._started = _StartedJob(jobs[0], started_at, start_thread(run, "rules of a slice"))
+
+    def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
+        """See `RuleEngine`."""
+        for job in self._make_jobs(groups, request):
+            if _exceed_limit(job.parts):
+                reason = f"a task would read more than {MAX_PART_ROWS:,} rows"
+                yield Declined(job.groups, request, reason)
+            elif not job.parts:
+                yield Events(job.groups, [])
+            else:
+                yield from self._collect(job, request)
+
+    def _make_jobs(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[_Job]:
+        """A job for the groups of each stream."""
+        groups_by_stream: dict[str, list[RuleGroup]] = {}
+        for group in groups:
+            (stream,) = group.streams
+            groups_by_stream.setdefault(stream, []).append(group)
+        rule_slice = request.rule_slice
+        for stream, members in groups_by_stream.items():
+            rows = request.sources[stream].files
+            assert rows is not None
+            if rule_slice is None or rule_slice.is_stateless:
+                parts = divide_files(rows, self._jobs.cores)
+            else:
+                parts = divide_slice(rule_slice, rows, self._jobs.cores)
+            yield _Job(members, stream, rows, rule_slice, parts)
 
     def take_head_start(self) -> float:
-        """Seconds for which jobs ran before `evaluate` was called, since the last call."""
+        """Seconds for which jobs ran before `run` was called, since the last call."""
         seconds = self._head_start
         self._head_start = 0.0
         return seconds
 
-    def _divide(self, rows: FileRows, rule_slice: RuleSlice | None) -> list[FilePart]:
-        if rule_slice is None or rule_slice.is_stateless:
-            return divide_files(rows, self._jobs.cores)
-        return divide_slice(rule_slice, rows, self._jobs.cores)
+    def _collect(self, job: _Job, request: EvaluationRequest) -> Iterator[Outcome]:
+        """The outcomes of a job. What exceeds a limit is charged; other failures are declined."""
+        try:
+            results = self._await_or_run_job(job)
+        except TaskLost as error:
+            yield self._fail(job.groups, request, error)
+            return
+        except (PySparkException, Py4JJavaError) as error:
+            if _RESULT_LIMIT not in str(error):
+                raise
+            yield Declined(job.groups, request, "more event rows than the driver takes")
+            return
+        for group, result in results:
+            if isinstance(result, _CHARGED_ERRORS):
+                yield self._fail([group], request, result)
+            elif isinstance(result, Exception):
+                yield Declined([group], request, str(result))
+            else:
+                yield Events([group], result)
 
-    def _run_isolated(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
-    ) -> Iterator[BatchOutcome]:
-        """Evaluate batches; those that fail for what is charged are divided into single rules."""
-        run = partial(self._await_or_run_job, stream=stream, rows=rows, parts=parts)
-        for group, results in run_isolated(batches, run, (TaskLost,), _split_rules):
-            if isinstance(results, Exception):
-                (batch,) = group
-                yield batch, results
-                continue
-            for batch, outcome in results:
-                halves = _split_rules([batch], None)
-                if not isinstance(outcome, CHARGED_ERRORS) or not halves:
-                    yield batch, outcome
-                    continue
-                for half in halves:
-                    yield from self._run_isolated(half, stream, rows, parts)
+    def _fail(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest, error: Exception
+    ) -> Outcome:
+        """The outcome of groups that exceeded a limit."""
+        if self._past is None:
+            return Charged(groups, error)
+        return Declined(groups, request, str(error))
 
-    def _await_or_run_job(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
-    ) -> list[BatchOutcome]:
-        """The results of the job that was started, else of a new one."""
+    def _await_or_run_job(self, job: _Job) -> list[_GroupOutcome]:
+        """The results of the job that was started, if it is this one, else of a new one."""
         started = self._started
-        if started is None:
-            return self._run_job(batches, stream, rows, parts)
         self._started = None
+        if started is None or started.job[:-1] != job[:-1]:
+            return self._run_job(job)
         awaited_at = time.monotonic()
         outcomes, ended_at = started.results.result()
         self._head_start += min(awaited_at, ended_at) - started.started_at
         return outcomes
 
-    def _run_job(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, parts: Sequence[FilePart]
-    ) -> list[BatchOutcome]:
+    def _run_job(self, job: _Job) -> list[_GroupOutcome]:
         limits = [
-            statement_limit(self._time_limit, rows.row_count, len(batch.rule_indexes))
-            for batch in batches
+            statement_limit(self._time_limit, job.rows.row_count, len(group.rules))
+            for group in job.groups
         ]
-        sources = _shared_sources(batches)
+        sources = {
+            source: f"_rows_{number}" for number, source in enumerate(shared_sources(job.groups))
+        }
         statements: list[PartStatement] = []
-        for batch, limit in zip(batches, limits, strict=True):
-            statement = _build_statement(batch, limit, sources)
-            statements.append(self._limit_event_rows(statement, len(parts)))
-        has_relations = any(batch.duckdb_query.has_relations for batch in batches)
-        job = PartJob(
-            rows=rows,
-            view=input_view(stream),
+        for group, limit in zip(job.groups, limits, strict=True):
+            statement = _build_statement(group, limit, sources)
+            statements.append(self._limit_event_rows(statement, len(job.parts)))
+        has_relations = any(group.plain_query.has_relations for group in job.groups)
+        part_job = PartJob(
+            rows=job.rows,
+            view=input_view(job.stream),
             statements=statements,
             sources={
                 table: PartStatement(Statement(f"SELECT * FROM {source}"), max(limits))
@@ -201,18 +242,18 @@ class ExecutorRules:
             relations=self._relations if has_relations else {},
             generation=self._generation,
         )
-        outcomes_by_part = self._jobs.map(partial(run_on_part, job), parts)
-        results: list[BatchOutcome] = []
-        for batch, limit, outcomes in zip(
-            batches, limits, zip(*outcomes_by_part, strict=True), strict=True
+        outcomes_by_part = self._jobs.map(partial(run_on_part, part_job), job.parts)
+        results: list[_GroupOutcome] = []
+        for group, limit, outcomes in zip(
+            job.groups, limits, zip(*outcomes_by_part, strict=True), strict=True
         ):
-            results.append((batch, _merge_outcomes(batch, outcomes, limit)))
+            results.append(_GroupOutcome(group, _merge_outcomes(group, outcomes, limit)))
         return results
 
     def _limit_event_rows(self, statement: PartStatement, part_count: int) -> PartStatement:
-        if self._max_event_rows is None:
+        if self._past is None:
             return statement
-        max_rows = self._max_event_rows // part_count
+        max_rows = self._past.max_event_rows // part_count
         if statement.max_rows is not None:
             max_rows = min(max_rows, statement.max_rows)
         return replace(statement, max_rows=max_rows)
@@ -222,59 +263,25 @@ def _exceed_limit(parts: Sequence[FilePart]) -> bool:
     return any(part.row_count > MAX_PART_ROWS for part in parts)
 
 
-def _split_rules(
-    batches: Sequence[RuleBatch], _error: Exception | None
-) -> list[Sequence[RuleBatch]]:
-    """Halves of several batches, or of the rules of one; nothing for a single rule."""
-    if len(batches) > 1:
-        return split_in_halves(batches, TaskLost())
-    (batch,) = batches
-    rule_count = len(batch.rule_indexes)
-    if rule_count < 2:
-        return []
-    middle = rule_count // 2
-    return [[_select_rules(batch, 0, middle)], [_select_rules(batch, middle, rule_count)]]
-
-
-def _select_rules(batch: RuleBatch, start: int, end: int) -> RuleBatch:
-    return replace(
-        batch,
-        rule_indexes=batch.rule_indexes[start:end],
-        rule_names=batch.rule_names[start:end],
-        constants=batch.constants.slice(start, end - start),
-    )
-
-
-def _shared_sources(batches: Sequence[RuleBatch]) -> dict[str, str]:
-    """The tables of the subqueries that several batches read: each is computed once in a part."""
-    readers: dict[str, int] = {}
-    for batch in batches:
-        if batch.duckdb_query.source_is_query:
-            source = batch.duckdb_query.source
-            readers[source] = readers.get(source, 0) + 1
-    shared = [source for source, count in readers.items() if count > 1]
-    return {source: f"_rows_{number}" for number, source in enumerate(shared)}
-
-
 def _build_statement(
-    batch: RuleBatch, time_limit: float, sources: Mapping[str, str]
+    group: RuleGroup, time_limit: float, sources: Mapping[str, str]
 ) -> PartStatement:
     """`sources`: the tables of subqueries."""
-    query = batch.duckdb_query
+    query = group.plain_query
     source_table = sources.get(query.source)
-    text = query.sql(batch.constants_table, source_table)
+    text = query.sql(_CONSTANTS_TABLE, source_table)
     max_rows = None
     if query.has_relations:
         max_rows = MAX_JOINED_ROWS
         text = f"SELECT * FROM ({text}) LIMIT {max_rows + 1}"
-    statement = Statement(text, {batch.constants_table: batch.constants})
+    statement = Statement(text, {_CONSTANTS_TABLE: group.constants})
     return PartStatement(statement, time_limit, source_table, max_rows)
 
 
 def _merge_outcomes(
-    batch: RuleBatch, outcomes: Sequence[PartOutcome], time_limit: float
+    group: RuleGroup, outcomes: Sequence[PartOutcome], time_limit: float
 ) -> RuleEventRows | Exception:
-    """The event rows of a batch in all parts, or the first error."""
+    """The event rows of a group in all parts, or the first error."""
     for outcome in outcomes:
         if outcome.failure == "memory":
             return MemoryExceeded(outcome.message)
@@ -288,25 +295,23 @@ def _merge_outcomes(
         if outcome.result is None:
             return StatementTimeout(time_limit)
         try:
-            event_rows += parse_event_rows(batch, outcome.result)
+            event_rows += parse_event_rows(group, outcome.result)
         except SparkRequired as error:
             return error
     return event_rows
 
 
-def is_executable(
-    batch: RuleBatch, rules: Sequence[ActiveRule], streams: Sequence[str], in_slice: bool
-) -> bool:
-    """Whether tasks can evaluate a batch over parts of the rows of one of some streams.
+def is_executable(group: RuleGroup, in_slice: bool) -> bool:
+    """Whether tasks can evaluate a group over parts of the archived rows of its stream.
 
     `in_slice`: over a slice of event time; otherwise over new rows.
     """
-    if len(batch.duckdb_query.streams) != 1:
+    if group.query is None or len(group.query.streams) != 1:
         return False
-    shapes = [rules[index].shape for index in batch.rule_indexes]
+    shapes = [rule.shape for rule in group.rules]
     if not in_slice and not all(shape.is_stateless for shape in shapes):
         return False
-    return all(len(shape.streams) == 1 and shape.streams.issubset(streams) for shape in shapes)
+    return all(len(shape.streams) == 1 for shape in shapes)
 
 
 def divide_slice(rule_slice: RuleSlice, rows: FileRows, cores: int) -> list[FilePart]:

@@ -1,18 +1,25 @@
 """Evaluation of many different filters in this process, by the index over their conditions.
 
-It takes the rules that neither DuckDB nor batches of one shape evaluate cheaply. Rows for which only
-Spark knows a verdict are returned as undecided.
+It takes the rules that neither DuckDB nor groups of one shape evaluate cheaply. Rows for which only
+Spark knows a verdict are declined.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from archiver.delta import ARROW_TYPES
 from archiver.times import micros_column
 from moirae.alerts import EventRow
-from moirae.evaluation.batches import ColumnsByStream, RuleBatcher
+from moirae.evaluation.engine import (
+    Declined,
+    EvaluationRequest,
+    Events,
+    Outcome,
+    RowSource,
+    RuleEventRows,
+)
 from moirae.evaluation.index import (
     AnchorFrequencies,
     CompiledRule,
@@ -23,48 +30,31 @@ from moirae.evaluation.index import (
 )
 from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view
+from moirae.evaluation.rule_groups import ColumnsByStream, RuleGroup, RuleGrouper
 from recall.engines import LruCache
 from recall.errors import SparkRequired
+from recall.statements import divide_files
 
-_MAX_RULE_SETS = 64  # sets of rules whose indexes are cached
-# DuckDB evaluates a batch of rules of one shape in a millisecond. Plain rules are taken from it if
+_MAX_GROUP_SETS = 64  # sets of groups whose indexes are cached
+# DuckDB evaluates a group of rules of one shape in a millisecond. Plain rules are taken from it if
 # they have many shapes, and few rules a shape.
 _MAX_PLAIN_SHAPES = 16
 _MAX_SHAPE_RULES = 8
-
-
-class RuleSelection(NamedTuple):
-    """The rules that the index evaluates, and those that it leaves to the engines."""
-
-    indexed: tuple[ActiveRule, ...]
-    remaining: tuple[ActiveRule, ...]
-
-
-class UndecidedRows(NamedTuple):
-    """Rows that Spark evaluates with some rules."""
-
-    rules: tuple[ActiveRule, ...]
-    rows: pa.Table
-
-
-class IndexedResult(NamedTuple):
-    """The event rows of the rules that have any, and what is left to Spark."""
-
-    event_rows: list[tuple[ActiveRule, list[EventRow]]]
-    undecided: UndecidedRows | None
+_MAX_READ_ROWS = 2_000_000  # rows of files that are read in this process
 
 
 class IndexedRules:
-    """Compiled rules, and their indexes by set of rules."""
+    """Compiled rules, and their indexes by set of groups."""
 
-    def __init__(self, columns: ColumnsByStream) -> None:
+    def __init__(self, columns: ColumnsByStream, grouper: RuleGrouper) -> None:
         """`columns`: the declared columns of streams."""
+        self._grouper = grouper
         self._compiler = RuleCompiler(_by_view(columns))
         self._compiled: dict[RuleVersion, CompiledRule | None] = {}
         self._frequencies: dict[str, AnchorFrequencies] = {}
-        self._selections: LruCache[tuple[ActiveRule, ...], RuleSelection]
-        self._selections = LruCache(_MAX_RULE_SETS)
-        self._indexes: LruCache[tuple[ActiveRule, ...], RuleIndex] = LruCache(_MAX_RULE_SETS)
+        self._groups_by_stream: LruCache[tuple[RuleGroup, ...], Mapping[str, list[RuleGroup]]]
+        self._groups_by_stream = LruCache(_MAX_GROUP_SETS)
+        self._indexes: LruCache[tuple[RuleGroup, ...], RuleIndex] = LruCache(_MAX_GROUP_SETS)
 
     def add_streams(self, columns: ColumnsByStream) -> None:
         """Add streams with their columns."""
@@ -75,37 +65,43 @@ class IndexedRules:
         active_versions = {rule.rule_version for rule in active_rules}
         for inactive in self._compiled.keys() - active_versions:
             del self._compiled[inactive]
-        self._selections.clear()
+        self._groups_by_stream.clear()
         self._indexes.clear()
 
-    def select(self, rules: Sequence[ActiveRule], batcher: RuleBatcher) -> RuleSelection:
-        """The rules that the index evaluates."""
-        key = tuple(rules)
-        return self._selections.get_or_create(key, lambda: self._select(key, batcher))
+    def select(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest
+    ) -> Sequence[RuleGroup]:
+        """See `RuleEngine`: filters over one stream whose rows this process reads."""
+        key = tuple(groups)
+        groups_by_stream = self._groups_by_stream.get_or_create(key, lambda: self._compile_all(key))
+        selected: list[RuleGroup] = []
+        for stream, members in groups_by_stream.items():
+            if _is_readable(request.sources[stream]):
+                selected += members
+        return selected
 
-    def _select(self, rules: tuple[ActiveRule, ...], batcher: RuleBatcher) -> RuleSelection:
-        batches = batcher.batch(rules)
-        positions = list(batches.unbatched)
-        small = [batch for batch in batches.batches if len(batch.rule_indexes) <= _MAX_SHAPE_RULES]
+    def _compile_all(self, groups: Sequence[RuleGroup]) -> Mapping[str, list[RuleGroup]]:
+        """The groups that the index evaluates, by stream."""
+        small = [group for group in groups if group.query and len(group.rules) <= _MAX_SHAPE_RULES]
+        candidates = [group for group in groups if group.query is None]
         if len(small) > _MAX_PLAIN_SHAPES:
-            for batch in small:
-                positions += batch.rule_indexes
-        indexed: set[int] = set()
-        unbatched = set(batches.unbatched)
-        for position in positions:
-            compiled = self._compile(rules[position], batcher)
-            if compiled and (compiled.necessary is not None or position in unbatched):
-                indexed.add(position)
-        return RuleSelection(
-            tuple(rules[position] for position in sorted(indexed)),
-            tuple(rule for position, rule in enumerate(rules) if position not in indexed),
-        )
+            candidates += small
+        groups_by_stream: dict[str, list[RuleGroup]] = {}
+        for group in candidates:
+            compiled = list(map(self._compile, group.rules))
+            is_worthwhile = group.query is None or all(
+                rule is not None and rule.necessary is not None for rule in compiled
+            )
+            if None not in compiled and is_worthwhile:
+                (stream,) = group.streams
+                groups_by_stream.setdefault(stream, []).append(group)
+        return groups_by_stream
 
-    def _compile(self, rule: ActiveRule, batcher: RuleBatcher) -> CompiledRule | None:
+    def _compile(self, rule: ActiveRule) -> CompiledRule | None:
         key = rule.rule_version
         if key not in self._compiled:
             try:
-                query = batcher.take_event_query(rule)
+                query = self._grouper.take_event_query(rule)
                 self._compiled[key] = self._compiler.compile_rule(query, rule.types)
             except SparkRequired:
                 self._compiled[key] = None
@@ -116,61 +112,87 @@ class IndexedRules:
         compiled = self._compiler.compile_rule(rule.bind_event_query(), rule.types)
         return describe(compiled.necessary)
 
-    def evaluate(self, rules: Sequence[ActiveRule], stream: str, table: pa.Table) -> IndexedResult:
-        """The event rows of the rules that read a stream in its rows. Raises `SparkRequired`."""
-        view = input_view(stream)
-        reading = tuple(rule for rule in rules if self._compiled_rule(rule).table == view)
-        if not reading:
-            return IndexedResult([], None)
-        index = self._indexes.get_or_create(reading, lambda: self._build_index(view, reading))
-        verdicts: dict[int, list[Verdicts]] = {}
-        try:
-            for verdict in index.evaluate(table):
-                verdicts.setdefault(verdict.rule, []).append(verdict)
-            return self._build_result(reading, table, verdicts)
-        except (pa.ArrowException, OverflowError) as error:
-            raise SparkRequired(str(error)) from error
+    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
+        """See `RuleEngine`."""
 
-    def _build_index(self, view: str, rules: Sequence[ActiveRule]) -> RuleIndex:
-        frequencies = self._frequencies.setdefault(view, AnchorFrequencies())
-        compiled = list(map(self._compiled_rule, rules))
-        return RuleIndex(compiled, self._compiler.layouts[view], frequencies)
+    def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
+        """See `RuleEngine`."""
+        groups_by_stream: dict[str, list[RuleGroup]] = {}
+        for group in groups:
+            (stream,) = group.streams
+            groups_by_stream.setdefault(stream, []).append(group)
+        for stream, members in groups_by_stream.items():
+            outcomes: list[Outcome] = []
+            try:
+                for table in _read_tables(request.sources[stream]):
+                    outcomes += self._evaluate(members, stream, table, request)
+            except (SparkRequired, pa.ArrowException, OverflowError) as error:
+                outcomes = [Declined(members, request, str(error))]
+            yield from outcomes
 
-    def _compiled_rule(self, rule: ActiveRule) -> CompiledRule:
-        compiled = self._compiled[rule.rule_version]
-        assert compiled is not None
-        return compiled
-
-    def _build_result(
+    def _evaluate(
         self,
-        rules: Sequence[ActiveRule],
+        groups: Sequence[RuleGroup],
+        stream: str,
         table: pa.Table,
-        verdicts_by_rule: Mapping[int, Sequence[Verdicts]],
-    ) -> IndexedResult:
-        undecided_rules: list[ActiveRule] = []
+        request: EvaluationRequest,
+    ) -> Iterator[Outcome]:
+        key = tuple(groups)
+        index = self._indexes.get_or_create(key, lambda: self._build_index(stream, key))
+        rules = [rule for group in groups for rule in group.rules]
+        verdicts_by_rule: dict[ActiveRule, list[Verdicts]] = {}
         undecided_rows: set[int] = set()
-        for number, verdicts in verdicts_by_rule.items():
-            rows = [row for verdict in verdicts for row in verdict.undecided]
-            if rows:
-                undecided_rules.append(rules[number])
-                undecided_rows.update(rows)
-        event_rows: list[tuple[ActiveRule, list[EventRow]]] = []
-        for number, verdicts in sorted(verdicts_by_rule.items()):
-            rule = rules[number]
-            left_out = undecided_rows if rule in undecided_rules else set()
+        for verdicts in index.evaluate(table):
+            verdicts_by_rule.setdefault(rules[verdicts.rule], []).append(verdicts)
+            undecided_rows.update(verdicts.undecided)
+        undecided_groups: list[RuleGroup] = []
+        if undecided_rows:
+            for group in groups:
+                verdicts_of_group = [
+                    v for rule in group.rules for v in verdicts_by_rule.get(rule, ())
+                ]
+                if any(verdicts.undecided for verdicts in verdicts_of_group):
+                    undecided_groups.append(group)
+            source = request.sources[stream].reduce(table.take(pa.array(sorted(undecided_rows))))
+            part_request = request.with_source(stream, source)
+            yield Declined(undecided_groups, part_request, "rows that Spark alone decides")
+        declined_rules = {rule for group in undecided_groups for rule in group.rules}
+        event_rows: RuleEventRows = []
+        for rule, rule_verdicts in verdicts_by_rule.items():
+            left_out = undecided_rows if rule in declined_rules else set()
             matches = {
                 row: values
-                for verdict in verdicts
-                for row, values in zip(verdict.rows, verdict.values, strict=True)
+                for verdicts in rule_verdicts
+                for row, values in zip(verdicts.rows, verdicts.values, strict=True)
                 if row not in left_out
             }
             if matches:
-                rule_rows = _build_event_rows(self._compiled_rule(rule), table, matches)
-                event_rows.append((rule, rule_rows))
-        if not undecided_rules:
-            return IndexedResult(event_rows, None)
-        rows_for_spark = table.take(pa.array(sorted(undecided_rows)))
-        return IndexedResult(event_rows, UndecidedRows(tuple(undecided_rules), rows_for_spark))
+                compiled = self._compiled[rule.rule_version]
+                assert compiled is not None
+                for event_row in _build_event_rows(compiled, table, matches):
+                    event_rows.append((rule, event_row))
+        yield Events(groups, event_rows)
+
+    def _build_index(self, stream: str, groups: Sequence[RuleGroup]) -> RuleIndex:
+        view = input_view(stream)
+        frequencies = self._frequencies.setdefault(view, AnchorFrequencies())
+        compiled: list[CompiledRule] = []
+        for group in groups:
+            compiled += filter(None, map(self._compile, group.rules))
+        return RuleIndex(compiled, self._compiler.layouts[view], frequencies)
+
+
+def _is_readable(source: RowSource) -> bool:
+    """Whether this process reads the rows."""
+    return source.table is not None or source.count <= _MAX_READ_ROWS
+
+
+def _read_tables(source: RowSource) -> Iterator[pa.Table]:
+    if source.table is not None:
+        yield source.table
+    elif source.files is not None:
+        for part in divide_files(source.files, cores=1):
+            yield source.files.read(part)
 
 
 def _by_view(columns: ColumnsByStream) -> dict[str, Mapping[str, str]]:

@@ -5,8 +5,7 @@ windows. Panes are lost with the process and rebuilt from the archive. See
 `recall.query.plain.PanedQuery` for the method.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,9 +15,16 @@ import structlog
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.evaluation.batches import RuleBatch, RuleBatches
-from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
+from moirae.evaluation.duckdb_rules import DuckDBRules, parse_event_rows
+from moirae.evaluation.engine import (
+    Declined,
+    EvaluationRequest,
+    Events,
+    Outcome,
+    RuleEventRows,
+)
 from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion
+from moirae.evaluation.rule_groups import RuleGroup
 from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import PanedQuery
@@ -95,12 +101,12 @@ class _CachedPanes:
 
 @dataclass(frozen=True)
 class _WindowRequest:
-    """The windows of a batch within [since, until), in microseconds.
+    """The windows of a group within [since, until), in microseconds.
 
     `since` None: all windows that end by `until`.
     """
 
-    batch: RuleBatch
+    group: RuleGroup
     paned_query: PanedQuery
     key: _PaneKey
     stream: str
@@ -111,8 +117,8 @@ class _WindowRequest:
 class PaneCache:
     """The panes of all active rules."""
 
-    def __init__(self, local: LocalEvaluator, rows: PaneInput, max_bytes: int = _MAX_BYTES) -> None:
-        self._local = local
+    def __init__(self, duckdb: DuckDBRules, rows: PaneInput, max_bytes: int = _MAX_BYTES) -> None:
+        self._duckdb = duckdb
         self._rows = rows
         self._max_bytes = max_bytes
         self._cached: dict[_PaneKey, _CachedPanes] = {}
@@ -120,29 +126,44 @@ class PaneCache:
         # Evicted panes, with the end of the windows at that time: later panes may fit again.
         self._evicted_until: dict[_PaneKey, int] = {}
 
-    def evaluate(
-        self, rule_slice: RuleSlice, batches: RuleBatches
-    ) -> list[tuple[RuleBatch, RuleEventRows]]:
-        """The event rows of batches with sliding windows in the input of a slice.
+    def select(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest
+    ) -> Sequence[RuleGroup]:
+        """See `RuleEngine`: sliding windows whose panes fit into memory, and save time."""
+        rule_slice = request.rule_slice
+        if rule_slice is None or rule_slice.range.end is None:
+            return []  # windows of a slice without end are open
+        selected: list[RuleGroup] = []
+        for group in groups:
+            window_request = _build_request(group, rule_slice)
+            if window_request is not None and self._is_worthwhile(window_request, rule_slice):
+                selected.append(group)
+        return selected
 
-        Batches are left out if they fail, if their panes are too large or their rows few.
-        """
-        requests: list[_WindowRequest] = []
-        for batch in batches.batches:
-            request = _build_request(batch, rule_slice)
-            if request is not None and self._is_worthwhile(request, rule_slice):
-                requests.append(request)
-        for request in requests:
-            rules = map(rule_slice.rules.__getitem__, request.batch.rule_indexes)
-            self._register_readers(rules, request)
-        self._advance(requests)
-        results: list[tuple[RuleBatch, RuleEventRows]] = []
-        for request in requests:
-            if request.key in self._cached:
-                # As in `LocalEvaluator.evaluate`, Spark evaluates what fails.
-                with suppress(SparkRequired):
-                    results.append((request.batch, self._merge_windows(request)))
-        return results
+    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
+        """See `RuleEngine`."""
+
+    def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
+        """See `RuleEngine`. Groups that fail are declined."""
+        assert request.rule_slice is not None
+        window_requests: list[_WindowRequest] = []
+        for group in groups:
+            window_request = _build_request(group, request.rule_slice)
+            assert window_request is not None
+            window_requests.append(window_request)
+            self._register_readers(group.rules, window_request)
+        self._advance(window_requests)
+        for window_request in window_requests:
+            group = window_request.group
+            if window_request.key not in self._cached:
+                yield Declined([group], request, "panes that do not fit into memory")
+                continue
+            try:
+                event_rows = self._merge_windows(window_request)
+            except SparkRequired as error:
+                yield Declined([group], request, str(error))
+            else:
+                yield Events([group], event_rows)
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop the panes that only inactive rules read."""
@@ -210,11 +231,11 @@ class PaneCache:
     def _aggregate(self, request: _WindowRequest, rows: pa.Table) -> None:
         """Add rows to panes. Panes that fail or exceed the memory limit are evicted."""
         query = request.paned_query
-        sql = self._local.register_constants(request.batch).join(query.partial)
+        sql = self._duckdb.register_constants(request.group).join(query.partial)
         try:
             # Relations are joined to windows only.
-            partials = self._local.run_step(
-                request.batch, sql, {query.stream: rows}, has_join=False
+            partials = self._duckdb.run_step(
+                request.group, sql, {query.stream: rows}, has_join=False
             )
         except SparkRequired as error:
             self._evict(request.key, request.until, str(error))
@@ -249,29 +270,27 @@ class PaneCache:
         if request.since is not None:
             first_start = _round_up(request.since, slide, offset)
         bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
-        sql = self._local.register_constants(request.batch).join(query.merge)
-        windows = self._local.run_step(
-            request.batch,
+        sql = self._duckdb.register_constants(request.group).join(query.merge)
+        windows = self._duckdb.run_step(
+            request.group,
             sql,
             {sql_names.PANES_TABLE: tables[0], sql_names.WINDOW_BOUNDS_TABLE: pa.table(bounds)},
-            has_join=request.batch.duckdb_query.has_relations,
+            has_join=request.group.plain_query.has_relations,
         )
-        return parse_event_rows(request.batch, windows)
+        return parse_event_rows(request.group, windows)
 
 
-def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | None:
-    """The windows of a batch in the input of a slice; None: its windows do not slide."""
-    paned_query = batch.duckdb_query.paned_query
+def _build_request(group: RuleGroup, rule_slice: RuleSlice) -> _WindowRequest | None:
+    """The windows of a group in the input of a slice; None: its windows do not slide."""
+    paned_query = None if group.query is None else group.query.paned_query
     start, end = rule_slice.input_range
     if paned_query is None or end is None:
         return None
-    rules = [rule_slice.rules[index] for index in batch.rule_indexes]
-    # Panes that depend on constants belong to these rules at these positions.
-    rule_versions: tuple[tuple[int, RuleVersion], ...] = ()
+    # Panes that depend on constants belong to these rules in this order.
+    rule_versions: tuple[RuleVersion, ...] = ()
     if len(paned_query.partial) > 1:
-        versions = (rule.rule_version for rule in rules)
-        rule_versions = tuple(zip(batch.rule_indexes, versions, strict=True))
-    (stream,) = rules[0].shape.streams
+        rule_versions = tuple(rule.rule_version for rule in group.rules)
+    (stream,) = group.streams
     offset = paned_query.window.offset
     pane_length = paned_query.pane_length
     until = end - (end - offset) % pane_length
@@ -280,7 +299,7 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
         since = _round_up(start, pane_length, offset)
         until = max(until, since)
     return _WindowRequest(
-        batch=batch,
+        group=group,
         paned_query=paned_query,
         key=(paned_query.partial, rule_versions),
         stream=stream,

@@ -147,7 +147,7 @@ def relation_view(relation: str) -> str:
     return f"relation_{relation}"
 
 
-class RuleGroup(NamedTuple):
+class SettledRules(NamedTuple):
     """Rules of one shape, and the event time up to which they are settled; None: not at all."""
 
     rules: Sequence[ActiveRule]
@@ -174,7 +174,7 @@ class RuleCohort:
         return replace(self, rules=rules)
 
 
-def build_cohorts(groups: Iterable[RuleGroup]) -> list[RuleCohort]:
+def build_cohorts(groups: Iterable[SettledRules]) -> list[RuleCohort]:
     """Merge groups of rules into as few cohorts as possible. Empty groups are ignored."""
     groups_by_key: dict[tuple[Shape, int | None], list[Sequence[ActiveRule]]] = {}
     for rules, settled_to in groups:
@@ -190,13 +190,13 @@ def advance_cohorts(
     cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: Micros
 ) -> list[RuleCohort]:
     """The cohorts after some of their rules have been settled up to `settled_to`."""
-    groups: list[RuleGroup] = []
+    groups: list[SettledRules] = []
     for cohort in cohorts:
         settled = cohort.select(lambda rule: rule.name in rule_names).rules
-        groups.append(RuleGroup(settled, settled_to))
+        groups.append(SettledRules(settled, settled_to))
         if len(settled) < len(cohort.rules):
             unsettled = cohort.select(lambda rule: rule.name not in rule_names).rules
-            groups.append(RuleGroup(unsettled, cohort.settled_to))
+            groups.append(SettledRules(unsettled, cohort.settled_to))
     return build_cohorts(groups)
 
 

@@ -1,7 +1,7 @@
 """On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
@@ -16,6 +16,7 @@ from archiver.ingest import ArchiveWriter
 from archiver.read import WIDE_SCAN_ROWS, Reader, filter_time_range, read_files
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
+from moirae.evaluation.engine import Rows, RowSource
 from moirae.evaluation.revision_rows import RevisionRows
 from recall.statements import FileRows
 
@@ -60,42 +61,39 @@ class LiveStreamRows:
             rows = schema.arrow_schema().empty_table()
         return rows.select(list(schema.columns))
 
-    def read_range(self, stream: str, time_range: TimeRange) -> pa.Table | DataFrame:
-        """Rows with event times in a range.
+    def find_range(self, stream: str, time_range: TimeRange) -> RowSource:
+        """Rows with event times in a range: in memory if it holds all of them, else in files."""
 
-        A table if memory holds all of them, else a data frame.
-        """
-        if stream in self.revisions.streams:
-            return self.revisions.read(stream, time_range)
-        recent = self._archive.recent_rows[stream].read(time_range)
-        if recent is not None:
-            return recent
-        rows = self.find_range(stream, time_range)
-        if isinstance(rows, FileRows):
-            return self.read_files(stream, rows)
-        return rows
+        def read() -> Rows:
+            if stream in self.revisions.streams:
+                return self.revisions.read(stream, time_range)
+            recent = self._archive.recent_rows[stream].read(time_range)
+            if recent is not None:
+                return recent
+            table = self._archive.tables[stream]
+            files = _own_files(table, time_range)
+            if not files:
+                return self.select_columns(stream, None)
+            return FileRows(table.files, files, time_range)
 
-    def find_range(self, stream: str, time_range: TimeRange) -> pa.Table | FileRows:
-        """Like `read_range`, but archived files instead of a data frame."""
-        if stream in self.revisions.streams:
-            return self.revisions.read(stream, time_range)
-        recent = self._archive.recent_rows[stream].read(time_range)
-        if recent is not None:
-            return recent
-        table = self._archive.tables[stream]
-        files = _own_files(table, time_range)
-        if not files:
-            return self.select_columns(stream, None)
-        return FileRows(table.files, files, time_range)
+        count = self.estimate_count(stream, time_range)
+        return RowSource(count, read, partial(self._make_frame, stream))
 
-    def select_files(
+    def find_rows(self, stream: str, rows: pa.Table | None) -> RowSource:
+        """Some rows, of which only the declared columns count. None: no rows."""
+        table = self.select_columns(stream, rows)
+        return RowSource(len(table), lambda: table, partial(self._make_frame, stream))
+
+    def find_files(
         self, stream: str, files: Sequence[DataFile], time_range: TimeRange
-    ) -> FileRows:
+    ) -> RowSource:
         """The rows of some files with event times in a range."""
-        return FileRows(self._archive.tables[stream].files, files, time_range)
+        rows = FileRows(self._archive.tables[stream].files, files, time_range)
+        return RowSource(rows.row_count, lambda: rows, partial(self._make_frame, stream))
 
-    def read_files(self, stream: str, rows: FileRows) -> DataFrame:
-        """Rows of files as a data frame."""
+    def _make_frame(self, stream: str, rows: Rows) -> DataFrame:
+        if isinstance(rows, pa.Table):
+            return self.to_frame(rows)
         table = self._archive.tables[stream]
         frame = read_files(self._spark, table, rows.files)
         if frame is None:
@@ -189,13 +187,22 @@ class ArchivedStreamRows:
         frame = self._reader.read_dataframe(self._spark, stream, time_range, False, {})
         return filter_time_range(frame, self._reader.schema(stream).time, time_range)
 
-    def find_range(self, stream: str, time_range: TimeRange) -> FileRows | None:
-        """The archived files of a range; None without any."""
+    def find_range(self, stream: str, time_range: TimeRange) -> RowSource:
+        """The archived rows of a range; without files, no rows in memory."""
         snapshot = self._reader.snapshot(stream, time_range)
         files = [file for file in snapshot.all_files if not file.is_foreign]
-        if snapshot.table is None or not files:
-            return None
-        return FileRows(snapshot.table.files, files, time_range)
+
+        def read() -> Rows:
+            if snapshot.table is None or not files:
+                return self._empty_table(stream)
+            return FileRows(snapshot.table.files, files, time_range)
+
+        count = sum(file.rows for file in files)
+        return RowSource(count, read, lambda _: self.read_range(stream, time_range))
+
+    def _empty_table(self, stream: str) -> pa.Table:
+        schema = self._reader.schema(stream)
+        return schema.arrow_schema().empty_table().select(list(schema.columns))
 
     def read_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
@@ -203,8 +210,7 @@ class ArchivedStreamRows:
         """See `LiveStreamRows.read_near`."""
         table = self._reader.table(stream)
         if table is None:
-            schema = self._reader.schema(stream)
-            return schema.arrow_schema().empty_table().select(list(schema.columns))
+            return self._empty_table(stream)
         merged = _merge_ranges(time_ranges)
         return _read_near(table, merged, allowed_values, self._max_read_rows)
 

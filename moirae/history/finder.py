@@ -1,7 +1,7 @@
 """Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +14,20 @@ from pyspark.sql import SparkSession
 from archiver.executors import SparkJobs
 from archiver.read import Reader
 from archiver.time_range import TimeRange
-from moirae.alerts import Event, EventRow, deduplicate
+from moirae.alerts import Event, deduplicate
 from moirae.evaluation import (
-    MAX_PAST_EVENT_ROWS,
     ArchivedStreamRows,
     ContextEvaluator,
+    EvaluationRequest,
     EventContexts,
     ExecutorRules,
+    IndexedRules,
+    PastTasks,
     RecallAnswers,
-    RuleBatcher,
-    find_archived_event_rows,
-    is_executable,
+    RuleEngine,
+    RuleGrouper,
+    SparkRules,
+    evaluate_groups,
 )
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
 from moirae.rules.requests import build_questions
@@ -33,13 +36,15 @@ from recall.engines import (
     EventTables,
     LocalEngine,
     SparkEngine,
+    SparkStatements,
+    Statement,
     Template,
     WideScanEngine,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
-from recall.errors import RecallError
+from recall.errors import LimitExceeded, RecallError
 from recall.requests import Piece, RecallEvent, SqlQuestion
 
 _LOG = structlog.get_logger()
@@ -48,13 +53,39 @@ _QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError
 _TIME_LIMIT = 600.0
 _EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
 
+MAX_PAST_EVENT_ROWS = 500_000
+"""Event rows of a rule in a chunk that the driver holds to decide the past of its alerts: about 1 GB
+as Python values.
+"""
+
 
 @dataclass(frozen=True)
 class RelationVersions:
-    """The relations of a workspace. `read` returns all versions of the rows of one."""
+    """The relations of a workspace. `read` returns all versions of the rows of one.
+
+    `columns`: the types of their columns, by name.
+    """
 
     read: Callable[[str], pa.Table]
     names: frozenset[str]
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+class _PastStatements:
+    """Statements of Spark without time limits. Raises `LimitExceeded`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._statements = SparkStatements(lambda: spark)
+
+    def run_statement(
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+    ) -> pa.Table:
+        """See `RuleStatements`."""
+        text = f"SELECT * FROM ({statement.text}) LIMIT {MAX_PAST_EVENT_ROWS + 1}"
+        result = self._statements.run(replace(statement, text=text))
+        if len(result) > MAX_PAST_EVENT_ROWS:
+            raise LimitExceeded(f"more than {MAX_PAST_EVENT_ROWS:,} event rows in one chunk")
+        return result
 
 
 class PastFinder:
@@ -81,41 +112,38 @@ class PastFinder:
             setting=setting,
             wide_scans=WideScanEngine(lambda: jobs, reader, _TIME_LIMIT),
         )
-        self._task_rules = ExecutorRules(jobs, _TIME_LIMIT, MAX_PAST_EVENT_ROWS)
-        self._batcher = RuleBatcher({name: self._rows.columns(name) for name in reader.streams})
+        columns = {name: self._rows.columns(name) for name in reader.streams}
+        self._grouper = RuleGrouper(columns, relations.columns)
+        self._tasks = ExecutorRules(
+            jobs, _TIME_LIMIT, PastTasks(self._choice.runs_in_tasks, MAX_PAST_EVENT_ROWS)
+        )
+        self._rule_engines: list[RuleEngine] = [
+            IndexedRules(columns, self._grouper),
+            self._tasks,
+            SparkRules(self._grouper, _PastStatements(spark)),
+        ]
         reader.refresh()
         for name in relations.names:
-            versions = spark.createDataFrame(relations.read(name))
-            versions.createOrReplaceTempView(relation_view(name))
+            versions = relations.read(name)
+            self._tasks.set_relation(name, versions)
+            spark.createDataFrame(versions).createOrReplaceTempView(relation_view(name))
 
     def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
-        """All events with ts in a range. Their input must be archived."""
-        event_rows = self._find_in_tasks(rule, time_range)
-        if event_rows is None:
-            event_rows = find_archived_event_rows(self._spark, self._rows, rule, time_range)
-        return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
-
-    def _find_in_tasks(self, rule: ActiveRule, time_range: TimeRange) -> list[EventRow] | None:
-        """The event rows of a plain rule in many rows; None: it is left to one statement of Spark.
+        """All events with ts in a range. Their input must be archived. Raises `LimitExceeded`.
 
         Tasks get names of files, and return event rows only.
         """
-        batches = self._batcher.batch([rule]).batches
-        streams = list(rule.shape.streams)
-        if not batches or not is_executable(batches[0], [rule], streams, in_slice=True):
-            return None
-        (stream,) = streams
-        input_range = time_range.shift(start=-rule.shape.reach, end=rule.shape.lag)
-        rows = self._rows.find_range(stream, input_range)
-        if rows is None or not self._choice.runs_in_tasks(rows.row_count):
-            return None
+        shape = rule.shape
+        input_range = time_range.shift(start=-shape.reach, end=shape.lag)
         rule_slice = RuleSlice((rule,), time_range, input_range)
-        event_rows: list[EventRow] = []
-        for _, outcome in self._task_rules.evaluate(batches, stream, rows, rule_slice):
-            if isinstance(outcome, Exception):
-                return None
-            event_rows += [event_row for _, event_row in outcome]
-        return rule_slice.select_event_rows(event_rows)
+        sources = {stream: self._rows.find_range(stream, input_range) for stream in shape.streams}
+        evaluation = evaluate_groups(
+            self._grouper.group([rule]), EvaluationRequest(sources, rule_slice), self._rule_engines
+        )
+        for failure in evaluation.failures:
+            raise failure.error
+        event_rows = rule_slice.select_event_rows(evaluation.event_rows.get(rule, []))
+        return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
 
     def compute_contexts(
         self, rule: ActiveRule, events: Sequence[Event]

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import EventContexts, IndexedRules, RuleBatcher, is_executable
+from moirae.evaluation import EventContexts, IndexedRules, RuleGrouper, is_executable
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import Definition
@@ -81,16 +81,14 @@ def _explain_evaluation(
     for stream in rule.definition.rule.revision_streams:
         columns[stream.name] = stream.columns
     relations = {name: relation.columns for name, relation in settings.relations.items()}
-    batcher = RuleBatcher(columns, relations)
+    grouper = RuleGrouper(columns, relations)
     # Rules are settled together if they read the same time range of their streams.
     cohort = [member for member in rules if _cohort_key(member) == _cohort_key(rule)]
-    index = cohort.index(rule)
-    batches = batcher.batch(cohort).batches
-    batch = next((batch for batch in batches if index in batch.rule_indexes), None)
+    group = next(group for group in grouper.group(cohort) if rule in group.rules)
     local_query: PlainQuery | None = None
     query: dict[str, Any]
-    if batch is None:
-        engine, reason = _explain_single(IndexedRules(columns), batcher, rule)
+    if group.query is None:
+        engine, reason = _explain_single(IndexedRules(columns, grouper), grouper, rule)
         query = {
             "engine": engine,
             "reason": reason,
@@ -100,41 +98,41 @@ def _explain_evaluation(
         }
     else:
         is_local = "spark" not in (settings.engine, settings.recall.engine)
-        on_executors = settings.engine != "local" and is_executable(
-            batch, cohort, list(settings.streams), in_slice=True
+        on_executors = (
+            settings.engine != "local"
+            and group.streams <= settings.streams.keys()
+            and is_executable(group, in_slice=True)
         )
         in_memory = "live process" if is_local else "spark"
         if settings.engine == "spark":
             in_memory = ""
         engine, reason = _explain_plain(in_memory, on_executors)
-        plain_query = batch.spark_query
+        plain_query = group.spark_query
         if is_local or on_executors:
-            plain_query = batch.duckdb_query
+            plain_query = group.query
         if is_local:
-            local_query = batch.duckdb_query
-        row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
-        shared_with = []
-        for member in batch.rule_indexes:
-            if member != index:
-                shared_with.append(cohort[member].name)
+            local_query = group.query
+        assert plain_query is not None
+        index = group.rules.index(rule)
+        row = group.constants.slice(index, 1).drop_columns(["rule"])
         query = {
             "engine": engine,
             "reason": reason,
             "query": plain_query.sql(_CONSTANTS_TABLE),
             "constants": row.to_pylist()[0],
-            "shared_with": shared_with,
+            "shared_with": [member.name for member in group.rules if member is not rule],
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
 
 def _explain_single(
-    indexed_rules: IndexedRules, batcher: RuleBatcher, rule: ActiveRule
+    indexed_rules: IndexedRules, grouper: RuleGrouper, rule: ActiveRule
 ) -> tuple[str, str | None]:
     """The engine of a rule that shares no query, and why."""
     try:
         return "rule index", f"evaluated for rows with: {indexed_rules.explain(rule)}"
     except SparkRequired:
-        return "spark", batcher.explain_not_plain(rule)
+        return "spark", grouper.explain_not_plain(rule)
 
 
 def _explain_plain(in_memory: str, on_executors: bool) -> tuple[str, str]:

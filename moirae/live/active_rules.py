@@ -17,7 +17,13 @@ from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
-from moirae.evaluation.plan import ActiveRule, RuleCohort, RuleGroup, advance_cohorts, build_cohorts
+from moirae.evaluation.plan import (
+    ActiveRule,
+    RuleCohort,
+    SettledRules,
+    advance_cohorts,
+    build_cohorts,
+)
 from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
@@ -182,7 +188,7 @@ class ActiveRules:
 
     def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
         active_rules: list[ActiveRule] = []
-        groups: list[RuleGroup] = []
+        groups: list[SettledRules] = []
         deployments = self._deployments.list_active()
         self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
@@ -191,7 +197,7 @@ class ActiveRules:
             if deployment.state == "running" and deployment.rule in definitions:
                 rule = self._get_or_make_rule(definitions[deployment.rule])
                 active_rules.append(rule)
-                groups.append(RuleGroup([rule], deployment.settled_to))
+                groups.append(SettledRules([rule], deployment.settled_to))
         self._rules_by_name = dict(
             zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
         )

@@ -16,7 +16,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import EvaluationResult
+from moirae.evaluation import EvaluationResult, RowSource
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
@@ -32,7 +32,6 @@ from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
-from recall.statements import FileRows
 from sql.alerts import AlertGateway
 from sql.stages import RowRevisionGateway
 
@@ -123,7 +122,7 @@ class Detector:
                 cohorts.append(cohort)
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
-        new_rows: dict[str, pa.Table | FileRows] = {}
+        new_rows: dict[str, RowSource] = {}
         for stream in self._archive.tables:
             shapes = [shape for shape in horizons if stream in shape.streams]
             if not shapes:
@@ -134,14 +133,14 @@ class Detector:
                 unsettled_rows = self._select_rows(stream, table, earliest)
                 has_settleable = has_settleable or len(unsettled_rows) < len(table)
                 if len(unsettled_rows):
-                    new_rows[stream] = unsettled_rows
+                    new_rows[stream] = self._rows.find_rows(stream, unsettled_rows)
             files = ingested.files.get(stream, ())
             unsettled_files = files
             if earliest is not None:
                 unsettled_files = [file for file in files if file.newest >= earliest]
                 has_settleable = has_settleable or any(file.oldest < earliest for file in files)
             if unsettled_files:
-                new_rows[stream] = self._rows.select_files(
+                new_rows[stream] = self._rows.find_files(
                     stream, unsettled_files, TimeRange(earliest)
                 )
         reading = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
@@ -186,22 +185,14 @@ class Detector:
         return rows.filter(pa.array(ts >= earliest))
 
     def _evaluate_rows(
-        self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table | FileRows]
+        self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, RowSource]
     ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
-        streams = frozenset().union(*map(attrgetter("shape.streams"), cohorts))
-        inputs: dict[str, pa.Table | FileRows] = {}
-        row_count = 0
-        for stream in streams:
-            rows = new_rows.get(stream)
-            if isinstance(rows, FileRows):
-                inputs[stream] = rows
-                row_count += rows.row_count
-            else:
-                table = self._rows.select_columns(stream, rows)
-                inputs[stream] = table
-                row_count += len(table)
+        sources = dict(new_rows)
+        for stream in frozenset().union(*map(attrgetter("shape.streams"), cohorts)):
+            if stream not in sources:
+                sources[stream] = self._rows.find_rows(stream, None)
         rules = list(chain.from_iterable(map(attrgetter("rules"), cohorts)))
-        return self._evaluator.evaluate(rules, inputs, row_count).event_rows
+        return self._evaluator.evaluate_rows(rules, sources).event_rows
 
     def detect_unsettled(self, rules: Sequence[ActiveRule]) -> None:
         """Evaluate archived rows that are not settled yet, with the stateless ones of some rules.

@@ -21,10 +21,11 @@ from pyspark.sql import SparkSession
 from archiver.delta.schema import ARROW_TYPES
 from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
-from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.duckdb_rules import DuckDBRules
+from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -33,6 +34,7 @@ from recall.engines.spark.statements import SparkStatements
 from recall.query.shape import Shape, Tables
 from tests.plain_columns import PLAIN_COLUMNS
 from tests.progress import Progress
+from tests.unit.moirae.evaluation.builders import evaluated_rules, make_request, run_engine
 
 pytestmark = pytest.mark.services
 
@@ -148,54 +150,54 @@ EventsByRule = dict[int, list[tuple[int, dict[str, Any]]]]
 
 def evaluate_as_written(session: SparkSession, rules: list[ActiveRule]) -> EventsByRule:
     """Evaluate each rule as written, by Spark."""
-    batcher = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+    grouper = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS})
     parts = [
         part
         for i, rule in enumerate(rules)
-        for part in build_branches([NumberedQuery(i, rule, batcher._event_query(rule))])
+        for part in build_branches([NumberedQuery(i, rule, grouper._event_query(rule))])
     ]
     return _read(session.sql(" UNION ALL ".join(parts)).toArrow())
 
 
 def evaluate_with_spark(session: SparkSession, rules: list[ActiveRule]) -> EventsByRule:
     """Evaluate the rules by shared queries, by Spark."""
-    batcher = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
-    return _read(SparkStatements(lambda: session).run(batcher.build_statement(rules)))
+    grouper = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+    groups = grouper.group(rules)
+    in_order = [rule for group in groups for rule in group.rules]
+    events = _read(SparkStatements(lambda: session).run(grouper.build_statement(groups)))
+    return {rules.index(in_order[number]): rows for number, rows in events.items()}
 
 
 def evaluate_locally(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]]:
     """Evaluate rules by DuckDB; also returns which rules it supports."""
-    rule_batches, events_by_rule, rule_indexes = (
-        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
-        {},
-        set(),
-    )
-    for batch, events in _local().evaluate(rule_batches.batches, {"s": ROWS}):
-        rule_indexes |= set(batch.rule_indexes)
-        for rule_index, event in events:
-            events_by_rule.setdefault(rule_index, []).append((event.ts, dict(event.attributes)))
-    return events_by_rule, rule_indexes
+    return _evaluate_with(_duckdb(), rules, make_request(ROWS))
 
 
 def evaluate_with_panes(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]]:
     """Evaluate sliding windows by merging panes; also returns for which rules this is done."""
-    rule_batches, events_by_rule, rule_indexes = (
-        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
-        {},
-        set(),
-    )
     rule_slice = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
-    for batch, events in PaneCache(_local(), SplitRows()).evaluate(rule_slice, rule_batches):
-        rule_indexes |= set(batch.rule_indexes)
-        for rule_index, event in events:
-            events_by_rule.setdefault(rule_index, []).append((event.ts, dict(event.attributes)))
-    return events_by_rule, rule_indexes
+    panes = PaneCache(_duckdb(), SplitRows())
+    return _evaluate_with(panes, rules, make_request(ROWS, rule_slice))
 
 
-def _local() -> LocalEvaluator:
-    local = LocalEvaluator()
-    local.set_relation("r", RELATION)
-    return local
+def _evaluate_with(
+    engine: RuleEngine, rules: list[ActiveRule], request: EvaluationRequest
+) -> tuple[EventsByRule, set[int]]:
+    groups = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS}).group(rules)
+    outcomes = run_engine(engine, groups, request)
+    events_by_rule: EventsByRule = {}
+    for outcome in outcomes:
+        if isinstance(outcome, Events):
+            for rule, event in outcome.event_rows:
+                event_rows = events_by_rule.setdefault(rules.index(rule), [])
+                event_rows.append((event.ts, dict(event.attributes)))
+    return events_by_rule, set(map(rules.index, evaluated_rules(outcomes)))
+
+
+def _duckdb() -> DuckDBRules:
+    duckdb = DuckDBRules()
+    duckdb.set_relation("r", RELATION)
+    return duckdb
 
 
 class SplitRows:
@@ -508,8 +510,8 @@ def test_rows_are_joined_with_relations_as_of_their_time(session: SparkSession) 
     expected = evaluate_as_written(session, rules)
     assert set(expected) == set(range(len(rules))), "each rule has events"
     assert _agree(session, JOIN_EXAMPLES) == set(range(len(rules)))
-    batches = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules).batches
-    assert batches[0].rule_indexes == (0, 1)
+    groups = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS}).group(rules)
+    assert groups[0].rules == tuple(rules[:2])
 
 
 def test_panes_do_not_outlive_the_relation_that_they_were_joined_with(
@@ -567,9 +569,11 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
     rules.append(
         make_active_rule(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3")
     )
-    rule_batches = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules)
-    assert [len(batch.rule_indexes) for batch in rule_batches.batches] == [50, 1]
-    assert rule_batches.unbatched == ()
+    groups = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS}).group(rules)
+    assert [(len(group.rules), group.query is None) for group in groups] == [
+        (50, False),
+        (1, False),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -593,12 +597,9 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
     ],
 )
 def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
-    assert (
-        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
-        .batch([make_active_rule(session, "R", text)])
-        .batches
-        == ()
-    )
+    grouper = RuleGrouper({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+    (group,) = grouper.group([make_active_rule(session, "R", text)])
+    assert group.query is None
 
 
 def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.contexts import ContextEvaluator
+from moirae.evaluation.engine import RowSource
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
@@ -126,8 +127,9 @@ def _evaluate(
         engine_choice=EngineChoice("spark"),
     )
     evaluator.set_relation("sites", SITES)
+    source = RowSource(len(ROWS), lambda: ROWS, rows.to_frame)
     result: EvaluationResult
-    result, reads = rows.count_reads(lambda: evaluator.evaluate(rules, {"s": ROWS}, len(ROWS)))
+    result, reads = rows.count_reads(lambda: evaluator.evaluate_rows(rules, {"s": source}))
     assert not result.failed
     return {rule.name: len(events) for rule, events in result.event_rows}, reads
 

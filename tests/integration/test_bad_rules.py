@@ -29,7 +29,6 @@ from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from recall.engines.routing import EngineChoice
 from recall.errors import StatementTimeout
-from recall.statements import FileRows
 from sql.rules import DeploymentGateway, RuleErrorGateway
 from tests.property.world import NOW, START, WORKSPACE, World
 
@@ -160,10 +159,10 @@ def test_rule_that_is_slow_in_tasks_is_quarantined(
         EngineChoice("spark"),
         ExecutorRules(SparkJobs(spark.sparkContext), time_limit=0.05),
     )
-    rows = FileRows(table.files, table.data_files(), TimeRange())
+    rows = evaluator._rows.find_files("a", table.data_files(), TimeRange())
     states: list[str] = []
     for _ in range(2):
-        result = evaluator.evaluate(world.detector.active_rules, {"a": rows}, rows.row_count)
+        result = evaluator.evaluate_rows(world.detector.active_rules, {"a": rows})
         assert result.failed == {"g/Slow"}
         ((rule, event_rows),) = result.event_rows
         assert (rule.name, len(event_rows)) == ("g/Good", 200)

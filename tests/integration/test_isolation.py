@@ -13,7 +13,7 @@ from archiver.formats import JSONL
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
@@ -60,17 +60,17 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     """
     batch_sizes: list[int] = []
     charged: list[str] = []
-    written, fail = RuleBatcher.build_statement, RuleRegistry.record_failure
+    written, fail = RuleGrouper.build_statement, RuleRegistry.record_failure
 
-    def counted(self: RuleBatcher, rules: Any) -> Statement:
-        batch_sizes.append(len(rules))
-        return written(self, rules)
+    def counted(self: RuleGrouper, groups: Any) -> Statement:
+        batch_sizes.append(sum(len(group.rules) for group in groups))
+        return written(self, groups)
 
     def noted(self: RuleRegistry, **failure: Any) -> bool:
         charged.append(failure["rule"])
         return fail(self, **failure)
 
-    monkeypatch.setattr(RuleBatcher, "build_statement", counted)
+    monkeypatch.setattr(RuleGrouper, "build_statement", counted)
     monkeypatch.setattr(RuleRegistry, "record_failure", noted)
     world = World(spark, connection, settings, [_definition(i) for i in range(RULES)], tmp_path)
     line = json.dumps({"ts": START.isoformat(), "host": "h0", "v": 50.0, "n": 2}).encode()

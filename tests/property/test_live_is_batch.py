@@ -21,7 +21,7 @@ from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from moirae.config.settings import Settings
 from moirae.evaluation import ExecutorRules, panes
-from moirae.evaluation.batches import RuleBatch
+from moirae.evaluation.rule_groups import RuleGroup
 from moirae.rules.definition import Definition
 from moirae.runtime import database
 from sql.archive import UnitGateway
@@ -150,15 +150,15 @@ def test_live_equals_batch_with_rows_ahead_of_the_clock(
 def test_new_rows_are_detected_and_settled_by_one_job(make: Make) -> None:
     """The newest row is detected, the others are settled; then it is settled, too."""
     world = make("spark")
-    evaluate = ExecutorRules.evaluate
+    evaluate = ExecutorRules.run
     evaluated_rules: list[str] = []
 
-    def record(rules: ExecutorRules, batches: Sequence[RuleBatch], *arguments: Any) -> Any:
-        evaluated_rules.extend(name for batch in batches for name in batch.rule_names)
-        return evaluate(rules, batches, *arguments)
+    def record(rules: ExecutorRules, groups: Sequence[RuleGroup], *arguments: Any) -> Any:
+        evaluated_rules.extend(name for group in groups for name in group.rule_names)
+        return evaluate(rules, groups, *arguments)
 
     states = []
-    with patch.object(ExecutorRules, "evaluate", record):
+    with patch.object(ExecutorRules, "run", record):
         for number in range(2):
             rows = [{"at": 1_767_225_600 + 3 * number + k, "host": "h", "w": 9} for k in range(3)]
             unit = SourceUnit("b", f"{number}", JSONL, partial(map, orjson.dumps, rows))

@@ -16,24 +16,25 @@ from archiver.delta.schema import ARROW_TYPES
 from archiver.time_range import TimeRange
 from archiver.times import from_micros, micros_column, to_micros
 from moirae.alerts.event import EventRow
-from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.duckdb_rules import DuckDBRules
+from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
-    RuleGroup,
     RuleSlice,
+    SettledRules,
     advance_cohorts,
     build_cohorts,
     due_slices,
-    input_view,
 )
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.query.shape import Tables, infer_shape
 from tests.examples import examples
+from tests.unit.moirae.evaluation.builders import evaluated_rules, make_request, run_engine
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 SECOND = 1_000_000
@@ -72,7 +73,7 @@ def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveR
 
 def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
     """Rules that are settled up to the same time."""
-    return build_cohorts([RuleGroup([rule], settled_to) for rule in rules])
+    return build_cohorts([SettledRules([rule], settled_to) for rule in rules])
 
 
 @st.composite
@@ -147,30 +148,32 @@ class Archived:
             at += row_count
 
 
+NO_ROWS = pa.table({"ts": pa.array([], ARROW_TYPES["timestamp"])})
 Finds = dict[str, list[EventRow]]
 
 
 def evaluate_all_rows(
-    sharing: RuleBatcher, local: LocalEvaluator, archived: Archived, part: RuleSlice
+    grouper: RuleGrouper, duckdb: DuckDBRules, archived: Archived, part: RuleSlice
 ) -> Finds:
     """The event rows of windows aggregated from all their rows."""
-    rows = archived.between(part.input_range)
-    shares = sharing.batch(part.rules)
-    assert not shares.unbatched
-    finds_by_rule: Finds = {rule.name: [] for rule in part.rules}
-    for _, rows_by_index in local.evaluate(shares.batches, {input_view("s"): rows, "s": rows}):
-        for index, row in rows_by_index:
-            finds_by_rule[part.rules[index].name].append(row)
-    return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
+    request = make_request(archived.between(part.input_range), part)
+    return _evaluate_with(grouper, duckdb, part, request)
 
 
-def evaluate_panes(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
+def evaluate_panes(grouper: RuleGrouper, panes: PaneCache, part: RuleSlice) -> Finds:
     """The event rows of windows merged from panes."""
-    finds_by_rule: Finds = {}
-    for group, rows_by_index in panes.evaluate(part, sharing.batch(part.rules)):
-        finds_by_rule |= {part.rules[index].name: [] for index in group.rule_indexes}
-        for index, row in rows_by_index:
-            finds_by_rule[part.rules[index].name].append(row)
+    return _evaluate_with(grouper, panes, part, make_request(NO_ROWS, part))
+
+
+def _evaluate_with(
+    grouper: RuleGrouper, engine: RuleEngine, part: RuleSlice, request: EvaluationRequest
+) -> Finds:
+    outcomes = run_engine(engine, grouper.group(part.rules), request)
+    finds_by_rule: Finds = {rule.name: [] for rule in evaluated_rules(outcomes)}
+    for outcome in outcomes:
+        if isinstance(outcome, Events):
+            for rule, row in outcome.event_rows:
+                finds_by_rule[rule.name].append(row)
     return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
 
 
@@ -207,12 +210,12 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
     """Evaluate both ways while time advances, with restarts, and rules that start and stop."""
     rng = random.Random(seed)
     archived = Archived(rows(rng, rng.randrange(200)), rng)
-    sharing, local = RuleBatcher({"s": COLUMNS}), LocalEvaluator()
-    panes, mark, standings = PaneCache(local, archived), START, standing(*running)
+    grouper, duckdb = RuleGrouper({"s": COLUMNS}), DuckDBRules()
+    panes, mark, standings = PaneCache(duckdb, archived), START, standing(*running)
     for _ in range(rng.randrange(2, 12)):
         mark += rng.choice([1, SECOND, rng.randrange(40 * SECOND), 300 * SECOND])
         if rng.random() < 0.15:
-            panes = PaneCache(local, archived)
+            panes = PaneCache(duckdb, archived)
         if rng.random() < 0.2:
             gone = rng.choice(running)
             panes.remove_inactive([rule for rule in running if rule is not gone])
@@ -222,8 +225,8 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             if kept_rules:
                 chosen = replace(part, rules=kept_rules)
                 assert alike(
-                    evaluate_panes(sharing, panes, chosen),
-                    evaluate_all_rows(sharing, local, archived, chosen),
+                    evaluate_panes(grouper, panes, chosen),
+                    evaluate_all_rows(grouper, duckdb, archived, chosen),
                 )
             standings = advance_cohorts(
                 standings, {rule.name for rule in kept_rules}, part.range.end
@@ -248,10 +251,10 @@ def test_windows_from_panes_equal_windows_from_rows_in_many_examples(
 def test_rows_are_aggregated_once() -> None:
     """After a restart, the rows that open windows still need are read again."""
     rng = random.Random(1)
-    archived, sharing, local = (
+    archived, grouper, duckdb = (
         Archived(rows(rng, 300), rng),
-        RuleBatcher({"s": COLUMNS}),
-        LocalEvaluator(),
+        RuleGrouper({"s": COLUMNS}),
+        DuckDBRules(),
     )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s WHERE n > {} GROUP BY window(ts, '20 seconds', '1 second')"
     standings = standing(
@@ -260,12 +263,12 @@ def test_rows_are_aggregated_once() -> None:
             for k in range(3)
         ]
     )
-    panes = PaneCache(local, archived)
+    panes = PaneCache(duckdb, archived)
     for second in range(100, 160):
         if second == 130:
-            before, panes = archived.read, PaneCache(local, archived)
+            before, panes = archived.read, PaneCache(duckdb, archived)
         (part,) = due_slices(standings, {"s": START + second * SECOND})
-        assert len(evaluate_panes(sharing, panes, part)) == 3
+        assert len(evaluate_panes(grouper, panes, part)) == 3
         standings = advance_cohorts(
             standings, {rule.name for rule in part.rules}, part.range.end or 0
         )
@@ -280,20 +283,20 @@ def test_rows_are_aggregated_once() -> None:
 def test_a_long_and_a_short_window_share_panes() -> None:
     """Each row is aggregated once for both."""
     rng = random.Random(4)
-    archived, sharing, local = (
+    archived, grouper, duckdb = (
         Archived(rows(rng, 300), rng),
-        RuleBatcher({"s": COLUMNS}),
-        LocalEvaluator(),
+        RuleGrouper({"s": COLUMNS}),
+        DuckDBRules(),
     )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '{} seconds', '1 second')"
     both = [
         running(f"R{size}", expr.format(size), ["c"], DERIVED.format(size=2, slide=1))
         for size in (60, 5)
     ]
-    panes, standings = PaneCache(local, archived), standing(*both)
+    panes, standings = PaneCache(duckdb, archived), standing(*both)
     for second in range(100, 160):
         for part in due_slices(standings, {"s": START + second * SECOND}):
-            assert evaluate_panes(sharing, panes, part).keys() == {rule.name for rule in part.rules}
+            assert evaluate_panes(grouper, panes, part).keys() == {rule.name for rule in part.rules}
         standings = standing(*both, settled_to=START + second * SECOND)
     assert archived.read == len(archived.between(TimeRange(None, START + 159 * SECOND)))
 
@@ -301,14 +304,14 @@ def test_a_long_and_a_short_window_share_panes() -> None:
 def test_unreadable_file_leaves_windows_to_spark() -> None:
     """Later windows have panes again."""
     rng = random.Random(5)
-    archived, sharing, local = (
+    archived, grouper, duckdb = (
         Archived(rows(rng, 300), rng),
-        RuleBatcher({"s": COLUMNS}),
-        LocalEvaluator(),
+        RuleGrouper({"s": COLUMNS}),
+        DuckDBRules(),
     )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
-    panes, broken = PaneCache(local, archived), Archived(archived.rows, rng)
+    panes, broken = PaneCache(duckdb, archived), Archived(archived.rows, rng)
 
     def pieces(stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
         yield archived.between(TimeRange(time_range.start, START + 40 * SECOND))
@@ -317,23 +320,23 @@ def test_unreadable_file_leaves_windows_to_spark() -> None:
     broken.read_tables = pieces  # type: ignore[method-assign]
     panes._rows = broken
     (part,) = due_slices(standing(rule, settled_to=START + 50 * SECOND), {"s": START + 60 * SECOND})
-    assert evaluate_panes(sharing, panes, part) == {}
+    assert evaluate_panes(grouper, panes, part) == {}
     panes._rows = archived
     (part,) = due_slices(
         standing(rule, settled_to=START + 90 * SECOND), {"s": START + 100 * SECOND}
     )
     assert alike(
-        evaluate_panes(sharing, panes, part), evaluate_all_rows(sharing, local, archived, part)
+        evaluate_panes(grouper, panes, part), evaluate_all_rows(grouper, duckdb, archived, part)
     )
 
 
 def test_panes_over_the_memory_limit_are_evicted() -> None:
     """Panes that fit stay."""
     rng = random.Random(2)
-    archived, sharing, local = (
+    archived, grouper, duckdb = (
         Archived(rows(rng, 300), rng),
-        RuleBatcher({"s": COLUMNS}),
-        LocalEvaluator(),
+        RuleGrouper({"s": COLUMNS}),
+        DuckDBRules(),
     )
     few = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '10 seconds')"
     many = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY n, host, window(ts, '20 seconds', '1 second')"
@@ -341,24 +344,24 @@ def test_panes_over_the_memory_limit_are_evicted() -> None:
         running(name, expr, ["c"], DERIVED.format(size=2, slide=1))
         for name, expr in (("A", few), ("B", many))
     ]
-    panes = PaneCache(local, archived, max_bytes=2_000)
+    panes = PaneCache(duckdb, archived, max_bytes=2_000)
     (part,) = due_slices(standing(*both), {"s": START + 150 * SECOND})
-    assert evaluate_panes(sharing, panes, part).keys() == {"g/A"}
-    assert evaluate_panes(sharing, panes, part).keys() == {"g/A"}
+    assert evaluate_panes(grouper, panes, part).keys() == {"g/A"}
+    assert evaluate_panes(grouper, panes, part).keys() == {"g/A"}
 
 
 def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
     """Rows outside memory always have panes, so that they are not read again at each slide."""
     rng = random.Random(3)
-    archived, sharing, local = (
+    archived, grouper, duckdb = (
         Archived(rows(rng, 300), rng),
-        RuleBatcher({"s": COLUMNS}),
-        LocalEvaluator(),
+        RuleGrouper({"s": COLUMNS}),
+        DuckDBRules(),
     )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
-    panes = PaneCache(local, archived)
+    panes = PaneCache(duckdb, archived)
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     (part,) = due_slices(standing(rule), {"s": START + 150 * SECOND})
     for rows_held, uses_panes in ((300, False), (10_000, True), (None, True)):
         archived.rows_held = rows_held
-        assert bool(evaluate_panes(sharing, panes, part)) == uses_panes
+        assert bool(evaluate_panes(grouper, panes, part)) == uses_panes

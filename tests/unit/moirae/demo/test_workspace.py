@@ -6,8 +6,8 @@ from pathlib import Path
 import moirae.demo
 from moirae.config.settings import load_settings
 from moirae.demo.precision import _MIN_AGE
-from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.plan import ActiveRule
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules.definition import Definition
 from moirae.rules.parse import read_rule_files
 
@@ -23,7 +23,7 @@ def test_event_queries_of_the_demo_are_plain() -> None:
     settings = load_settings(WORKSPACE / "moirae.yaml", {})
     streams = {name: stream.columns for name, stream in settings.streams.items()}
     relations = {name: relation.columns for name, relation in settings.relations.items()}
-    batcher = RuleBatcher(streams, relations)
+    grouper = RuleGrouper(streams, relations)
     rule_set, _ = read_rule_files(sorted((WORKSPACE / "rules").glob("*.yaml")))
     reasons: dict[str, str | None] = {}
     for rule in rule_set.rules:
@@ -31,7 +31,7 @@ def test_event_queries_of_the_demo_are_plain() -> None:
         if name in TYPES:
             definition = Definition(rule, TYPES[name], (), ())
             active_rule = ActiveRule.of_workspace(definition, settings)
-            reasons[name] = batcher.explain_not_plain(active_rule)
+            reasons[name] = grouper.explain_not_plain(active_rule)
     assert reasons == dict.fromkeys(TYPES)
 
 

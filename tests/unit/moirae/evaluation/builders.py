@@ -1,17 +1,28 @@
 """Active rules over one stream, and rows of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 
 from archiver.delta.schema import ARROW_TYPES
 from archiver.times import to_micros
-from moirae.evaluation.plan import ActiveRule
+from moirae.evaluation.engine import (
+    EvaluationRequest,
+    Events,
+    RowSource,
+    RuleEngine,
+    RuleEventRows,
+)
+from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.evaluation.rule_groups import RuleGroup
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from recall.query.shape import Tables, infer_shape
+from recall.statements import FileRows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MICROS = to_micros(START)
@@ -40,3 +51,43 @@ def make_rows(*values: float | None) -> pa.Table:
     return pa.table(
         {name: pa.array(column, ARROW_TYPES[COLUMNS[name]]) for name, column in columns.items()}
     )
+
+
+def make_source(rows: pa.Table | FileRows) -> RowSource:
+    """Rows whose data frame is a stand-in."""
+    count = len(rows) if isinstance(rows, pa.Table) else rows.row_count
+    return RowSource(count, lambda: rows, Mock())
+
+
+def make_request(
+    rows: pa.Table | FileRows, rule_slice: RuleSlice | None = None
+) -> EvaluationRequest:
+    """A request over rows of the stream `s`."""
+    return EvaluationRequest({"s": make_source(rows)}, rule_slice)
+
+
+def run_engine(
+    engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest
+) -> list[Any]:
+    """The outcomes of the groups that an engine takes."""
+    return list(engine.run(engine.select(groups, request), request))
+
+
+def event_rows_of(outcomes: Iterable[Any]) -> RuleEventRows:
+    """The event rows of outcomes, all of which are events."""
+    event_rows: RuleEventRows = []
+    for outcome in outcomes:
+        assert isinstance(outcome, Events), outcome
+        event_rows += outcome.event_rows
+    return event_rows
+
+
+def evaluated_rules(outcomes: Iterable[Any]) -> list[ActiveRule]:
+    """The rules that an engine has evaluated."""
+    return [
+        rule
+        for outcome in outcomes
+        if isinstance(outcome, Events)
+        for group in outcome.groups
+        for rule in group.rules
+    ]

@@ -1,9 +1,8 @@
 """Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
@@ -12,13 +11,21 @@ from pyspark.errors import PySparkException
 from archiver.delta.schema import ARROW_TYPES
 from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
-from moirae.alerts import EventRow
-from moirae.evaluation.batches import RuleBatch
+from moirae.evaluation import executor_rules
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
+from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
-from recall.errors import MemoryExceeded, SparkRequired, StatementTimeout
-from recall.statements import FileRows, Statement
+from recall.errors import StatementTimeout
+from recall.statements import (
+    FilePart,
+    FileRows,
+    PartJob,
+    PartOutcome,
+    PartStatement,
+    Statement,
+)
+from tests.inline_jobs import InlineJobs
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,
@@ -26,9 +33,17 @@ from tests.unit.moirae.evaluation.builders import (
     make_filter,
     make_rows,
     make_rule,
+    make_source,
 )
 
 SECOND = 1_000_000  # microseconds
+
+
+class DirectJobs(InlineJobs):
+    """Tasks that run in this thread, with what cannot be pickled."""
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        return list(map(function, items))
 
 
 class FakeGuard:
@@ -73,10 +88,11 @@ def guard() -> FakeGuard:
     return FakeGuard()
 
 
-def _evaluator(guard: FakeGuard, engine_choice: EngineChoice) -> RuleEvaluator:
+def _evaluator(
+    guard: FakeGuard, engine_choice: EngineChoice, executor_rules: ExecutorRules | None = None
+) -> RuleEvaluator:
     rows: Any = Mock()
-    rows.read_range.return_value = make_rows(1.0, 2.0, 3.0)
-    rows.estimate_count.return_value = 3
+    rows.find_range.return_value = make_source(make_rows(1.0, 2.0, 3.0))
     any_guard: Any = guard
     return RuleEvaluator(
         rows=rows,
@@ -84,6 +100,7 @@ def _evaluator(guard: FakeGuard, engine_choice: EngineChoice) -> RuleEvaluator:
         columns={"s": COLUMNS},
         relations={},
         engine_choice=engine_choice,
+        executor_rules=executor_rules,
     )
 
 
@@ -94,8 +111,8 @@ def _upper(name: str) -> ActiveRule:
 
 def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
     rule = make_filter("A", 1.5)
-    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate(
-        [rule], {"s": make_rows(1.0, 2.0)}, 2
+    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
+        [rule], {"s": make_source(make_rows(1.0, 2.0))}
     )
     ((evaluated, event_rows),) = result.event_rows
     assert evaluated is rule
@@ -105,8 +122,8 @@ def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
 
 def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
     rules = [make_filter("A", 1.5), _upper("B")]
-    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate(
-        rules, {"s": make_rows(1.0, 2.0)}, 2
+    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
+        rules, {"s": make_source(make_rows(1.0, 2.0))}
     )
     assert [(rule.name, len(rows)) for rule, rows in result.event_rows] == [("g/A", 1), ("g/B", 1)]
     assert guard.statements == [["g/B"]]
@@ -115,8 +132,8 @@ def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
 def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
     guard.failing = "g/C"
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
-        rules, {"s": make_rows(1.0)}, 1
+    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+        rules, {"s": make_source(make_rows(1.0))}
     )
     assert guard.statements[:5] == [
         ["g/A", "g/B", "g/C", "g/D"],
@@ -131,8 +148,8 @@ def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
 
 def test_failing_row_is_recorded_with_its_stream(guard: FakeGuard) -> None:
     guard.failing = "g/A"
-    _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
-        [_upper("A")], {"s": make_rows(1.0)}, 1
+    _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+        [_upper("A")], {"s": make_source(make_rows(1.0))}
     )
     failing_row = guard.failures["g/A"]
     assert failing_row["stream"] == "s"
@@ -143,8 +160,8 @@ def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
     guard.failing = "g/A"
     guard.error = StatementTimeout(20.0)
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate(
-        rules, {"s": make_rows(1.0)}, 1
+    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+        rules, {"s": make_source(make_rows(1.0))}
     )
     assert guard.statements[1:] == [["g/A"], ["g/B"], ["g/C"], ["g/D"]]
     assert (result.failed, guard.failures) == ({"g/A"}, {"g/A": None})
@@ -159,90 +176,83 @@ def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]
 
 
-class Tasks:
-    """Evaluation in tasks, of which nothing was started."""
+def _evaluate_over_files(
+    guard: FakeGuard, fail: Callable[[PartStatement], PartOutcome | None]
+) -> EvaluationResult:
+    """The result of three rules of two shapes in files. `fail`: the outcome of a statement."""
 
-    def take_head_start(self) -> float:
-        return 0.0
-
-
-class FailingInTasks(Tasks):
-    """Tasks in which one rule exceeds a limit, and another is left to Spark."""
-
-    def __init__(self, charged: str, unsupported: str, error: Exception) -> None:
-        self._outcomes: dict[str, Exception] = {
-            charged: error,
-            unsupported: SparkRequired("not here"),
-        }
-
-    def evaluate(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: Any
-    ) -> list[tuple[RuleBatch, Any]]:
-        """The outcome of each rule."""
-        outcomes: list[tuple[RuleBatch, Any]] = []
-        for batch in batches:
-            for number, index in enumerate(batch.rule_indexes):
-                name = batch.rule_names[number]
-                event_rows = [(index, EventRow(START_MICROS, {}))]
-                single = replace(batch, rule_indexes=(index,), rule_names=(name,))
-                outcomes.append((single, self._outcomes.get(name, event_rows)))
+    def run_on_part(job: PartJob, part: FilePart) -> list[PartOutcome]:
+        outcomes: list[PartOutcome] = []
+        for statement in job.statements:
+            outcomes.append(fail(statement) or PartOutcome(0.1, _EVENT))
         return outcomes
 
+    evaluator = _evaluator(guard, EngineChoice("spark"), ExecutorRules(DirectJobs(), 60.0))
+    rules = [
+        make_filter("A", 1.5),
+        make_rule("B", "SELECT host, v, ts FROM s WHERE v < 9.5"),
+        make_rule("C", "SELECT host, v, ts FROM s WHERE v <= 7.5"),
+    ]
+    file: Any = Mock(rows=10)
+    rows = FileRows(Mock(), [file], TimeRange())
+    with patch.object(executor_rules, "run_on_part", run_on_part):
+        return evaluator.evaluate_rows(rules, {"s": make_source(rows)})
 
-@pytest.mark.parametrize("error", [StatementTimeout(1.0), MemoryExceeded("5 GB"), TaskLost()])
+
+_EVENT = pa.table(
+    {"rule": [0], "ts": pa.array([START], ARROW_TYPES["timestamp"]), "c0": ["a"], "c1": [9.0]}
+)
+
+
+def _constant_of(statement: PartStatement) -> float:
+    (constants,) = statement.statement.tables.values()
+    (value,) = constants["p0"].to_pylist()
+    return float(value)
+
+
+@pytest.mark.parametrize(
+    "failure", [PartOutcome(70.0), PartOutcome(0.1, None, "memory", "5 GB"), TaskLost()]
+)
 def test_rule_that_exceeds_a_limit_in_a_task_is_charged_and_not_run_again(
-    guard: FakeGuard, error: Exception
+    guard: FakeGuard, failure: PartOutcome | TaskLost
 ) -> None:
-    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
-    tasks: Any = FailingInTasks("g/B", "g/C", error)
-    evaluator._executor_rules = tasks
-    rules = [make_filter(name, 1.5) for name in "ABC"]
-    files: Any = FileRows(Mock(), [], TimeRange())
-    result = evaluator.evaluate(rules, {"s": files}, 3)
+    def fail(statement: PartStatement) -> PartOutcome | None:
+        if _constant_of(statement) == 7.5:
+            return PartOutcome(0.1, None, "unsupported", "not here")
+        if _constant_of(statement) != 9.5:
+            return None
+        if isinstance(failure, TaskLost):
+            raise failure
+        return failure
+
+    result = _evaluate_over_files(guard, fail)
     assert {rule.name for rule, _ in result.event_rows} == {"g/A", "g/C"}
     assert result.failed == {"g/B"}
     assert list(guard.failures) == ["g/B"]
     assert guard.statements == [["g/C"]]
 
 
-class TooLargeResults(Tasks):
-    """Tasks of which the second job would return more than the driver takes."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-
-    def evaluate(
-        self, batches: Sequence[RuleBatch], stream: str, rows: FileRows, rule_slice: Any
-    ) -> Iterator[tuple[RuleBatch, Any]]:
-        """The event row of the first batch."""
-        yield batches[0], [(batches[0].rule_indexes[0], EventRow(START_MICROS, {}))]
-        raise PySparkException(self._message)
-
-
-def _evaluate_over_files(guard: FakeGuard, tasks: Any) -> EvaluationResult:
-    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
-    evaluator._executor_rules = tasks
-    rules = [make_filter("A", 1.5), make_rule("B", "SELECT host, ts FROM s WHERE v < 9.5")]
-    files: Any = FileRows(Mock(), [], TimeRange())
-    return evaluator.evaluate(rules, {"s": files}, 3)
-
-
 def test_rules_whose_event_rows_the_driver_does_not_take_are_left_to_spark(
     guard: FakeGuard,
 ) -> None:
     """Spark isolates the rules with too many."""
-    message = (
-        "Job aborted: Total size of serialized results of 4 tasks (1100.0 MiB) is bigger than"
-        " spark.driver.maxResultSize (1024.0 MiB)"
-    )
-    result = _evaluate_over_files(guard, TooLargeResults(message))
-    assert [rule.name for rule, _ in result.event_rows] == ["g/A", "g/B"]
-    assert (guard.statements, result.failed) == ([["g/B"]], frozenset())
+
+    def fail(statement: PartStatement) -> PartOutcome | None:
+        raise PySparkException(
+            "Job aborted: Total size of serialized results of 4 tasks (1100.0 MiB) is bigger than"
+            " spark.driver.maxResultSize (1024.0 MiB)"
+        )
+
+    result = _evaluate_over_files(guard, fail)
+    assert (guard.statements, result.failed) == ([["g/A", "g/B", "g/C"]], frozenset())
 
 
 def test_other_failures_of_a_job_are_not_those_of_rules(guard: FakeGuard) -> None:
+    def fail(statement: PartStatement) -> PartOutcome | None:
+        raise PySparkException("no executors")
+
     with pytest.raises(PySparkException, match="no executors"):
-        _evaluate_over_files(guard, TooLargeResults("no executors"))
+        _evaluate_over_files(guard, fail)
     assert guard.failures == {}
 
 
@@ -253,12 +263,14 @@ def test_other_failures_of_a_job_are_not_those_of_rules(guard: FakeGuard) -> Non
 def test_job_of_a_slice_is_started_if_it_is_one_job_over_files(
     guard: FakeGuard, in_memory: int | None, suspects: list[str], is_started: bool
 ) -> None:
-    evaluator = _evaluator(guard, engine_choice=EngineChoice("spark"))
-    rows, tasks = Mock(), Mock()
+    tasks = ExecutorRules(DirectJobs(), 60.0)
+    evaluator = _evaluator(guard, EngineChoice("spark"), tasks)
+    rows: Any = evaluator._rows
     rows.count_in_memory.return_value = in_memory
-    rows.find_range.return_value = FileRows(Mock(), [], TimeRange())
-    evaluator._rows, evaluator._executor_rules = rows, tasks
+    file: Any = Mock(rows=10)
+    rows.find_range.return_value = make_source(FileRows(Mock(), [file], TimeRange()))
     guard.suspects = suspects
     rules = (make_filter("A", 1.5), make_filter("B", 2.5))
-    evaluator.start_slice(RuleSlice(rules, TimeRange(), TimeRange()))
-    assert tasks.start.called == is_started
+    with patch.object(executor_rules, "run_on_part", return_value=[PartOutcome(0.1, _EVENT)]):
+        evaluator.start_slice(RuleSlice(rules, TimeRange(), TimeRange()))
+    assert (tasks._started is not None) == is_started

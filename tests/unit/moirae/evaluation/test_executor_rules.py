@@ -1,7 +1,6 @@
 """Plain stateless rules over archived files, in tasks."""
 
 import random
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,14 +16,11 @@ from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from moirae.evaluation import executor_rules
-from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.executor_rules import (
-    BatchOutcome,
-    ExecutorRules,
-    is_executable,
-)
-from moirae.evaluation.local import LocalEvaluator, RuleEventRows
+from moirae.evaluation.duckdb_rules import DuckDBRules
+from moirae.evaluation.engine import Declined, RuleEventRows, evaluate_groups
+from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
 from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
@@ -44,14 +40,17 @@ from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
     START,
     START_MICROS,
+    event_rows_of,
     make_filter,
+    make_request,
     make_rows,
     make_rule,
+    run_engine,
 )
 
 SECOND = 1_000_000  # microseconds
 RULES = [make_filter("A", 20.0), make_filter("B", 90.0)]
-BATCHER = RuleBatcher({"s": COLUMNS})
+GROUPS = RuleGrouper({"s": COLUMNS}).group(RULES)
 SCHEMA = StreamSchema("s", COLUMNS, "ts", None, (), timedelta(0), timedelta(0))
 
 
@@ -74,15 +73,9 @@ def archive(
     return table
 
 
-def sort(
-    results: Iterable[BatchOutcome] | Iterable[tuple[object, RuleEventRows]],
-) -> list[tuple[int, int, str]]:
+def sort(event_rows: RuleEventRows) -> list[tuple[str, int, str]]:
     """Event rows in an order."""
-    event_rows: RuleEventRows = []
-    for _, rows in results:
-        assert not isinstance(rows, Exception), rows
-        event_rows += rows
-    return sorted((index, row.ts, repr(row.attributes)) for index, row in event_rows)
+    return sorted((rule.name, row.ts, repr(row.attributes)) for rule, row in event_rows)
 
 
 def table_rows(table: StreamTable) -> pa.Table:
@@ -100,43 +93,39 @@ def test_events_in_files_are_those_in_memory(tmp_path: Path) -> None:
     rng = random.Random(3)
     rows = make_rows(*(rng.uniform(0, 100) for _ in range(120)))
     table = archive(tmp_path, rows, files=6)
-    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
-    results = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table))
-    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": rows})) != []
+    outcomes = run_engine(ExecutorRules(InlineJobs(), 60.0), GROUPS, make_request(file_rows(table)))
+    expected = run_engine(DuckDBRules(), GROUPS, make_request(rows))
+    assert sort(event_rows_of(outcomes)) == sort(event_rows_of(expected)) != []
 
 
 def test_only_on_time_rows_in_the_range_are_read(tmp_path: Path) -> None:
     table = archive(tmp_path, make_rows(*[50.0] * 10), files=2, late=frozenset({4}))
-    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
     rows = file_rows(table, START_MICROS + 2 * SECOND, START_MICROS + 7 * SECOND)
-    ((_, event_rows),) = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", rows)
-    assert not isinstance(event_rows, Exception)
+    outcomes = run_engine(ExecutorRules(InlineJobs(), 60.0), GROUPS, make_request(rows))
+    event_rows = event_rows_of(outcomes)
     seconds = sorted((row.ts - START_MICROS) // SECOND for _, row in event_rows)
     assert seconds == [2, 3, 5, 6]
 
 
-def test_batch_that_fails_in_a_task_is_left_to_spark(tmp_path: Path) -> None:
+def test_group_that_fails_in_a_task_is_declined(tmp_path: Path) -> None:
     table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
-    batcher = RuleBatcher({"s": COLUMNS})
-    (batch,) = batcher.batch(RULES).batches
-    text = batch.duckdb_query.text
-    broken = type(batch.duckdb_query)(
-        **{**vars(batch.duckdb_query), "text": (text[0] + "error('x'), ", *text[1:])}
-    )
-    failing = type(batch)(**{**vars(batch), "number": 99, "duckdb_query": broken})
-    results = ExecutorRules(InlineJobs(), 60.0).evaluate([failing, batch], "s", file_rows(table))
-    (_, error), (_, event_rows) = results
-    assert isinstance(error, SparkRequired)
-    assert isinstance(event_rows, list) and len(event_rows) == 4
+    (group,) = GROUPS
+    text = group.plain_query.text
+    broken = replace(group.plain_query, text=(text[0] + "error('x'), ", *text[1:]))
+    failing = replace(group, query=broken)
+    request = make_request(file_rows(table))
+    declined, events = run_engine(ExecutorRules(InlineJobs(), 60.0), [failing, group], request)
+    assert isinstance(declined, Declined)
+    assert len(event_rows_of([events])) == 4
 
 
-def _fail_rule(rule: int, error: str) -> Any:
-    """Runs statements; one whose constants have a rule fails."""
+def _fail_constant(value: float, error: str) -> Any:
+    """Runs statements; one whose constants have a value fails."""
     run = part_task._run
 
     def run_or_fail(duckdb: Any, statement: PartStatement) -> PartOutcome:
         (constants,) = statement.statement.tables.values()
-        if rule not in constants["rule"].to_pylist():
+        if value not in constants["p0"].to_pylist():
             return run(duckdb, statement)
         if error == "died":
             raise TaskLost
@@ -155,22 +144,28 @@ def test_only_the_rule_that_exceeds_a_limit_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, expected: type[Exception]
 ) -> None:
     table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
-    rules = [make_filter(name, 20.0) for name in "ABCDE"]
-    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
-    assert len(batches) == 1
-    monkeypatch.setattr(part_task, "_run", _fail_rule(3, failure))
-    failed: list[tuple[tuple[int, ...], type[Exception]]] = []
-    evaluated: set[int] = set()
-    for batch, outcome in ExecutorRules(InlineJobs(), 60.0).evaluate(
-        batches, "s", file_rows(table)
-    ):
-        if isinstance(outcome, Exception):
-            failed.append((batch.rule_indexes, type(outcome)))
-        else:
-            assert len(outcome) == 4 * len(batch.rule_indexes)
-            evaluated.update(batch.rule_indexes)
-    assert failed == [((3,), expected)]
-    assert evaluated == {0, 1, 2, 4}
+    rules = [make_filter(name, 20.0 + number) for number, name in enumerate("ABCDE")]
+    (group,) = RuleGrouper({"s": COLUMNS}).group(rules)
+    monkeypatch.setattr(part_task, "_run", _fail_constant(23.0, failure))
+    tasks = ExecutorRules(InlineJobs(), 60.0)
+    evaluation = evaluate_groups([group], make_request(file_rows(table)), [tasks])
+    failures = [(failure.rule.name, type(failure.error)) for failure in evaluation.failures]
+    assert failures == [("g/D", expected)]
+    counts = {rule.name: len(rows) for rule, rows in evaluation.event_rows.items()}
+    assert counts == dict.fromkeys(["g/A", "g/B", "g/C", "g/E"], 4)
+
+
+@pytest.mark.parametrize("failure", ["time", "memory", "died"])
+def test_past_that_exceeds_a_limit_is_declined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    monkeypatch.setattr(part_task, "_run", _fail_constant(20.0, failure))
+    past = PastTasks(lambda count: count >= 4, max_event_rows=100)
+    (outcome,) = run_engine(
+        ExecutorRules(InlineJobs(), 60.0, past), GROUPS, make_request(file_rows(table))
+    )
+    assert isinstance(outcome, Declined)
 
 
 WINDOW = make_rule(
@@ -183,13 +178,9 @@ WINDOW = make_rule(
 
 def test_new_rows_are_evaluated_by_rules_of_one_row_only() -> None:
     rules = [make_filter("A", 1.0), WINDOW]
-    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
-    for in_slice, indexes in ((False, [(0,)]), (True, [(0,), (1,)])):
-        executable = [
-            batch.rule_indexes for batch in batches if is_executable(batch, rules, ["s"], in_slice)
-        ]
-        assert executable == indexes
-    assert not is_executable(batches[0], rules, ["other"], in_slice=True)
+    groups = RuleGrouper({"s": COLUMNS}).group(rules)
+    assert [is_executable(group, in_slice=False) for group in groups] == [True, False]
+    assert [is_executable(group, in_slice=True) for group in groups] == [True, True]
 
 
 @pytest.mark.parametrize("start", [None, 100])
@@ -210,14 +201,13 @@ def test_windows_in_parts_of_a_slice_are_those_of_the_slice(
         rule_slice, FileRows(table.files, files, input_range), cores=2
     )
     assert len(parts) == 4
-    batches = RuleBatcher({"s": COLUMNS}).batch([WINDOW]).batches
-    results = ExecutorRules(InlineJobs(), 60.0).evaluate(
-        batches, "s", FileRows(table.files, files, input_range), rule_slice
-    )
+    groups = RuleGrouper({"s": COLUMNS}).group([WINDOW])
+    request = make_request(FileRows(table.files, files, input_range), rule_slice)
+    outcomes = run_engine(ExecutorRules(InlineJobs(), 60.0), groups, request)
     in_range = rows.filter(pa.array(input_range.mask(micros_column(rows, "ts"))))
-    ((batch, expected),) = LocalEvaluator().evaluate(batches, {"s": in_range})
-    complete = [row for row in expected if event_range.contains(row[1].ts)]
-    assert sort(results) == sort([(batch, complete)]) != []
+    expected = event_rows_of(run_engine(DuckDBRules(), groups, make_request(in_range)))
+    complete = [(rule, row) for rule, row in expected if event_range.contains(row.ts)]
+    assert sort(event_rows_of(outcomes)) == sort(complete) != []
 
 
 def make_started(folder: Path) -> tuple[ExecutorRules, InlineJobs, StreamTable, RuleSlice]:
@@ -226,36 +216,34 @@ def make_started(folder: Path) -> tuple[ExecutorRules, InlineJobs, StreamTable, 
     jobs = InlineJobs()
     rules = ExecutorRules(jobs, 60.0)
     rule_slice = RuleSlice(tuple(RULES), TimeRange(), TimeRange())
-    rules.start(BATCHER.batch(RULES).batches, "s", file_rows(table), rule_slice)
+    rules.prepare(GROUPS, make_request(file_rows(table), rule_slice))
     return rules, jobs, table, rule_slice
 
 
 def test_results_of_a_started_job_are_used_once(tmp_path: Path) -> None:
     rules, jobs, table, rule_slice = make_started(tmp_path)
-    batches = BATCHER.batch(RULES).batches
     for task_count in (1, 2):
-        results = rules.evaluate(batches, "s", file_rows(table), rule_slice)
-        assert len(sort(results)) == 40
+        outcomes = run_engine(rules, GROUPS, make_request(file_rows(table), rule_slice))
+        assert len(event_rows_of(outcomes)) == 40
         assert jobs.task_count == task_count
 
 
 @pytest.mark.parametrize("changed", ["rules", "rows"])
 def test_job_started_for_other_rules_or_rows_is_not_used(tmp_path: Path, changed: str) -> None:
     rules, _, table, rule_slice = make_started(tmp_path)
-    batches = BATCHER.batch(RULES[1:] if changed == "rules" else RULES).batches
+    groups = RuleGrouper({"s": COLUMNS}).group(RULES[1:]) if changed == "rules" else GROUPS
     low = START_MICROS + 20 * SECOND if changed == "rows" else None
     rows = file_rows(table, low)
-    event_rows = sort(
-        rules.evaluate(batches, "s", rows, replace(rule_slice, range=rows.time_range))
+    request = make_request(rows, replace(rule_slice, range=rows.time_range))
+    assert len(event_rows_of(run_engine(rules, groups, request))) == (
+        0 if changed == "rules" else 20
     )
-    assert len(event_rows) == (0 if changed == "rules" else 20)
 
 
 def test_head_start_of_a_job_counts_as_its_time(tmp_path: Path) -> None:
     rules, _, table, rule_slice = make_started(tmp_path)
-    batches = BATCHER.batch(RULES).batches
     for expected in (True, False):
-        list(rules.evaluate(batches, "s", file_rows(table), rule_slice))
+        run_engine(rules, GROUPS, make_request(file_rows(table), rule_slice))
         assert (rules.take_head_start() > 0) == expected
 
 
@@ -267,21 +255,20 @@ def test_rows_of_filters_are_divided_by_file(tmp_path: Path) -> None:
     overlapping = replace(rows, files=[replace(file, rows=900_000)] * 4)
     rule_slice = RuleSlice(tuple(RULES), TimeRange(), TimeRange())
     jobs = InlineJobs()
-    batches = BATCHER.batch(RULES).batches
-    results = ExecutorRules(jobs, 60.0).evaluate(batches, "s", overlapping, rule_slice)
-    assert len(sort(results)) == 40
+    outcomes = run_engine(ExecutorRules(jobs, 60.0), GROUPS, make_request(overlapping, rule_slice))
+    assert len(event_rows_of(outcomes)) == 40
     assert jobs.task_count >= 4
 
 
 def test_started_job_that_exceeds_a_limit_is_charged_to_its_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_task, "_run", _fail_rule(1, "died"))
+    monkeypatch.setattr(part_task, "_run", _fail_constant(90.0, "died"))
     rules, _, table, rule_slice = make_started(tmp_path)
-    results = rules.evaluate(BATCHER.batch(RULES).batches, "s", file_rows(table), rule_slice)
-    outcomes = {batch.rule_indexes: outcome for batch, outcome in results}
-    assert isinstance(outcomes[(1,)], TaskLost)
-    assert not isinstance(outcomes[(0,)], Exception) and len(outcomes[(0,)]) == 40
+    evaluation = evaluate_groups(GROUPS, make_request(file_rows(table), rule_slice), [rules])
+    (failure,) = evaluation.failures
+    assert (failure.rule, type(failure.error)) == (RULES[1], TaskLost)
+    assert {rule: len(rows) for rule, rows in evaluation.event_rows.items()} == {RULES[0]: 40}
 
 
 def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) -> None:
@@ -292,7 +279,7 @@ def test_slice_with_a_longer_reach_than_its_rows_is_not_divided(tmp_path: Path) 
     assert len(executor_rules.divide_slice(rule_slice, rows, cores=8)) == 1
 
 
-def test_subquery_of_several_batches_is_computed_once_in_a_task(
+def test_subquery_of_several_groups_is_computed_once_in_a_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "(SELECT host, ts, v * 2 AS w FROM s) AS d"
@@ -301,7 +288,7 @@ def test_subquery_of_several_batches_is_computed_once_in_a_task(
         make_rule("B", f"SELECT ts, w FROM {source} WHERE host = 'a'", {"w": "double"}),
     ]
     table = archive(tmp_path, make_rows(*[50.0] * 4), files=1)
-    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    groups = RuleGrouper({"s": COLUMNS}).group(rules)
     texts: list[str] = []
     run = part_task._run
 
@@ -310,10 +297,11 @@ def test_subquery_of_several_batches_is_computed_once_in_a_task(
         return run(duckdb, statement)
 
     monkeypatch.setattr(part_task, "_run", record)
-    results = list(ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table)))
-    assert len(batches) == 2
+    outcomes = run_engine(ExecutorRules(InlineJobs(), 60.0), groups, make_request(file_rows(table)))
+    assert len(groups) == 2
     assert [text for text in texts if "CAST('2'" in text] == texts[:1]
-    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": table_rows(table)})) != []
+    expected = run_engine(DuckDBRules(), groups, make_request(table_rows(table)))
+    assert sort(event_rows_of(outcomes)) == sort(event_rows_of(expected)) != []
 
 
 @pytest.mark.parametrize(
@@ -336,7 +324,7 @@ def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:
     definition = Definition(Rule("g", AlertSpec(alert="A", expr=expr)), {"site": "string"}, (), ())
     rule = ActiveRule(definition, tables, infer_shape(expr, tables))
     columns = {"host": "string", "site": "string"}
-    batches = RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+    groups = RuleGrouper({"s": COLUMNS}, {"hosts": columns}).group([rule])
     rules = ExecutorRules(InlineJobs(), 60.0)
     for site in ("x", "y"):
         validity = [START - timedelta(days=1), START + timedelta(days=1)]
@@ -344,6 +332,5 @@ def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:
         times = {"_valid_from": validity[:1], "_valid_to": validity[1:]}
         arrays = {name: pa.array(time, ARROW_TYPES["timestamp"]) for name, time in times.items()}
         rules.set_relation("hosts", pa.table({**versions, **arrays}))
-        ((_, event_rows),) = rules.evaluate(batches, "s", file_rows(table))
-        assert not isinstance(event_rows, Exception)
+        event_rows = event_rows_of(run_engine(rules, groups, make_request(file_rows(table))))
         assert [row.attributes["site"] for _, row in event_rows] == [site] * 4

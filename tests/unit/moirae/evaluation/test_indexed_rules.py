@@ -1,15 +1,18 @@
 """Rules in the index: which are taken, their events, and the rows that Spark decides."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
 from archiver.delta.schema import ARROW_TYPES
-from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.indexed_rules import IndexedResult, IndexedRules
+from moirae.evaluation.engine import Declined, Events
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.plan import ActiveRule
+from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules import AlertSpec, Definition
 from moirae.rules.rule_set import Rule
+from tests.unit.moirae.evaluation.builders import make_request
 
 COLUMNS = {"s": {"ts": "timestamp", "host": "string", "command": "string", "n": "int"}}
 ROWS = pa.table(
@@ -31,19 +34,37 @@ def _rule(name: str, condition: str, outputs: str = "ts, host, n") -> ActiveRule
     return ActiveRule.create(definition, {"s": "ts"}, frozenset())
 
 
-def _evaluate(*rules: ActiveRule) -> IndexedResult:
-    indexed = IndexedRules(COLUMNS)
-    selection = indexed.select(rules, RuleBatcher(COLUMNS))
-    assert selection.indexed == rules
-    return indexed.evaluate(rules, "s", ROWS)
+REQUEST = make_request(ROWS)
+
+
+def _select(*rules: ActiveRule) -> list[ActiveRule]:
+    """The rules that the index evaluates."""
+    grouper = RuleGrouper(COLUMNS)
+    selected = IndexedRules(COLUMNS, grouper).select(grouper.group(rules), REQUEST)
+    return [rule for group in selected for rule in group.rules]
+
+
+def _evaluate(*rules: ActiveRule) -> tuple[dict[ActiveRule, list[Any]], list[Declined]]:
+    """The attributes of events, and what is left to Spark."""
+    grouper = RuleGrouper(COLUMNS)
+    indexed = IndexedRules(COLUMNS, grouper)
+    attributes: dict[ActiveRule, list[Any]] = {}
+    declined: list[Declined] = []
+    for outcome in indexed.run(indexed.select(grouper.group(rules), REQUEST), REQUEST):
+        if isinstance(outcome, Events):
+            for rule, event_row in outcome.event_rows:
+                attributes.setdefault(rule, []).append(event_row.attributes)
+        else:
+            assert isinstance(outcome, Declined)
+            declined.append(outcome)
+    return attributes, declined
 
 
 def test_rows_that_match_become_events() -> None:
     contains = _rule("contains", "contains(lower(command), 'mimikatz')")
     unselective = _rule("unselective", "NOT contains(command, 'x')", "ts, upper(host) AS host, n")
-    result = _evaluate(contains, unselective)
-    assert result.undecided is None
-    attributes = {rule: [row.attributes for row in rows] for rule, rows in result.event_rows}
+    attributes, declined = _evaluate(contains, unselective)
+    assert not declined
     assert attributes == {
         contains: [{"host": "A", "n": 1}],
         unselective: [
@@ -56,26 +77,24 @@ def test_rows_that_match_become_events() -> None:
 
 def test_rows_that_the_engines_read_differently_are_left_to_spark() -> None:
     word = _rule("word", r"command RLIKE '\\bls\\b'")
-    result = _evaluate(word)
-    assert [(rule.name, len(rows)) for rule, rows in result.event_rows] == [("g/word", 1)]
-    assert result.undecided is not None
-    assert result.undecided.rules == (word,)
-    assert result.undecided.rows["n"].to_pylist() == [None]
+    attributes, (declined,) = _evaluate(word)
+    assert {rule: len(rows) for rule, rows in attributes.items()} == {word: 1}
+    (group,) = declined.groups
+    assert group.rules == (word,)
+    table = declined.request.sources["s"].table
+    assert table is not None
+    assert table["n"].to_pylist() == [None]
 
 
 def test_few_plain_rules_and_windows_stay_with_their_engines() -> None:
     plain = _rule("plain", "host = 'A'")
     refused = _rule("refused", "regexp_replace(command, 'a', 'b') = 'x'")
-    indexed = IndexedRules(COLUMNS)
-    selection = indexed.select([plain, refused], RuleBatcher(COLUMNS))
-    assert selection.remaining == (plain, refused)
+    assert _select(plain, refused) == []
 
 
 def test_many_shapes_of_plain_rules_are_in_the_index() -> None:
     rules = [_rule(f"r{n}", " AND ".join(["host = 'A'"] * n)) for n in range(1, 30)]
     rules.append(_rule("all", "n > 0 OR n IS NULL"))
-    indexed = IndexedRules(COLUMNS)
-    selection = indexed.select(rules, RuleBatcher(COLUMNS))
-    assert selection.remaining == (rules[-1],)
-    result = indexed.evaluate(selection.indexed, "s", ROWS)
-    assert [len(rows) for _, rows in result.event_rows] == [1] * 29
+    assert _select(*rules) == rules[:-1]
+    attributes, _ = _evaluate(*rules[:-1])
+    assert [len(rows) for rows in attributes.values()] == [1] * 29

@@ -4,12 +4,20 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from archiver.time_range import ALL_TIME, TimeRange
-from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.local import LocalEvaluator
+from archiver.time_range import TimeRange
+from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice
-from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows, make_rule
+from moirae.evaluation.rule_groups import RuleGrouper
+from tests.unit.moirae.evaluation.builders import (
+    COLUMNS,
+    START_MICROS,
+    evaluated_rules,
+    make_request,
+    make_rows,
+    make_rule,
+    run_engine,
+)
 
 SECOND = 1_000_000  # microseconds
 MANY_ROWS = 1_000_000
@@ -38,25 +46,26 @@ def _windows(name: str, slide: int) -> ActiveRule:
 
 def _evaluate(panes: PaneCache, *rules: ActiveRule) -> list[int]:
     """The positions of the rules that were evaluated from panes."""
-    rule_slice = RuleSlice(rules, ALL_TIME, TimeRange(None, START_MICROS + 60 * SECOND))
-    results = panes.evaluate(rule_slice, RuleBatcher({"s": COLUMNS}).batch(rules))
-    return [index for batch, _ in results for index in batch.rule_indexes]
+    time_range = TimeRange(None, START_MICROS + 60 * SECOND)
+    request = make_request(make_rows(), RuleSlice(rules, time_range, time_range))
+    outcomes = run_engine(panes, RuleGrouper({"s": COLUMNS}).group(rules), request)
+    return list(map(rules.index, evaluated_rules(outcomes)))
 
 
 def test_only_windows_that_overlap_are_merged_from_panes() -> None:
-    panes = PaneCache(LocalEvaluator(), Input(MANY_ROWS))
+    panes = PaneCache(DuckDBRules(), Input(MANY_ROWS))
     assert _evaluate(panes, _windows("A", slide=5), _windows("B", slide=10)) == [0]
 
 
 def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
     source = Input(100)
-    assert _evaluate(PaneCache(LocalEvaluator(), source), _windows("A", slide=5)) == []
+    assert _evaluate(PaneCache(DuckDBRules(), source), _windows("A", slide=5)) == []
     assert source.reads == 0
 
 
 def test_rows_that_panes_include_are_not_read_again() -> None:
     source = Input(None)
-    panes = PaneCache(LocalEvaluator(), source)
+    panes = PaneCache(DuckDBRules(), source)
     rule = _windows("A", slide=5)
     assert _evaluate(panes, rule) == _evaluate(panes, rule) == [0]
     assert source.reads == 1
@@ -64,7 +73,7 @@ def test_rows_that_panes_include_are_not_read_again() -> None:
 
 def test_panes_of_inactive_rules_are_dropped() -> None:
     source = Input(None)
-    panes = PaneCache(LocalEvaluator(), source)
+    panes = PaneCache(DuckDBRules(), source)
     rule = _windows("A", slide=5)
     _evaluate(panes, rule)
     panes.remove_inactive([])

@@ -7,8 +7,8 @@ from archiver.time_range import ALL_TIME, TimeRange
 from moirae.alerts import EventRow
 from moirae.evaluation.plan import (
     ActiveRule,
-    RuleGroup,
     RuleSlice,
+    SettledRules,
     advance_cohorts,
     build_cohorts,
     due_slices,
@@ -46,7 +46,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
 ) -> None:
     rules = [make_rule(number, shape) for number, (shape, _) in enumerate(progress)]
     settled_to = {rule.name: time for rule, (_, time) in zip(rules, progress, strict=True)}
-    cohorts = build_cohorts([RuleGroup([rule], settled_to[rule.name]) for rule in rules])
+    cohorts = build_cohorts([SettledRules([rule], settled_to[rule.name]) for rule in rules])
     for numbers, high in advances:
         evaluated = {f"g/R{number}" for number in numbers} & settled_to.keys()
         cohorts = advance_cohorts(cohorts, evaluated, high)
@@ -63,7 +63,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
     }
     for rule in rules:
         low = settled_to[rule.name]
-        slices = due_slices(build_cohorts([RuleGroup([rule], low)]), watermarks)
+        slices = due_slices(build_cohorts([SettledRules([rule], low)]), watermarks)
         assert len(slices) <= 1
         if slices:
             assert bounds[rule.name] == (low, rule.shape.horizon(watermarks))
@@ -73,7 +73,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
 
 def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
     rules = [make_rule(number, SHAPES[0]) for number in range(3)]
-    (before,) = build_cohorts([RuleGroup(rules, 5)])
+    (before,) = build_cohorts([SettledRules(rules, 5)])
     (after,) = advance_cohorts([before], {rule.name for rule in rules}, 9)
     assert after.settled_to == 9
     assert after.rules is before.rules
@@ -81,9 +81,9 @@ def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
 
 def test_the_input_of_a_slice_includes_reach_and_lag() -> None:
     rule = make_rule(1, Shape(frozenset({"a"}), reach=7, lag=2))
-    (rule_slice,) = due_slices(build_cohorts([RuleGroup([rule], 20)]), {"a": 50})
+    (rule_slice,) = due_slices(build_cohorts([SettledRules([rule], 20)]), {"a": 50})
     assert rule_slice == RuleSlice((rule,), TimeRange(20, 48), TimeRange(13, 50))
-    (unbounded,) = due_slices(build_cohorts([RuleGroup([rule], None)]), {"a": 50})
+    (unbounded,) = due_slices(build_cohorts([SettledRules([rule], None)]), {"a": 50})
     assert unbounded == RuleSlice((rule,), TimeRange(None, 48), TimeRange(None, 50))
 
 
