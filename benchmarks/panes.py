@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn
 
 import duckdb
 import numpy as np
@@ -138,13 +137,8 @@ def _measure_repetition(rows: InMemoryRows, slides: int) -> dict[str, float]:
 
 
 def _make_request(rows: InMemoryRows, rule_slice: RuleSlice) -> EvaluationRequest:
-    table = rows.select(rule_slice.input_range)
-    source = RowSource(len(table), lambda: table, _make_no_frame)
+    source = RowSource.of_table(rows.select(rule_slice.input_range))
     return EvaluationRequest({"cpu": source}, rule_slice)
-
-
-def _make_no_frame(rows: Any) -> NoReturn:
-    raise AssertionError("Spark is not measured")
 
 
 def _evaluate(engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:

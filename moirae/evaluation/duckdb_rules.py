@@ -20,6 +20,7 @@ from moirae.evaluation.engine import (
     EvaluationRequest,
     Events,
     Outcome,
+    RuleEngine,
     RuleEventRows,
 )
 from moirae.evaluation.json_values import to_json_values
@@ -35,7 +36,7 @@ _SOURCE_PREFIX = "_rows_"
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
 
 
-class DuckDBRules:
+class DuckDBRules(RuleEngine):
     """Evaluates plain queries on a DuckDB connection of its own, on one thread.
 
     Joins have limits: `join_time_limit` in seconds, extended for many rows or rules, and
@@ -69,9 +70,6 @@ class DuckDBRules:
             if source.table is not None
         }
         return [group for group in groups if group.query and group.query.streams <= views]
-
-    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
-        """See `RuleEngine`."""
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`. Groups that fail are declined: Spark reports their errors.

@@ -7,7 +7,7 @@ divided until a single rule is left, which is charged for the failure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -56,6 +56,15 @@ class RowSource:
     def frame(self) -> DataFrame:
         """The rows as a data frame."""
         return self._make_frame(self._rows)
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> "RowSource":
+        """Rows that Spark does not read."""
+
+        def make_frame(rows: Rows) -> NoReturn:
+            raise AssertionError("rows without a data frame")
+
+        return cls(len(table), lambda: table, make_frame)
 
     def reduce(self, table: pa.Table) -> "RowSource":
         """Some of the rows."""
@@ -120,7 +129,8 @@ class RuleEngine(Protocol):
         """The groups that the engine takes. No I/O."""
 
     def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
-        """Start what can run before the results are needed; see `run`."""
+        """Start what can run before the results are needed; by default nothing."""
+        return
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterable[Outcome]:
         """The outcomes of selected groups, each of which is in one of them."""

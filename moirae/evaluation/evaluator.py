@@ -62,14 +62,15 @@ class RuleEvaluator:
         self._rows = rows
         self._guard = guard
         self._grouper = RuleGrouper(columns, relations)
-        self._indexed = IndexedRules(columns, self._grouper)
+        jobs = None if executor_rules is None else executor_rules.jobs
+        self._indexed = IndexedRules(columns, self._grouper, jobs)
         self._executor_rules = executor_rules
         self._duckdb: DuckDBRules | None = None
         self._panes: PaneCache | None = None
         self._engines: list[RuleEngine] = [self._indexed]
         if engine_choice.allows_duckdb:
             self._duckdb = DuckDBRules()
-            self._panes = PaneCache(self._duckdb, rows)
+            self._panes = PaneCache(self._duckdb, rows, self._indexed.reduce)
             self._engines = [self._panes, self._indexed, self._duckdb]
         if executor_rules is not None:
             self._engines.append(executor_rules)

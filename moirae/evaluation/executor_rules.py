@@ -29,6 +29,7 @@ from moirae.evaluation.engine import (
     EvaluationRequest,
     Events,
     Outcome,
+    RuleEngine,
     RuleEventRows,
 )
 from moirae.evaluation.limited_joins import MAX_JOINED_ROWS
@@ -93,7 +94,7 @@ class PastTasks(NamedTuple):
     max_event_rows: int
 
 
-class ExecutorRules:
+class ExecutorRules(RuleEngine):
     """Evaluates plain rules of one stream over archived files, by jobs.
 
     `time_limit`: seconds of processor time of a statement, besides what many rows and rules add.
@@ -101,7 +102,7 @@ class ExecutorRules:
 
     def __init__(self, jobs: Jobs, time_limit: float, past: PastTasks | None = None) -> None:
         """`past`: the tasks evaluate the past of rules; None: what is live."""
-        self._jobs = jobs
+        self.jobs = jobs
         self._past = past
         self._time_limit = time_limit
         self._relations: dict[str, pa.Table] = {}
@@ -168,9 +169,9 @@ class ExecutorRules:
             rows = request.sources[stream].files
             assert rows is not None
             if rule_slice is None or rule_slice.is_stateless:
-                parts = divide_files(rows, self._jobs.cores)
+                parts = divide_files(rows, self.jobs.cores)
             else:
-                parts = divide_slice(rule_slice, rows, self._jobs.cores)
+                parts = divide_slice(rule_slice, rows, self.jobs.cores)
             yield _Job(members, stream, rows, rule_slice, parts)
 
     def take_head_start(self) -> float:
@@ -242,7 +243,7 @@ class ExecutorRules:
             relations=self._relations if has_relations else {},
             generation=self._generation,
         )
-        outcomes_by_part = self._jobs.map(partial(run_on_part, part_job), job.parts)
+        outcomes_by_part = self.jobs.map(partial(run_on_part, part_job), job.parts)
         results: list[_GroupOutcome] = []
         for group, limit, outcomes in zip(
             job.groups, limits, zip(*outcomes_by_part, strict=True), strict=True

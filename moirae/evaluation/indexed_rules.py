@@ -1,15 +1,18 @@
-"""Evaluation of many different filters in this process, by the index over their conditions.
+"""Evaluation of many different rules by the index over their conditions.
 
-It takes the rules that neither DuckDB nor groups of one shape evaluate cheaply. Rows for which only
-Spark knows a verdict are declined.
+Filters over one stream are evaluated here: those that neither DuckDB nor groups of one shape evaluate
+cheaply. Of other rules the index finds the rows that they need; without such a row they cost nothing.
+Rows for which only Spark knows a verdict are declined.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from archiver.delta import ARROW_TYPES
+from archiver.executors import Jobs
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.engine import (
@@ -18,22 +21,26 @@ from moirae.evaluation.engine import (
     Events,
     Outcome,
     RowSource,
+    RuleEngine,
     RuleEventRows,
 )
 from moirae.evaluation.index import (
     AnchorFrequencies,
     CompiledRule,
+    IndexJob,
+    IndexTaskRule,
     RuleCompiler,
     RuleIndex,
     Verdicts,
     describe,
+    select_rows,
 )
 from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view
 from moirae.evaluation.rule_groups import ColumnsByStream, RuleGroup, RuleGrouper
 from recall.engines import LruCache
 from recall.errors import SparkRequired
-from recall.statements import divide_files
+from recall.statements import MAX_PART_ROWS, MIN_TASK_ROWS, FileRows, divide_files
 
 _MAX_GROUP_SETS = 64  # sets of groups whose indexes are cached
 # DuckDB evaluates a group of rules of one shape in a millisecond. Plain rules are taken from it if
@@ -41,20 +48,37 @@ _MAX_GROUP_SETS = 64  # sets of groups whose indexes are cached
 _MAX_PLAIN_SHAPES = 16
 _MAX_SHAPE_RULES = 8
 _MAX_READ_ROWS = 2_000_000  # rows of files that are read in this process
+# Windows are aggregated by DuckDB from more rows than that in less time than the index takes.
+_MAX_WINDOW_ROWS = 200_000
 
 
-class IndexedRules:
+class _IndexedGroups(NamedTuple):
+    """The index over some groups; the rule and the group of each of its numbers."""
+
+    rule_index: RuleIndex
+    rules: Sequence[ActiveRule]
+    groups: Sequence[RuleGroup]
+
+
+class IndexedRules(RuleEngine):
     """Compiled rules, and their indexes by set of groups."""
 
-    def __init__(self, columns: ColumnsByStream, grouper: RuleGrouper) -> None:
-        """`columns`: the declared columns of streams."""
+    def __init__(
+        self, columns: ColumnsByStream, grouper: RuleGrouper, jobs: Jobs | None = None
+    ) -> None:
+        """`columns`: the declared columns of streams.
+
+        `jobs`: find the rows in archived files that any rule needs; None: this process reads them.
+        """
         self._grouper = grouper
+        self._jobs = jobs
         self._compiler = RuleCompiler(_by_view(columns))
         self._compiled: dict[RuleVersion, CompiledRule | None] = {}
         self._frequencies: dict[str, AnchorFrequencies] = {}
         self._groups_by_stream: LruCache[tuple[RuleGroup, ...], Mapping[str, list[RuleGroup]]]
         self._groups_by_stream = LruCache(_MAX_GROUP_SETS)
-        self._indexes: LruCache[tuple[RuleGroup, ...], RuleIndex] = LruCache(_MAX_GROUP_SETS)
+        self._indexes: LruCache[tuple[RuleGroup, ...], _IndexedGroups]
+        self._indexes = LruCache(_MAX_GROUP_SETS)
 
     def add_streams(self, columns: ColumnsByStream) -> None:
         """Add streams with their columns."""
@@ -71,17 +95,26 @@ class IndexedRules:
     def select(
         self, groups: Sequence[RuleGroup], request: EvaluationRequest
     ) -> Sequence[RuleGroup]:
-        """See `RuleEngine`: filters over one stream whose rows this process reads."""
+        """See `RuleEngine`: rules of one stream whose rows are read here."""
         key = tuple(groups)
         groups_by_stream = self._groups_by_stream.get_or_create(key, lambda: self._compile_all(key))
         selected: list[RuleGroup] = []
         for stream, members in groups_by_stream.items():
-            if _is_readable(request.sources[stream]):
-                selected += members
+            source = request.sources[stream]
+            if not self._is_readable(source):
+                continue
+            if source.count > _MAX_WINDOW_ROWS:
+                members = [group for group in members if group.rules[0].shape.is_stateless]
+            selected += members
         return selected
 
+    def _is_readable(self, source: RowSource) -> bool:
+        if source.table is not None or self._jobs is not None:
+            return True
+        return source.count <= _MAX_READ_ROWS
+
     def _compile_all(self, groups: Sequence[RuleGroup]) -> Mapping[str, list[RuleGroup]]:
-        """The groups that the index evaluates, by stream."""
+        """The groups that the index is worthwhile for, by stream."""
         small = [group for group in groups if group.query and len(group.rules) <= _MAX_SHAPE_RULES]
         candidates = [group for group in groups if group.query is None]
         if len(small) > _MAX_PLAIN_SHAPES:
@@ -89,10 +122,9 @@ class IndexedRules:
         groups_by_stream: dict[str, list[RuleGroup]] = {}
         for group in candidates:
             compiled = list(map(self._compile, group.rules))
-            is_worthwhile = group.query is None or all(
-                rule is not None and rule.necessary is not None for rule in compiled
-            )
-            if None not in compiled and is_worthwhile:
+            is_selective = all(rule and rule.necessary for rule in compiled)
+            is_exact = all(rule and rule.is_exact for rule in compiled)
+            if is_selective or (is_exact and group.query is None):
                 (stream,) = group.streams
                 groups_by_stream.setdefault(stream, []).append(group)
         return groups_by_stream
@@ -100,20 +132,19 @@ class IndexedRules:
     def _compile(self, rule: ActiveRule) -> CompiledRule | None:
         key = rule.rule_version
         if key not in self._compiled:
-            try:
+            self._compiled[key] = None
+            if len(rule.shape.streams) == 1:
                 query = self._grouper.take_event_query(rule)
-                self._compiled[key] = self._compiler.compile_rule(query, rule.types)
-            except SparkRequired:
-                self._compiled[key] = None
+                try:
+                    self._compiled[key] = self._compiler.compile_rule(query, rule.types)
+                except SparkRequired:
+                    self._compiled[key] = self._compiler.reduce_rule(query)
         return self._compiled[key]
 
     def explain(self, rule: ActiveRule) -> str:
         """What a row must have for a rule to be evaluated. Raises `SparkRequired`."""
         compiled = self._compiler.compile_rule(rule.bind_event_query(), rule.types)
         return describe(compiled.necessary)
-
-    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
-        """See `RuleEngine`."""
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""
@@ -124,75 +155,147 @@ class IndexedRules:
         for stream, members in groups_by_stream.items():
             outcomes: list[Outcome] = []
             try:
-                for table in _read_tables(request.sources[stream]):
-                    outcomes += self._evaluate(members, stream, table, request)
+                tables = self._read_tables(stream, members, request.sources[stream])
+                outcomes += self._evaluate(stream, members, tables, request)
             except (SparkRequired, pa.ArrowException, OverflowError) as error:
                 outcomes = [Declined(members, request, str(error))]
             yield from outcomes
 
+    def reduce(
+        self, groups: Sequence[RuleGroup], stream: str, table: pa.Table
+    ) -> dict[RuleGroup, pa.Table]:
+        """The rows that each group needs, or more; groups that need none are left out."""
+        request = EvaluationRequest({stream: RowSource.of_table(table)})
+        selected = self.select(groups, request)
+        tables = {group: table for group in groups if group not in set(selected)}
+        if selected:
+            indexed = self._open(stream, selected)
+            needed: set[int] = set()
+            needing: set[RuleGroup] = set()
+            for verdicts in indexed.rule_index.evaluate(table):
+                needing.add(indexed.groups[verdicts.rule])
+                needed.update(verdicts.rows, verdicts.undecided)
+            if needing:
+                tables |= dict.fromkeys(needing, _take(table, needed))
+        return tables
+
     def _evaluate(
         self,
-        groups: Sequence[RuleGroup],
         stream: str,
-        table: pa.Table,
+        groups: Sequence[RuleGroup],
+        tables: Iterable[pa.Table],
         request: EvaluationRequest,
     ) -> Iterator[Outcome]:
-        key = tuple(groups)
-        index = self._indexes.get_or_create(key, lambda: self._build_index(stream, key))
-        rules = [rule for group in groups for rule in group.rules]
-        verdicts_by_rule: dict[ActiveRule, list[Verdicts]] = {}
-        undecided_rows: set[int] = set()
-        for verdicts in index.evaluate(table):
-            verdicts_by_rule.setdefault(rules[verdicts.rule], []).append(verdicts)
-            undecided_rows.update(verdicts.undecided)
-        undecided_groups: list[RuleGroup] = []
-        if undecided_rows:
-            for group in groups:
-                verdicts_of_group = [
-                    v for rule in group.rules for v in verdicts_by_rule.get(rule, ())
-                ]
-                if any(verdicts.undecided for verdicts in verdicts_of_group):
-                    undecided_groups.append(group)
-            source = request.sources[stream].reduce(table.take(pa.array(sorted(undecided_rows))))
-            part_request = request.with_source(stream, source)
-            yield Declined(undecided_groups, part_request, "rows that Spark alone decides")
-        declined_rules = {rule for group in undecided_groups for rule in group.rules}
+        indexed = self._open(stream, groups)
+        reduced_tables: list[pa.Table] = []
+        reduced_groups: dict[RuleGroup, None] = {}
         event_rows: RuleEventRows = []
-        for rule, rule_verdicts in verdicts_by_rule.items():
-            left_out = undecided_rows if rule in declined_rules else set()
-            matches = {
-                row: values
-                for verdicts in rule_verdicts
-                for row, values in zip(verdicts.rows, verdicts.values, strict=True)
-                if row not in left_out
-            }
-            if matches:
-                compiled = self._compiled[rule.rule_version]
-                assert compiled is not None
-                for event_row in _build_event_rows(compiled, table, matches):
-                    event_rows.append((rule, event_row))
-        yield Events(groups, event_rows)
+        for table in tables:
+            verdicts_by_rule: dict[int, list[Verdicts]] = {}
+            needed_rows: set[int] = set()
+            undecided_rows: set[int] = set()
+            undecided_groups: set[RuleGroup] = set()
+            for verdicts in indexed.rule_index.evaluate(table):
+                group = indexed.groups[verdicts.rule]
+                if not self._is_exact(group):
+                    reduced_groups[group] = None
+                    needed_rows.update(verdicts.rows, verdicts.undecided)
+                    continue
+                verdicts_by_rule.setdefault(verdicts.rule, []).append(verdicts)
+                if verdicts.undecided:
+                    undecided_groups.add(group)
+                    undecided_rows.update(verdicts.undecided)
+            if needed_rows:
+                reduced_tables.append(_take(table, needed_rows))
+            if undecided_rows:
+                rows = request.sources[stream].reduce(_take(table, undecided_rows))
+                declined = list(undecided_groups)
+                part_request = request.with_source(stream, rows)
+                yield Declined(declined, part_request, "rows that Spark alone decides")
+            for number, rule_verdicts in verdicts_by_rule.items():
+                is_declined = indexed.groups[number] in undecided_groups
+                matches = _matches_of(rule_verdicts, undecided_rows if is_declined else set())
+                event_rows += self._build_events(indexed.rules[number], table, matches)
+        if reduced_groups:
+            rows = request.sources[stream].reduce(pa.concat_tables(reduced_tables))
+            part_request = request.with_source(stream, rows)
+            yield Declined(list(reduced_groups), part_request, "more than a filter over one stream")
+        yield Events([group for group in groups if group not in reduced_groups], event_rows)
 
-    def _build_index(self, stream: str, groups: Sequence[RuleGroup]) -> RuleIndex:
+    def _is_exact(self, group: RuleGroup) -> bool:
+        return all(rule and rule.is_exact for rule in map(self._compile, group.rules))
+
+    def _build_events(
+        self, rule: ActiveRule, table: pa.Table, matches: Mapping[int, Sequence[Any]]
+    ) -> RuleEventRows:
+        """`matches`: the values of rows, as the index has them, by their position in the table."""
+        compiled = self._compile(rule)
+        assert compiled is not None
+        if not matches:
+            return []
+        return [(rule, event_row) for event_row in _build_event_rows(compiled, table, matches)]
+
+    def _open(self, stream: str, groups: Sequence[RuleGroup]) -> _IndexedGroups:
+        key = tuple(groups)
+        return self._indexes.get_or_create(key, lambda: self._build_index(stream, key))
+
+    def _build_index(self, stream: str, groups: Sequence[RuleGroup]) -> _IndexedGroups:
         view = input_view(stream)
         frequencies = self._frequencies.setdefault(view, AnchorFrequencies())
         compiled: list[CompiledRule] = []
         for group in groups:
             compiled += filter(None, map(self._compile, group.rules))
-        return RuleIndex(compiled, self._compiler.layouts[view], frequencies)
+        return _IndexedGroups(
+            RuleIndex(compiled, self._compiler.layouts[view], frequencies),
+            [rule for group in groups for rule in group.rules],
+            [group for group in groups for _ in group.rules],
+        )
+
+    # Files
+
+    def _read_tables(
+        self, stream: str, groups: Sequence[RuleGroup], source: RowSource
+    ) -> Iterator[pa.Table]:
+        """The rows, or those of them that any rule needs."""
+        if source.files is None:
+            yield source.table
+        elif self._jobs is None or source.count < MIN_TASK_ROWS:
+            for part in divide_files(source.files, cores=1):
+                yield source.files.read(part)
+        else:
+            yield from self._select_in_tasks(self._jobs, stream, groups, source.files)
+
+    def _select_in_tasks(
+        self, jobs: Jobs, stream: str, groups: Sequence[RuleGroup], files: FileRows
+    ) -> Iterator[pa.Table]:
+        parts = divide_files(files, jobs.cores)
+        if any(part.row_count > MAX_PART_ROWS for part in parts):
+            raise SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
+        rules: list[IndexTaskRule] = []
+        for group in groups:
+            for rule in group.rules:
+                text = rule.bind_event_query().sql(dialect="spark")
+                rules.append(IndexTaskRule(text, tuple(rule.types.items())))
+        view = input_view(stream)
+        columns = tuple(self._compiler.layouts[view].types.items())
+        job = IndexJob(files, view, columns, tuple(rules))
+        for table in jobs.map(partial(select_rows, job), parts):
+            if table is None:
+                raise SparkRequired("more rows than the driver takes")
+            yield table
 
 
-def _is_readable(source: RowSource) -> bool:
-    """Whether this process reads the rows."""
-    return source.table is not None or source.count <= _MAX_READ_ROWS
+def _take(table: pa.Table, rows: set[int]) -> pa.Table:
+    return table.take(pa.array(sorted(rows), pa.int64()))
 
 
-def _read_tables(source: RowSource) -> Iterator[pa.Table]:
-    if source.table is not None:
-        yield source.table
-    elif source.files is not None:
-        for part in divide_files(source.files, cores=1):
-            yield source.files.read(part)
+def _matches_of(rule_verdicts: Sequence[Verdicts], left_out: set[int]) -> dict[int, Sequence[Any]]:
+    matches: dict[int, Sequence[Any]] = {}
+    for verdicts in rule_verdicts:
+        for row, values in zip(verdicts.rows, verdicts.values, strict=True):
+            if row not in left_out:
+                matches[row] = values
+    return matches
 
 
 def _by_view(columns: ColumnsByStream) -> dict[str, Mapping[str, str]]:
@@ -203,6 +306,7 @@ def _build_event_rows(
     compiled: CompiledRule, table: pa.Table, matches: Mapping[int, Sequence[Any]]
 ) -> list[EventRow]:
     """`matches`: the values of rows, as the index has them, by their position in the table."""
+    assert compiled.time_column is not None
     names = {compiled.time_column}
     names.update(output.value.column or "" for output in compiled.outputs if output.is_column)
     rows = table.select(sorted(names)).take(pa.array(list(matches), pa.int64()))

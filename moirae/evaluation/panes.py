@@ -5,7 +5,7 @@ windows. Panes are lost with the process and rebuilt from the archive. See
 `recall.query.plain.PanedQuery` for the method.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from moirae.evaluation.engine import (
     EvaluationRequest,
     Events,
     Outcome,
+    RuleEngine,
     RuleEventRows,
 )
 from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion
@@ -38,6 +39,8 @@ _MIN_ROWS = 100_000
 _MIN_TIME = -(1 << 62)  # microseconds, before every event time
 
 _PaneKey = tuple[object, ...]
+RowReducer = Callable[[Sequence[RuleGroup], str, pa.Table], dict[RuleGroup, pa.Table]]
+"""The rows of a stream that groups need; groups that need none are left out."""
 
 
 class PaneInput(Protocol):
@@ -114,10 +117,18 @@ class _WindowRequest:
     until: Micros
 
 
-class PaneCache:
+class PaneCache(RuleEngine):
     """The panes of all active rules."""
 
-    def __init__(self, duckdb: DuckDBRules, rows: PaneInput, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(
+        self,
+        duckdb: DuckDBRules,
+        rows: PaneInput,
+        reduce: RowReducer | None = None,
+        max_bytes: int = _MAX_BYTES,
+    ) -> None:
+        """`reduce`: finds the rows that groups need."""
+        self._reduce = reduce
         self._duckdb = duckdb
         self._rows = rows
         self._max_bytes = max_bytes
@@ -139,9 +150,6 @@ class PaneCache:
             if window_request is not None and self._is_worthwhile(window_request, rule_slice):
                 selected.append(group)
         return selected
-
-    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
-        """See `RuleEngine`."""
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`. Groups that fail are declined."""
@@ -217,9 +225,7 @@ class PaneCache:
         for (stream, missing), requests_by_key in groups.items():
             try:
                 for rows in self._rows.read_tables(stream, missing):
-                    for key, request in requests_by_key.items():
-                        if key in self._cached:
-                            self._aggregate(request, rows)
+                    self._aggregate_all(stream, rows, requests_by_key)
             except (OSError, pa.ArrowException) as error:
                 # Spark evaluates the windows then, and reports a file that cannot be read.
                 for key, request in requests_by_key.items():
@@ -227,6 +233,18 @@ class PaneCache:
             for key, request in requests_by_key.items():
                 if key in self._cached:
                     self._cached[key].extend_to(request.until)
+
+    def _aggregate_all(
+        self, stream: str, rows: pa.Table, requests: Mapping[_PaneKey, _WindowRequest]
+    ) -> None:
+        """Add the rows to all panes that need any of them."""
+        groups = [request.group for request in requests.values()]
+        tables = dict.fromkeys(groups, rows)
+        if self._reduce is not None:
+            tables = self._reduce(groups, stream, rows)
+        for key, request in requests.items():
+            if key in self._cached and request.group in tables:
+                self._aggregate(request, tables[request.group])
 
     def _aggregate(self, request: _WindowRequest, rows: pa.Table) -> None:
         """Add rows to panes. Panes that fail or exceed the memory limit are evicted."""

@@ -16,6 +16,7 @@ from moirae.evaluation.engine import (
     Events,
     Outcome,
     RowSource,
+    RuleEngine,
     RuleEventRows,
 )
 from moirae.evaluation.limits import find_failing_row
@@ -36,7 +37,7 @@ class RuleStatements(Protocol):
         """The result of a statement for some rules over about so many rows."""
 
 
-class SparkRules:
+class SparkRules(RuleEngine):
     """Evaluates rules by Spark. Replaces the input views of the session."""
 
     def __init__(self, grouper: RuleGrouper, statements: RuleStatements) -> None:
@@ -48,9 +49,6 @@ class SparkRules:
     ) -> Sequence[RuleGroup]:
         """See `RuleEngine`: all groups."""
         return groups
-
-    def prepare(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> None:
-        """See `RuleEngine`."""
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""

@@ -118,7 +118,7 @@ class PastFinder:
             jobs, _TIME_LIMIT, PastTasks(self._choice.runs_in_tasks, MAX_PAST_EVENT_ROWS)
         )
         self._rule_engines: list[RuleEngine] = [
-            IndexedRules(columns, self._grouper),
+            IndexedRules(columns, self._grouper, jobs),
             self._tasks,
             SparkRules(self._grouper, _PastStatements(spark)),
         ]

@@ -10,7 +10,7 @@ from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
-from recall.query.parts import clauses_of, sources_of
+from recall.query.parts import aggregates_of, clauses_of, sources_of
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, find_horizon, infer_shape
@@ -21,6 +21,7 @@ __all__ = [
     "Shape",
     "Tables",
     "Unsupported",
+    "aggregates_of",
     "bind_query",
     "check_table_count",
     "clauses_of",

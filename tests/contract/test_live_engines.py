@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 import pyarrow as pa
@@ -21,8 +22,10 @@ from pyspark.sql import SparkSession
 from archiver.delta.schema import ARROW_TYPES
 from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
+from moirae.evaluation import indexed_rules
 from moirae.evaluation.duckdb_rules import DuckDBRules
-from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine
+from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine, evaluate_groups
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.rule_groups import RuleGrouper
@@ -178,6 +181,21 @@ def evaluate_with_panes(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]
     rule_slice = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
     panes = PaneCache(_duckdb(), SplitRows())
     return _evaluate_with(panes, rules, make_request(ROWS, rule_slice))
+
+
+def evaluate_reduced(rules: list[ActiveRule]) -> tuple[EventsByRule, set[int]]:
+    """Evaluate rules over the rows that the index leaves them, then by DuckDB."""
+    columns = {"s": COLUMNS}
+    grouper = RuleGrouper(columns, {"r": RELATION_COLUMNS})
+    groups = [group for group in grouper.group(rules) if group.query is not None]
+    with patch.object(indexed_rules, "_MAX_PLAIN_SHAPES", -1):
+        evaluation = evaluate_groups(
+            groups, make_request(ROWS), [IndexedRules(columns, grouper), _duckdb()]
+        )
+    events_by_rule: EventsByRule = {}
+    for rule, event_rows in evaluation.event_rows.items():
+        events_by_rule[rules.index(rule)] = [(row.ts, dict(row.attributes)) for row in event_rows]
+    return events_by_rule, {rules.index(rule) for group in groups for rule in group.rules}
 
 
 def _evaluate_with(
@@ -461,6 +479,15 @@ def _agree(session: SparkSession, texts: list[str]) -> set[int]:
     assert are_equal(
         events_by_rule,
         {rule_index: rows for rule_index, rows in expected.items() if rule_index in rule_indexes},
+    )
+    reduced_events, reduced_indexes = evaluate_reduced(rules)
+    assert are_equal(
+        reduced_events,
+        {
+            rule_index: rows
+            for rule_index, rows in expected.items()
+            if rule_index in reduced_indexes
+        },
     )
     paned_events, paned_indexes = evaluate_with_panes(rules)
     assert are_equal(

@@ -68,7 +68,7 @@ def find(
         setting,
     )
     jobs = SparkJobs(world.spark.sparkContext)
-    past._task_rules._jobs = jobs
+    past._tasks.jobs = jobs
     events = past.find_events(rule, TimeRange())
     return sorted(events, key=lambda event: (event.ts, event.eid)), jobs.task_count
 

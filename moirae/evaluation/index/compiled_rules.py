@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from moirae.evaluation.index.anchors import Necessary
 from moirae.evaluation.index.conditions import ConditionCompiler, RowTest
+from moirae.evaluation.index.reductions import find_necessary
 from moirae.evaluation.index.values import Row, RowLayout, Value
 from recall.errors import SparkRequired
 from recall.query import clauses_of
@@ -29,16 +30,22 @@ class RuleOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledRule:
-    """A filter over one table.
+    """A filter over one table, or a query that is reduced to some of its rows.
 
-    `necessary`: what a row must have for the condition to hold. `time_column`: of the event.
+    `necessary`: what a row must have for the condition to hold. `time_column`: of the event; None
+    if the rows for which the condition holds are evaluated by another engine.
     """
 
     table: str
     holds: RowTest
     necessary: Necessary
-    time_column: str
+    time_column: str | None
     outputs: tuple[RuleOutput, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the condition decides alone."""
+        return self.time_column is not None
 
 
 class RuleCompiler:
@@ -53,6 +60,14 @@ class RuleCompiler:
         """Add tables."""
         for name, types in tables.items():
             self.layouts[name] = RowLayout(select_columns(types, PLAIN_TYPES))
+
+    def reduce_rule(self, query: exp.Query) -> CompiledRule | None:
+        """The rows that any query needs of a stream's table; None: all, as far as is known."""
+        needs = find_necessary(query, self.layouts)
+        if needs is None:
+            return None
+        table, necessary = needs
+        return CompiledRule(table, lambda row: True, necessary, None, ())
 
     def compile_rule(self, query: exp.Query, output_types: Mapping[str, str]) -> CompiledRule:
         """Raises `SparkRequired`. `output_types`: of the attributes, as Spark determined them."""

@@ -98,3 +98,26 @@ def test_many_shapes_of_plain_rules_are_in_the_index() -> None:
     assert _select(*rules) == rules[:-1]
     attributes, _ = _evaluate(*rules[:-1])
     assert [len(rows) for rows in attributes.values()] == [1] * 29
+
+
+def test_rule_that_only_spark_evaluates_is_declined_with_the_rows_that_it_needs() -> None:
+    rare = _rule("rare", "md5(command) <> 'x' AND contains(command, 'MIMIKATZ')")
+    never = _rule("never", "md5(command) <> 'x' AND contains(command, 'nowhere')")
+    attributes, (declined,) = _evaluate(rare, never)
+    assert attributes == {}
+    assert [group.rules for group in declined.groups] == [(rare,)]
+    table = declined.request.sources["s"].table
+    assert table is not None
+    assert table["n"].to_pylist() == [1]
+
+
+def test_rows_are_reduced_to_those_that_groups_need() -> None:
+    grouper = RuleGrouper(COLUMNS)
+    indexed = IndexedRules(COLUMNS, grouper)
+    needs_all = _rule("all", "md5(command) <> 'x'")
+    needs_some = _rule("some", "md5(command) <> 'x' AND n = 2")
+    needs_none = _rule("none", "md5(command) <> 'x' AND n = 7")
+    groups = grouper.group([needs_all, needs_some, needs_none])
+    tables = indexed.reduce(groups, "s", ROWS)
+    counts = {group.rules[0]: len(table) for group, table in tables.items()}
+    assert counts == {needs_all: 4, needs_some: 1}
