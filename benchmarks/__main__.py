@@ -36,6 +36,8 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "RS2": "benchmarks.rule_index",
+    "RS5": "benchmarks.rule_index",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",

@@ -543,6 +543,15 @@ CREATE TABLE rule_errors (
 CREATE UNIQUE INDEX rule_errors_once
     ON rule_errors (rule, version, kind, md5(message || coalesce(event::text, '')));
 
+-- Rows that the rule index evaluated with a rule, and those that matched, in ten minutes each.
+CREATE TABLE rule_candidates (
+    rule       text NOT NULL,
+    since      timestamptz NOT NULL,
+    candidates bigint NOT NULL,
+    matches    bigint NOT NULL,
+    PRIMARY KEY (rule, since)
+);
+
 -- Events of rules. A detected event is settled once the watermarks have passed all rows that it
 -- depends on.
 CREATE TABLE events (

@@ -14,7 +14,7 @@ from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, e
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.indexed_rules import IndexedRules
+from moirae.evaluation.indexed_rules import IndexedRules, IndexExplanation
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.spark_rules import SparkRules
@@ -29,6 +29,7 @@ __all__ = [
     "EventContexts",
     "ExecutorRules",
     "Guard",
+    "IndexExplanation",
     "IndexedRules",
     "LiveStreamRows",
     "PastTasks",

@@ -21,9 +21,9 @@ from moirae.evaluation.engine import (
 )
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.indexed_rules import IndexedRules
+from moirae.evaluation.indexed_rules import IndexedRules, RuleCounts
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
+from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion, relation_view
 from moirae.evaluation.rule_groups import (
     ColumnsByRelation,
     ColumnsByStream,
@@ -99,6 +99,10 @@ class RuleEvaluator:
             self._duckdb.set_relation(name, versions)
         if self._executor_rules is not None:
             self._executor_rules.set_relation(name, versions)
+
+    def take_counts(self) -> Mapping[RuleVersion, RuleCounts]:
+        """The rows that the index evaluated with rules since the last call."""
+        return self._indexed.take_counts()
 
     def start_slice(self, rule_slice: RuleSlice) -> None:
         """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.

@@ -60,6 +60,20 @@ class _IndexedGroups(NamedTuple):
     groups: Sequence[RuleGroup]
 
 
+class RuleCounts(NamedTuple):
+    """Rows that were evaluated with a rule, and those for which it held or that other engines got."""
+
+    candidates: int
+    matches: int
+
+
+class IndexExplanation(NamedTuple):
+    """`necessary`: what a row must have. `is_exact`: the index decides; else other engines do."""
+
+    necessary: str
+    is_exact: bool
+
+
 class IndexedRules(RuleEngine):
     """Compiled rules, and their indexes by set of groups."""
 
@@ -75,6 +89,7 @@ class IndexedRules(RuleEngine):
         self._compiler = RuleCompiler(_by_view(columns))
         self._compiled: dict[RuleVersion, CompiledRule | None] = {}
         self._frequencies: dict[str, AnchorFrequencies] = {}
+        self._counts: dict[RuleVersion, RuleCounts] = {}
         self._groups_by_stream: LruCache[tuple[RuleGroup, ...], Mapping[str, list[RuleGroup]]]
         self._groups_by_stream = LruCache(_MAX_GROUP_SETS)
         self._indexes: LruCache[tuple[RuleGroup, ...], _IndexedGroups]
@@ -141,10 +156,15 @@ class IndexedRules(RuleEngine):
                     self._compiled[key] = self._compiler.reduce_rule(query)
         return self._compiled[key]
 
-    def explain(self, rule: ActiveRule) -> str:
-        """What a row must have for a rule to be evaluated. Raises `SparkRequired`."""
-        compiled = self._compiler.compile_rule(rule.bind_event_query(), rule.types)
-        return describe(compiled.necessary)
+    def explain(self, groups: Sequence[RuleGroup], rule: ActiveRule) -> IndexExplanation | None:
+        """How one of the rules of some groups is evaluated; None: by other engines alone."""
+        for members in self._compile_all(groups).values():
+            for group in members:
+                if rule in group.rules:
+                    compiled = self._compile(rule)
+                    assert compiled is not None
+                    return IndexExplanation(describe(compiled.necessary), self._is_exact(group))
+        return None
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""
@@ -172,7 +192,7 @@ class IndexedRules(RuleEngine):
             indexed = self._open(stream, selected)
             needed: set[int] = set()
             needing: set[RuleGroup] = set()
-            for verdicts in indexed.rule_index.evaluate(table):
+            for verdicts in self._find_verdicts(indexed, table):
                 needing.add(indexed.groups[verdicts.rule])
                 needed.update(verdicts.rows, verdicts.undecided)
             if needing:
@@ -195,7 +215,7 @@ class IndexedRules(RuleEngine):
             needed_rows: set[int] = set()
             undecided_rows: set[int] = set()
             undecided_groups: set[RuleGroup] = set()
-            for verdicts in indexed.rule_index.evaluate(table):
+            for verdicts in self._find_verdicts(indexed, table):
                 group = indexed.groups[verdicts.rule]
                 if not self._is_exact(group):
                     reduced_groups[group] = None
@@ -221,6 +241,20 @@ class IndexedRules(RuleEngine):
             part_request = request.with_source(stream, rows)
             yield Declined(list(reduced_groups), part_request, "more than a filter over one stream")
         yield Events([group for group in groups if group not in reduced_groups], event_rows)
+
+    def _find_verdicts(self, indexed: _IndexedGroups, table: pa.Table) -> Iterator[Verdicts]:
+        for verdicts in indexed.rule_index.evaluate(table):
+            version = indexed.rules[verdicts.rule].rule_version
+            candidates, matches = self._counts.get(version, (0, 0))
+            matches += len(verdicts.rows) + len(verdicts.undecided)
+            self._counts[version] = RuleCounts(candidates + verdicts.candidates, matches)
+            yield verdicts
+
+    def take_counts(self) -> Mapping[RuleVersion, RuleCounts]:
+        """The counts of rules with candidates since the last call."""
+        counts = self._counts
+        self._counts = {}
+        return counts
 
     def _is_exact(self, group: RuleGroup) -> bool:
         return all(rule and rule.is_exact for rule in map(self._compile, group.rules))

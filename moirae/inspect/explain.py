@@ -5,7 +5,13 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import EventContexts, IndexedRules, RuleGrouper, is_executable
+from moirae.evaluation import (
+    EventContexts,
+    IndexedRules,
+    IndexExplanation,
+    RuleGrouper,
+    is_executable,
+)
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import Definition
@@ -17,7 +23,6 @@ from moirae.rules.requests import (
 )
 from recall.engines import Template
 from recall.engines.routing import explain_engine
-from recall.errors import SparkRequired
 from recall.event_plans import order_stages
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
@@ -85,10 +90,11 @@ def _explain_evaluation(
     # Rules are settled together if they read the same time range of their streams.
     cohort = [member for member in rules if _cohort_key(member) == _cohort_key(rule)]
     group = next(group for group in grouper.group(cohort) if rule in group.rules)
+    indexed = IndexedRules(columns, grouper).explain(grouper.group(cohort), rule)
     local_query: PlainQuery | None = None
     query: dict[str, Any]
     if group.query is None:
-        engine, reason = _explain_single(IndexedRules(columns, grouper), grouper, rule)
+        engine, reason = "spark", grouper.explain_not_plain(rule)
         query = {
             "engine": engine,
             "reason": reason,
@@ -122,17 +128,18 @@ def _explain_evaluation(
             "constants": row.to_pylist()[0],
             "shared_with": [member.name for member in group.rules if member is not rule],
         }
+    if indexed is not None:
+        query |= _explain_index(indexed, str(query["engine"]))
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
 
-def _explain_single(
-    indexed_rules: IndexedRules, grouper: RuleGrouper, rule: ActiveRule
-) -> tuple[str, str | None]:
-    """The engine of a rule that shares no query, and why."""
-    try:
-        return "rule index", f"evaluated for rows with: {indexed_rules.explain(rule)}"
-    except SparkRequired:
-        return "spark", grouper.explain_not_plain(rule)
+def _explain_index(indexed: IndexExplanation, engine: str) -> dict[str, Any]:
+    """The engine of a rule in the index. `engine`: what evaluates it otherwise."""
+    if indexed.is_exact:
+        reason = f"evaluated for rows with: {indexed.necessary}"
+        return {"engine": "rule index", "reason": reason, "necessary": indexed.necessary}
+    reason = f"the index leaves {engine} the rows with: {indexed.necessary}"
+    return {"engine": engine, "reason": reason, "necessary": indexed.necessary}
 
 
 def _explain_plain(in_memory: str, on_executors: bool) -> tuple[str, str]:

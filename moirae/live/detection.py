@@ -33,6 +33,7 @@ from moirae.live.event_time import get_watermarks
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
 from sql.alerts import AlertGateway
+from sql.rules import RuleCandidateGateway
 from sql.stages import RowRevisionGateway
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
@@ -63,6 +64,7 @@ class Detector:
         self._store = AlertStore(connection)
         self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
+        self._candidates = RuleCandidateGateway(connection)
         self._revisions = RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
@@ -89,6 +91,15 @@ class Detector:
         `now`: the event time from which changed relations are valid.
         """
         self.detect_unsettled(self._active_rules.reload(now))
+
+    def store_candidates(self) -> None:
+        """Store how many rows the index evaluated with each rule since the last call."""
+        rows = [
+            {"rule": version.rule, "candidates": counts.candidates, "matches": counts.matches}
+            for version, counts in self._evaluator.take_counts().items()
+        ]
+        if rows:
+            self._candidates.add(rows)
 
     # Detection
 

@@ -12,6 +12,7 @@ from moirae.live.sources import IdleSources
 _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
+_CANDIDATES_INTERVAL = 10.0  # seconds between writes of the candidates of rules
 _EACH_ROUND = 0.0  # seconds
 
 
@@ -41,7 +42,10 @@ def make_rule_tasks(
         if detector.settle():
             follow_up.run()
 
-    periodics = [Periodic("reload rules", _RELOAD_INTERVAL, reload_rules)]
+    periodics = [
+        Periodic("reload rules", _RELOAD_INTERVAL, reload_rules),
+        Periodic("store candidates", _CANDIDATES_INTERVAL, detector.store_candidates),
+    ]
     if not drain:
         periodics += [
             Periodic("advance idle sources", _EACH_ROUND, advance_sources),

@@ -13,7 +13,6 @@ from archiver.time_range import TimeRange
 from moirae.alerts import Event
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
-from moirae.evaluation import evaluator
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import finder
 from moirae.history.finder import PastFinder, RelationVersions
@@ -41,7 +40,7 @@ groups:
     expr: SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v > 30
     id: [host, n]
 """
-IN_TASKS = {"g/Filter": True, "g/Window": True, "g/Site": False}
+IN_TASKS = {"g/Filter": True, "g/Window": True, "g/Site": True}
 
 
 @pytest.fixture
@@ -60,11 +59,12 @@ def find(
 ) -> tuple[list[Event], int]:
     """The events of a rule in all of history, and how many tasks have run."""
     schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    columns = {name: relation.columns for name, relation in settings.relations.items()}
     relations = Relations(world.connection, settings.relations).table
     past = PastFinder(
         world.spark.newSession(),
         Reader(world.root, schemas),
-        RelationVersions(relations, frozenset(settings.relations)),
+        RelationVersions(relations, frozenset(columns), columns),
         setting,
     )
     jobs = SparkJobs(world.spark.sparkContext)
@@ -92,7 +92,6 @@ def test_past_with_too_many_event_rows_is_refused(world: tuple[World, Settings])
     with (
         patch.object(choice, "WIDE_SCAN_ROWS", 1),
         patch.object(finder, "MAX_PAST_EVENT_ROWS", 3),
-        patch.object(evaluator, "MAX_PAST_EVENT_ROWS", 3),
         pytest.raises(LimitExceeded, match="more than 3 event rows"),
     ):
         find(archive, settings, rule, "auto")

@@ -29,10 +29,11 @@ _MAX_MEASURED_ROWS = 1 << 20  # rows after which frequencies are not measured ag
 class Verdicts(NamedTuple):
     """The rows for which a rule holds, and the candidates for which Spark alone knows it.
 
-    `rule`: its position. `values`: of the rows, by the layout.
+    `rule`: its position. `candidates`: how many there were. `values`: of the rows, by the layout.
     """
 
     rule: int
+    candidates: int
     rows: list[int]
     values: list[Row]
     undecided: list[int]
@@ -137,7 +138,8 @@ class RuleIndex:
                 except Undecided:
                     undecided.append(start + row)
         values = [rows[row] for row in matches]
-        return Verdicts(rule, [start + row for row in matches], values, undecided)
+        rows_that_hold = [start + row for row in matches]
+        return Verdicts(rule, len(candidates), rows_that_hold, values, undecided)
 
     def _choose_anchors(self, batch: IndexBatch) -> None:
         self._frequencies.measure(AnchorLookup(self._anchors), batch)

@@ -21,6 +21,7 @@ from moirae.services.operation import operation
 from sql.rules import (
     DeploymentGateway,
     DeploymentRow,
+    RuleCandidateGateway,
     RuleErrorGateway,
     RuleFileGateway,
 )
@@ -202,7 +203,11 @@ def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
 
     definitions = RuleRegistry(workspace.connection).desired_rules()
     name = find_definition(definitions, rule).name
-    return explain_rule(workspace.settings, definitions, name)
+    explanation = explain_rule(workspace.settings, definitions, name)
+    if "necessary" in explanation["evaluation"]:
+        counts = RuleCandidateGateway(workspace.connection).get_last_hour(name)
+        explanation["evaluation"]["last_hour"] = asdict(counts)
+    return explanation
 
 
 @operation("POST", "/rules/check", role="operator", changes=False, in_child=True)

@@ -259,3 +259,16 @@ def test_stages_are_listed_in_the_order_of_their_evaluation(settings: Settings) 
     )
     assert (top["row_key"], top["engine"]) == ([], "recall process")
     assert explanation["where"]["recalls"] == ["norm"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "engine"),
+    [("upper(host) LIKE '%DB%'", "rule index"), ("md5(host) <> 'x' AND host LIKE '%db%'", "spark")],
+)
+def test_rule_in_the_index_shows_what_a_row_must_have(
+    settings: Settings, condition: str, engine: str
+) -> None:
+    filtered = rule("A", f"SELECT host, ts, cpu FROM cpu WHERE {condition}")
+    evaluation = explain_rule(settings, [filtered], "g/A")["evaluation"]
+    assert evaluation["engine"] == engine
+    assert evaluation["necessary"] == "host contains 'db'"
