@@ -8,7 +8,7 @@ alternate.
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count as numbers
 
 import pyarrow as pa
 
@@ -80,12 +80,18 @@ class _Setup:
         }
 
     def count_candidates(self, table: pa.Table) -> list[int]:
-        """The candidate rows of each rule."""
+        """The candidate rows of each rule; of a rule that is not in the index, all rows."""
         self._index.take_counts()
         self.evaluate(table)
         counts = self._index.take_counts()
-        versions = [group.rules[0].rule_version for group in self._groups]
-        return [counts[version].candidates if version in counts else 0 for version in versions]
+        request = EvaluationRequest({STREAM: RowSource.of_table(table)})
+        indexed = set(self._index.select(self._groups, request))
+        candidates: list[int] = []
+        for group in self._groups:
+            version = group.rules[0].rule_version
+            count = counts[version].candidates if version in counts else 0
+            candidates.append(count if group in indexed else len(table))
+        return candidates
 
     def take_left_rows(self) -> int:
         """The rows that were left to Spark since the last call."""
@@ -191,7 +197,7 @@ def _choose_rules() -> tuple[list[DetectionRule], list[DetectionRule]]:
     few = few[:_FEW_RULES]
     budget = (_MAX_CANDIDATES - 1) * sum(_Setup(few).count_candidates(events))
     many = list(few)
-    for seed in count():
+    for seed in numbers():
         print(f"RS2 {len(many)} rules", file=sys.stderr)
         copies = [rule.replace_constants(seed) for rule in rules]
         for rule, rows in zip(copies, _Setup(copies).count_candidates(events), strict=True):
