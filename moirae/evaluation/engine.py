@@ -144,7 +144,7 @@ class Failure(NamedTuple):
     failing_row: Mapping[str, object] | None
 
 
-class Evaluation(NamedTuple):
+class GroupResults(NamedTuple):
     """The event rows of all rules, and the failures of those that failed."""
 
     event_rows: dict[ActiveRule, list[EventRow]]
@@ -153,28 +153,28 @@ class Evaluation(NamedTuple):
 
 def evaluate_groups(
     groups: Sequence[RuleGroup], request: EvaluationRequest, engines: Sequence[RuleEngine]
-) -> Evaluation:
+) -> GroupResults:
     """Evaluate groups by the engines, in their order; the last one takes all that is left."""
-    evaluation = Evaluation({}, [])
+    results = GroupResults({}, [])
     pending: dict[EvaluationRequest, list[RuleGroup]] = {request: list(groups)}
     for engine in engines:
         remaining: dict[EvaluationRequest, list[RuleGroup]] = {}
         for part_request, part in pending.items():
             if not part:
                 continue
-            selected, others = select_groups(engine, part, part_request)
-            if others:
-                remaining.setdefault(part_request, []).extend(others)
+            selected, declined = select_groups(engine, part, part_request)
+            if declined:
+                remaining.setdefault(part_request, []).extend(declined)
             for outcome in _isolate(engine, selected, part_request):
                 if isinstance(outcome, Declined):
                     remaining.setdefault(outcome.request, []).extend(outcome.groups)
                 else:
-                    _add_outcome(evaluation, outcome)
+                    _add_outcome(results, outcome)
         pending = remaining
     assert not any(pending.values())
-    for failure in evaluation.failures:
-        evaluation.event_rows.pop(failure.rule, None)
-    return evaluation
+    for failure in results.failures:
+        results.event_rows.pop(failure.rule, None)
+    return results
 
 
 def select_groups(
@@ -228,11 +228,11 @@ def _divide(groups: Sequence[RuleGroup], error: Exception) -> list[Sequence[Rule
     return [groups[:middle], groups[middle:]]
 
 
-def _add_outcome(evaluation: Evaluation, outcome: Events | Charged) -> None:
+def _add_outcome(results: GroupResults, outcome: Events | Charged) -> None:
     if isinstance(outcome, Events):
         for rule, event_row in outcome.event_rows:
-            evaluation.event_rows.setdefault(rule, []).append(event_row)
+            results.event_rows.setdefault(rule, []).append(event_row)
         return
     (group,) = outcome.groups
     (rule,) = group.rules
-    evaluation.failures.append(Failure(rule, outcome.error, outcome.failing_row))
+    results.failures.append(Failure(rule, outcome.error, outcome.failing_row))

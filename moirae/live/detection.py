@@ -64,7 +64,6 @@ class Detector:
         self._store = AlertStore(connection)
         self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
-        self._candidates = RuleCandidateGateway(connection)
         self._revisions = RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
@@ -99,7 +98,7 @@ class Detector:
             for version, counts in self._evaluator.take_counts().items()
         ]
         if rows:
-            self._candidates.add(rows)
+            RuleCandidateGateway(self._connection).add(rows)
 
     # Detection
 
