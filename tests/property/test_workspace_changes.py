@@ -22,7 +22,6 @@ from moirae.errors import MoiraeError
 from moirae.live.sources import LandingFolders
 from moirae.live.sources.discovery import FolderDiscovery
 from moirae.live.sources.files import make_units
-from moirae.live.sources.landing import make_landed_units
 from moirae.live.stream_renames import rename_streams
 from moirae.runtime import database
 from moirae.runtime.storage import check_declarations, check_storage, open_storage
@@ -76,7 +75,7 @@ class ArchiveStarter:
         archive.ingest(_find_units(settings, connection), to_micros(NOW))
         landing_folders = LandingFolders(Path(settings.home), settings.streams)
         batches = landing_folders.pending_batches()
-        archive.ingest(make_landed_units(batches), to_micros(NOW))
+        archive.ingest(landing_folders.make_units(batches), to_micros(NOW))
         landing_folders.remove(batches)
 
 
@@ -97,7 +96,7 @@ def _find_units(settings: Settings, connection: Connection[Any]) -> Sequence[Sou
                 return gateway.finished_names(stream, names)
 
             discovery = FolderDiscovery(name, source.files, base, find_archived)
-            units += make_units(discovery.find_new(), {name: source.format}, base)
+            units += make_units(discovery.find_new(), {name: source.record_format}, base)
     return units
 
 
