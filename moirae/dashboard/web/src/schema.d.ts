@@ -2556,6 +2556,27 @@ export interface components {
             at: string;
         };
         /**
+         * IncompleteRule
+         * @description A rule that failed or is in quarantine, and has not evaluated rows from `since` on.
+         *
+         *     `since`: event time; None: no rows at all. `reason`: in one line.
+         */
+        IncompleteRule: {
+            /** Rule */
+            rule: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "failed" | "quarantined";
+            /** Since */
+            since: string | null;
+            /** Reason */
+            reason: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * JudgedEvents
          * @description An event and a past one whose judgement by `author` was withdrawn.
          */
@@ -4338,6 +4359,8 @@ export interface components {
             rules: {
                 [key: string]: unknown;
             }[];
+            /** Incomplete Rules */
+            incomplete_rules: components["schemas"]["IncompleteRule"][];
             /** Rule Errors */
             rule_errors: {
                 [key: string]: unknown;
@@ -4713,7 +4736,7 @@ export interface operations {
     upload_api_v1_streams__stream__files_post: {
         parameters: {
             query: {
-                /** @description Format and compression of the file: `.jsonl`, `.csv` or `.parquet`, each also with `.gz`. */
+                /** @description Format and compression of the file: `.jsonl`, `.csv`, `.parquet` or another format of streams, each also with `.gz` or `.zst`. */
                 suffix: string;
                 /** @description Part of the batch's name: up to 60 letters, digits and underscores. */
                 name?: string;

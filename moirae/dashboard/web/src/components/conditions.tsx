@@ -11,7 +11,8 @@ const MAX_KEYS = 10; // ahead of the clock that are shown
 const LOSS_CAUSES: Record<Status["lost_records"][number]["reason"], string> = {
   deleted: "deleted from the topic, as by its retention",
   recreated: "deleted with the topic, which was made again",
-  truncated: "lost by the brokers",
+  truncated: "truncated before it was read: by the brokers, or with the file",
+  removed: "removed with the file, before it was read",
 };
 
 /** Processes that ended by an error within a day, with the last reason. */
