@@ -18,7 +18,14 @@ from moirae.backup.manifest import Manifest, find_expired
 from moirae.backup.repository import Repository
 from moirae.config import BackupSettings, Settings
 from moirae.errors import Conflict, MoiraeError, UsageError
-from moirae.runtime import Role, connect_database, describe_error, record_failure, watch_parent
+from moirae.runtime import (
+    Role,
+    connect_database,
+    describe_error,
+    read_backup_state,
+    record_failure,
+    watch_parent,
+)
 from moirae.runtime.storage import check_generation
 from sql.processes import ProcessGateway
 from sql.workspace import BackupGateway
@@ -100,7 +107,7 @@ def run_backups(settings: Settings, stop: threading.Event, parent: int | None = 
     with connect_database(settings, "backup process") as connection:
         check_generation(settings, connection)
         role = Role(connection, "backup", _ROLE_TIMEOUT)
-        schedule = _BackupSchedule(settings, settings.backup, BackupGateway(connection))
+        schedule = _BackupSchedule(settings, settings.backup, connection)
         with record_failure(role):
             while not stop.is_set():
                 role.fence()
@@ -112,10 +119,12 @@ def run_backups(settings: Settings, stop: threading.Event, parent: int | None = 
 class _BackupSchedule:
     """Makes a backup, in a thread, when the last one is older than the interval."""
 
-    def __init__(self, settings: Settings, backup: BackupSettings, records: BackupGateway) -> None:
+    def __init__(
+        self, settings: Settings, backup: BackupSettings, connection: sql.Connection
+    ) -> None:
         self._settings = settings
         self._backup = backup
-        self._records = records
+        self._connection = connection
         self._repository = open_scheduled(backup)
         self._running: Future[None] | None = None
 
@@ -145,14 +154,10 @@ class _BackupSchedule:
         )
 
     def _is_due(self) -> bool:
-        folder = str(self._repository)
-        now = self._records.get_now()
-        last = self._records.get_last(folder)
-        failure = self._records.get_last_failure(folder)
-        if last is not None and last.taken_at is not None:
-            due_at = last.taken_at + self._backup.every
-        else:
-            due_at = now
-        if failure is not None:
-            due_at = max(due_at, failure.started_at + min(_RETRY_AFTER, self._backup.every))
-        return now >= due_at
+        state = read_backup_state(self._connection, self._backup)
+        every = self._backup.every
+        if state.age is not None and state.age < every:
+            return False
+        if state.failure is None:
+            return True
+        return state.now - state.failure.started_at >= min(_RETRY_AFTER, every)

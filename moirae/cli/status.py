@@ -120,7 +120,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
     from moirae.evaluation import EventContexts
     from moirae.history import format_progress
-    from moirae.inspect import describe_rewrites, summarize_rows_ahead
+    from moirae.inspect import describe_rewrites, summarize_backups, summarize_rows_ahead
 
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
@@ -141,6 +141,9 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
             f"contexts of {rule}: {count:,} truncated at {EventContexts.MAX_ROWS:,} rows "
             "(see `moirae events show`)"
         )
+    backups = summarize_backups(report)
+    if backups is not None:
+        yield backups
     yield f"rules: {len(running)} of {len(report['rules'])} running"
     for rule, progress in report["history"].items():
         yield f"history of {rule}: {format_progress(progress)}"

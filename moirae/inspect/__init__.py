@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
+    from moirae.inspect.backups import summarize_backups
     from moirae.inspect.column_rewrites import describe_rewrites
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
@@ -77,11 +78,13 @@ __all__ = [
     "run_checks",
     "run_delta_checks",
     "sum_accounting",
+    "summarize_backups",
     "summarize_rows_ahead",
 ]
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
+    "backups": ("summarize_backups",),
     "column_rewrites": ("describe_rewrites",),
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),

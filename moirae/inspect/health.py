@@ -9,6 +9,7 @@ from typing import Any
 
 import sql
 from moirae.inspect.accounting import is_balanced
+from moirae.inspect.backups import find_backup_problem
 from moirae.inspect.column_rewrites import find_rewrite_problems
 from moirae.inspect.incomplete_rules import find_quarantine_problem
 from moirae.inspect.report import LiveCondition
@@ -114,6 +115,9 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
             f"in use: {relation['error']}"
         )
     yield from find_held_relations(status)
+    backup_problem = find_backup_problem(status)
+    if backup_problem is not None:
+        yield backup_problem
     yield from _find_process_problems(status)
 
 

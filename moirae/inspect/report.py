@@ -217,6 +217,20 @@ class LostRecordsStatus(TypedDict):
     acknowledged_at: datetime | None
 
 
+class BackupStatus(TypedDict):
+    """Backups. `to` None: none are scheduled. `last`: the newest complete one. `failure`: a later
+    attempt that failed.
+    """
+
+    to: str | None
+    every_seconds: float | None
+    last: Mapping[str, Any] | None
+    age_seconds: float | None
+    failure: Mapping[str, Any] | None
+    is_overdue: bool
+    description: str
+
+
 @with_config(ConfigDict(extra="allow"))
 class StatusReport(TypedDict):
     """The status of a workspace."""
@@ -247,4 +261,5 @@ class StatusReport(TypedDict):
     processes: Sequence[ProcessStatus]
     restarts: Sequence[RestartStatus]
     unread_input: Sequence[UnreadInputStatus]
+    backup: BackupStatus
     disks: Sequence[Mapping[str, Any]]

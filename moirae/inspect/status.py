@@ -13,10 +13,11 @@ from archiver.ingest import Catalog
 from archiver.ingest.classify import latest
 from archiver.storage import StorageRoot
 from archiver.times import optional_datetime
-from moirae.config import Settings
+from moirae.config import BackupSettings, Settings
 from moirae.errors import Unreachable
 from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
+from moirae.inspect.backups import describe_backups
 from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.incomplete_rules import describe_incomplete_rules, list_incomplete_rules
 from moirae.inspect.report import SetAsideStatus
@@ -49,11 +50,15 @@ _CHUNK_STATES: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
 
 
 def collect_status(
-    connection: sql.Connection, storage: StorageRoot, disks: Sequence[DiskSpace] = ()
+    connection: sql.Connection,
+    storage: StorageRoot,
+    disks: Sequence[DiskSpace] = (),
+    backup: BackupSettings | None = None,
 ) -> dict[str, Any]:
     """All that `moirae status -o json` shows, except problems and warnings.
 
-    docs/reference/status.md describes the fields. `storage`: the archive.
+    docs/reference/status.md describes the fields. `storage`: the archive. `backup`: the schedule of
+    backups.
     """
     catalog = Catalog(connection)
     rule_files = RuleFileGateway(connection).get_state()
@@ -104,6 +109,7 @@ def collect_status(
         "processes": processes,
         "restarts": list_restarts(connection, processes, now),
         "unread_input": list_unread_input(connection, now),
+        "backup": describe_backups(connection, backup),
         "disks": [disk.to_json() for disk in disks],
     }
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ from moirae.live.lost_input import LostInputMonitor
 from moirae.live.metrics import BatchFigures, LiveMetrics
 from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
+from moirae.live.overdue_backup import OverdueBackupMonitor
 from moirae.live.relations import Relations
 from moirae.live.repeated_ends import has_ended_repeatedly
 from moirae.live.retention import Retention
@@ -56,7 +58,13 @@ from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
 from moirae.live.unread_input import UnreadInputRecorder
 from moirae.rules.checks import RuleAdmission
-from moirae.runtime import Role, check_relations, connect_database, update_relations
+from moirae.runtime import (
+    Role,
+    check_relations,
+    connect_database,
+    read_backup_state,
+    update_relations,
+)
 from moirae.runtime.storage import (
     archived_streams,
     check_declarations,
@@ -85,6 +93,7 @@ _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
+_BACKUP_INTERVAL = 10.0  # seconds between checks whether a backup is overdue
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
 _TOPICS_INTERVAL = 1.0  # seconds between reports of topics that cannot be read
 _UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
@@ -202,6 +211,11 @@ def build_live_process(
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
     periodics.append(Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once))
+    if settings.backup is not None and not drain:
+        overdue_backup = OverdueBackupMonitor(
+            AlertGateway(connection), partial(read_backup_state, connection, settings.backup)
+        )
+        periodics.append(Periodic("watch backups", _BACKUP_INTERVAL, overdue_backup.run_once))
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
     periodics += [

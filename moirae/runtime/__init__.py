@@ -4,6 +4,7 @@ Where a workspace stores data has a front door of its own, `moirae.runtime.stora
 """
 
 from moirae.runtime import logs
+from moirae.runtime.backup_state import BackupState, read_backup_state
 from moirae.runtime.database import (
     connect_database,
     database_dsn,
@@ -33,6 +34,7 @@ from moirae.runtime.standard_streams import (
 from moirae.runtime.supervisor import run_supervisor, watch_parent
 
 __all__ = [
+    "BackupState",
     "ReconnectingRole",
     "Role",
     "Signals",
@@ -44,6 +46,7 @@ __all__ = [
     "record_failure",
     "list_processes",
     "merge_metrics",
+    "read_backup_state",
     "open_database_pool",
     "open_progress_bar",
     "release_database",

@@ -28,6 +28,11 @@ FROM backups b WHERE error IS NOT NULL
         AND later.destination = b.destination AND later.started_at > b.started_at)
 ORDER BY started_at DESC LIMIT 1
 
+-- get_first_start --
+-- When the first backup was started, in a folder if one is given.
+SELECT min(started_at) FROM backups
+WHERE %(destination)s::text IS NULL OR destination = %(destination)s
+
 -- delete_before --
 -- Backups that were started a long time ago, except the newest complete one.
 DELETE FROM backups WHERE started_at < clock_timestamp() - %(age)s::interval

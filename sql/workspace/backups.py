@@ -70,6 +70,11 @@ class BackupGateway(Gateway):
         """The newest failed backup in a folder, if none that was started later is complete."""
         return self._record(BackupRow, "get_last_failure", destination=destination)
 
+    def get_first_start(self, destination: str | None) -> datetime | None:
+        """When the first backup in a folder was started; None: none was."""
+        started_at: datetime | None = self._value("get_first_start", destination=destination)
+        return started_at
+
     def delete_before(self, age: timedelta) -> None:
         """Forget backups of that age, except the newest complete one."""
         self._execute("delete_before", age=age)

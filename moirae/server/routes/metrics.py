@@ -28,7 +28,7 @@ from moirae.inspect import (
     list_incomplete_rules,
     list_set_aside,
 )
-from moirae.runtime import list_processes, merge_metrics
+from moirae.runtime import list_processes, merge_metrics, read_backup_state
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
 from sql.alerts import AlertGateway
@@ -86,6 +86,7 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     yield from _collect_unread_input(connection, state)
     yield from _collect_topics(connection)
     yield from _collect_counts(connection)
+    yield from _collect_backups(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
 
@@ -109,6 +110,20 @@ def _collect_processes(connection: sql.Connection) -> Iterator[Metric]:
     yield up
     yield heartbeat
     yield starts
+
+
+def _collect_backups(connection: sql.Connection) -> Iterator[Metric]:
+    """The age of the last complete backup, if there is one, and whether a later one failed."""
+    state = read_backup_state(connection, schedule=None)
+    age = GaugeMetricFamily("moirae_backup_age_seconds", "Age of the last complete backup.")
+    if state.age is not None:
+        age.add_metric([], state.age.total_seconds())
+    failing = GaugeMetricFamily(
+        "moirae_backup_failed", "Whether a backup failed since the last complete one."
+    )
+    failing.add_metric([], state.failure is not None)
+    yield age
+    yield failing
 
 
 def _collect_restarts(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:

@@ -102,7 +102,10 @@ def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
 
     settings = workspace.settings
     report = collect_status(
-        workspace.connection, open_storage(settings), measure_disk_space(settings)
+        workspace.connection,
+        open_storage(settings),
+        measure_disk_space(settings),
+        settings.backup,
     )
     report["unread_input"] = measure_unread_input(
         settings, workspace.connection, report["unread_input"], report["processes"]

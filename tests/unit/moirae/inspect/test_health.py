@@ -31,6 +31,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "restarts": [],
         "source_errors": [],
         "lost_records": [],
+        "backup": {"to": None, "failure": None, "is_overdue": False},
         "processes": [
             {
                 "role": role,
