@@ -98,6 +98,7 @@ MODULES_BY_TEST = {
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
     "contract/test_compiled_conditions.py": """
         moirae.evaluation.index.compiled_rules moirae.evaluation.index.conditions
+        moirae.evaluation.index.functions
         moirae.evaluation.index.order
         moirae.evaluation.index.regex moirae.evaluation.index.values""",
     "property/test_rule_index.py": """

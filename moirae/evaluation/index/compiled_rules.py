@@ -7,9 +7,9 @@ from typing import NamedTuple, NoReturn
 from sqlglot import exp
 
 from moirae.evaluation.index.anchors import Necessary
-from moirae.evaluation.index.conditions import ConditionCompiler, RowTest
+from moirae.evaluation.index.conditions import ConditionCompiler
 from moirae.evaluation.index.reductions import find_necessary
-from moirae.evaluation.index.values import Row, RowLayout, Value
+from moirae.evaluation.index.values import Row, RowLayout, RowTest, Value
 from recall.errors import SparkRequired
 from recall.query import clauses_of
 from recall.query.plain import PLAIN_TYPES, select_columns

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from moirae.evaluation.index.anchors import Necessary, all_of, any_of
+from moirae.evaluation.index.functions import compile_function
 from moirae.evaluation.index.order import (
     OPPOSITES,
     ORDER_TESTS,
@@ -19,21 +20,15 @@ from moirae.evaluation.index.text_columns import map_text
 from moirae.evaluation.index.values import (
     Row,
     RowLayout,
+    RowTest,
     Value,
     change_case,
     column_value,
-    concatenate,
     constant_value,
-    cut,
-    first_present,
-    measure_length,
-    trim,
 )
 from recall.errors import SparkRequired
 from recall.query import clauses_of
 from recall.query.plain import COMPARISONS
-
-RowTest = Callable[[Row], bool]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _LIKE_CHARACTERS = {"%": ".*", "_": "."}
@@ -84,10 +79,13 @@ class ConditionCompiler:
         if isinstance(node, exp.In) and clauses_of(node) == {"this", "expressions"}:
             return self._in_list(node)
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            get = self.compile_value(node.this).get
-            return CompiledCondition(
-                lambda row: get(row) is None, lambda row: get(row) is not None, None, None
-            )
+            return self._is_null(node.this)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in ("isnull", "isnotnull"):
+            (argument,) = node.expressions
+            condition = self._is_null(argument)
+            return condition if node.name.lower() == "isnull" else condition.negate()
+        if isinstance(node, exp.NullSafeEQ):
+            return self._equal_or_null(node)
         if isinstance(node, exp.Boolean):
             truth = bool(node.this)
             return CompiledCondition(lambda row: truth, lambda row: not truth, None, None)
@@ -95,6 +93,22 @@ class ConditionCompiler:
         if test is not None:
             return test
         return self._truth_value(self.compile_value(node))
+
+    def _is_null(self, node: exp.Expr) -> CompiledCondition:
+        get = self.compile_value(node).get
+        return CompiledCondition(
+            lambda row: get(row) is None, lambda row: get(row) is not None, None, None
+        )
+
+    def _equal_or_null(self, node: exp.NullSafeEQ) -> CompiledCondition:
+        """`<=>` with a constant: false for NULL."""
+        if isinstance(node.expression, exp.Null):
+            return self._is_null(node.this)
+        if not self.compile_value(node.expression).is_constant:
+            raise SparkRequired("<=> with a value that is not constant")
+        equality = self._compare(node.this, "=", node.expression)
+        is_true = equality.is_true
+        return CompiledCondition(is_true, lambda row: not is_true(row), equality.if_true, None)
 
     def _truth_value(self, value: Value) -> CompiledCondition:
         if value.type != "boolean":
@@ -296,37 +310,16 @@ class ConditionCompiler:
         if isinstance(node, exp.Lower | exp.Upper):
             case = "lower" if isinstance(node, exp.Lower) else "upper"
             return change_case(self.compile_value(node.this), case, self._layout)  # type: ignore[arg-type]
-        if isinstance(node, exp.Trim) and clauses_of(node) == {"this"}:
-            return trim(self.compile_value(node.this))
-        if isinstance(node, exp.Length) and clauses_of(node) == {"this"}:
-            return measure_length(self.compile_value(node.this))
-        if isinstance(node, exp.Substring):
-            return self._substring(node)
-        if isinstance(node, exp.Concat | exp.DPipe):
-            if isinstance(node, exp.Concat) and node.args.get("coalesce"):
-                raise SparkRequired("concat that leaves out NULL")
-            parts = node.expressions if isinstance(node, exp.Concat) else [node.left, node.right]
-            return concatenate(list(map(self.compile_value, parts)))
-        if isinstance(node, exp.Coalesce) and clauses_of(node) == {"this", "expressions"}:
-            return first_present(list(map(self.compile_value, [node.this, *node.expressions])))
-        raise SparkRequired(f"unsupported expression {node.sql(dialect='spark')[:80]}")
+        return compile_function(node, self)
+
+    def compile_test(self, node: exp.Expr) -> RowTest:
+        """Whether a condition is true."""
+        return self.compile_condition(node).is_true
 
     def check_column(self, node: exp.Column) -> None:
         """Raises `SparkRequired` for a column of another table."""
         if node.db or node.table.lower() not in ("", self._alias):
             raise SparkRequired("column of another table")
-
-    def _substring(self, node: exp.Substring) -> Value:
-        numbers: list[int] = []
-        for argument in filter(None, [node.args.get("start"), node.args.get("length")]):
-            number = self.compile_value(argument)
-            if not number.is_constant or number.type != "int":
-                raise SparkRequired("substring at a place that is not constant")
-            numbers.append(number.constant)
-        if not numbers or clauses_of(node) - {"this", "start", "length"}:
-            raise SparkRequired("substring without a place")
-        length = numbers[1] if len(numbers) > 1 else None
-        return cut(self.compile_value(node.this), numbers[0], length)
 
     def _constant_text(self, node: exp.Expr) -> str:
         value = self.compile_value(node)

@@ -12,6 +12,8 @@ from recall.query.plain import PlainType
 Row = Sequence[Any]
 """The values that a layout names, in its order."""
 
+RowTest = Callable[[Row], bool]
+
 NUMBERS: tuple[PlainType, ...] = ("int", "bigint", "double")
 _SIGMAS = "\u03c3\u03c2\u03a3"
 
@@ -112,9 +114,40 @@ def change_case(value: Value, case: Case, layout: RowLayout) -> Value:
     return Value("string", changed, value.column, value.is_whole, is_exact=is_exact)
 
 
-def trim(value: Value) -> Value:
-    """`trim`: without spaces at both ends. Raises `SparkRequired`."""
-    return _derive(value, lambda text: text.strip(" "), "string", value.column)
+def map_value(value: Value, function: Callable[[str], str], is_part: bool = True) -> Value:
+    """A function of a text. `is_part`: its result is a part of the text. Raises `SparkRequired`."""
+    return _derive(value, function, "string", value.column if is_part else None)
+
+
+def replace_text(value: Value, text: str, replacement: str) -> Value:
+    """`replace`. Raises `SparkRequired`."""
+    value.check_sigma(text)
+    if not text:
+        return map_value(value, lambda whole: whole)
+    return map_value(value, lambda whole: whole.replace(text, replacement), is_part=False)
+
+
+def find_position(value: Value, text: str) -> Value:
+    """`instr`: from 1 on; 0 if a text does not contain another one. Raises `SparkRequired`."""
+    value.check_sigma(text)
+    return _derive(value, lambda whole: whole.find(text) + 1, "int", None)
+
+
+def choose_branch(tests: Sequence[RowTest], values: Sequence[Value], default: Value) -> Value:
+    """CASE of values of one type. Raises `SparkRequired`."""
+    if any(value.type != default.type for value in values):
+        raise SparkRequired("CASE with values of different types")
+    branches = list(zip(tests, (value.get for value in values), strict=True))
+    get_default = default.get
+
+    def chosen(row: Row) -> Any:
+        for test, get in branches:
+            if test(row):
+                return get(row)
+        return get_default(row)
+
+    is_exact = all(value.is_exact for value in (*values, default))
+    return Value(default.type, chosen, is_exact=is_exact)
 
 
 def measure_length(value: Value) -> Value:
