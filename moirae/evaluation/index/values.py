@@ -123,14 +123,14 @@ def replace_text(value: Value, text: str, replacement: str) -> Value:
     """`replace`. Raises `SparkRequired`."""
     value.check_sigma(text)
     if not text:
-        return map_value(value, lambda whole: whole)
-    return map_value(value, lambda whole: whole.replace(text, replacement), is_part=False)
+        return map_value(value, lambda subject: subject)
+    return map_value(value, lambda subject: subject.replace(text, replacement), is_part=False)
 
 
 def find_position(value: Value, text: str) -> Value:
     """`instr`: from 1 on; 0 if a text does not contain another one. Raises `SparkRequired`."""
     value.check_sigma(text)
-    return _derive(value, lambda whole: whole.find(text) + 1, "int", None)
+    return _derive(value, lambda subject: subject.find(text) + 1, "int", None)
 
 
 def choose_branch(tests: Sequence[RowTest], values: Sequence[Value], default: Value) -> Value:
