@@ -5,20 +5,37 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 """
 
 from archiver.ingest.changed_lateness import hold_watermarks
-from archiver.ingest.decoding import MAX_LINE_BYTES, RecordSource, dump_json, load_json
+from archiver.ingest.decoding import (
+    MAX_LINE_BYTES,
+    RecordSource,
+    dump_json,
+    likely_formats,
+    likely_units,
+    load_json,
+    parse_iso_time,
+)
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
+from archiver.ingest.record_sample import sample_records
 from archiver.ingest.source_files import (
     find_open_error,
+    open_file,
     read_blocks,
     read_content,
+    read_file_batches,
     read_lines,
     read_tables,
 )
-from archiver.ingest.source_text import decode_text, find_encoding_mark, open_content, split_lines
+from archiver.ingest.source_text import (
+    decode_text,
+    find_encoding_mark,
+    iterate_blocks,
+    open_content,
+    split_lines,
+)
 from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit, csv_fields
 from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -49,12 +66,19 @@ __all__ = [
     "dump_json",
     "find_encoding_mark",
     "find_open_error",
+    "iterate_blocks",
+    "likely_formats",
+    "likely_units",
     "load_json",
     "open_content",
+    "open_file",
+    "parse_iso_time",
     "read_blocks",
     "read_content",
+    "read_file_batches",
     "read_lines",
     "read_tables",
+    "sample_records",
     "split_lines",
     "split_records",
 ]

@@ -2,17 +2,20 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.file_names import escape_name
+from archiver.formats import Format
 from archiver.ingest.source_text import iterate_blocks, open_content, split_lines
-from archiver.ingest.source_units import BATCH_RECORDS
+from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit, UnitBatch, read_batches
 from archiver.storage import ObjectPath
 
 
@@ -39,6 +42,25 @@ def read_blocks(path: Path | ObjectPath, encoding: str | None = None) -> Iterato
 def read_content(path: Path | ObjectPath) -> bytes:
     """The content of a file in UTF-8; see `read_lines`."""
     return b"".join(read_blocks(path))
+
+
+def open_file(
+    record_format: Format, path: Path | ObjectPath
+) -> Callable[[], Iterator[bytes]] | Callable[[], Iterator[pa.Table]]:
+    """What reads a file of a format, as `SourceUnit.read`."""
+    if record_format.is_table:
+        return partial(read_tables, path)
+    if record_format.has_documents:
+        return partial(read_blocks, path, record_format.encoding)
+    return partial(read_lines, path, record_format.encoding, keep_returns=record_format.is_csv)
+
+
+def read_file_batches(
+    schema: StreamSchema, path: Path, record_format: Format, clock: int
+) -> Iterator[UnitBatch]:
+    """Decode a file as a unit that is first read at a time. Raises as `read_lines`."""
+    unit = SourceUnit(schema.name, path.name, record_format, open_file(record_format, path))
+    return read_batches(unit, schema, clock)
 
 
 def read_tables(path: Path | ObjectPath) -> Iterator[pa.Table]:

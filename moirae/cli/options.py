@@ -142,6 +142,16 @@ def print_warnings(warnings: Iterable[Problem | str]) -> None:
             print(escape_control(line), file=sys.stderr)
 
 
+def print_yaml(details: Any) -> None:
+    """Print nested data as YAML, in the order of its keys."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(orjson.loads(orjson.dumps(details)), sys.stdout)
+
+
 def print_json(value: Any) -> None:
     """Print a JSON value. Times are in UTC and end in Z; durations are in seconds."""
     option = orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z

@@ -81,12 +81,14 @@ _SERVER_PARAMETERS = tuple(inspect.signature(_declare_server_options).parameters
 class RemoteTyper(typer.Typer):
     """A group of commands that accept a server."""
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """See `typer.Typer.command`."""
+    def command(
+        self, name: str | None = None, *, local: bool = False, **options: Any
+    ) -> Callable[[Any], Any]:
+        """See `typer.Typer.command`. `local`: the command is about files of this machine."""
         register = super().command(name, **options)
 
         def declare(command: Any) -> Any:
-            register(accept_server(command))
+            register(command if local else accept_server(command))
             return command
 
         return declare

@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
 import typer
 
 from moirae.cli.options import (
@@ -19,6 +18,7 @@ from moirae.cli.options import (
     print_json,
     print_table,
     print_warnings,
+    print_yaml,
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
@@ -299,9 +299,4 @@ def _print_details(details: dict[str, Any], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json(details)
         return
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="safe")
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(orjson.loads(orjson.dumps(details)), sys.stdout)
+    print_yaml(details)

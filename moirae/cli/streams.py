@@ -1,7 +1,8 @@
 """`moirae streams`: inspect input streams, and what was lost of them."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +16,16 @@ from moirae.cli.options import (
     print_json,
     print_omitted_count,
     print_table,
+    print_yaml,
     to_seconds,
 )
 from moirae.cli.pages import collect_rows, make_query
 from moirae.cli.remote import RemoteTyper, open_services
+from moirae.config import load_settings_from_environment
+from moirae.errors import UsageError
+
+if TYPE_CHECKING:
+    from moirae.inspect import StreamSample
 
 app = RemoteTyper(help="Inspect input streams.", no_args_is_help=True)
 
@@ -32,6 +39,74 @@ _LOSS_COLUMNS = (
     "noticed",
     "acknowledged",
 )
+
+
+@app.command(local=True)
+def infer(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of the stream.")],
+    limit: Annotated[int, typer.Option("--limit", help="Rows to show.", min=0)] = 5,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Propose the declaration of a stream from files, and show how it would read them."""
+    from moirae.config import Stream
+    from moirae.inspect import propose_stream, read_sample
+
+    try:
+        proposed = propose_stream(files)
+    except (ValueError, OSError) as error:
+        raise UsageError(str(error)) from error
+    declared = Stream.model_validate(proposed.declaration)
+    sample = read_sample("sample", declared, files[0], declared.source.record_format, limit)
+    if output is OutputFormat.JSON:
+        questions = list(proposed.open_questions)
+        print_json({"stream": proposed.declaration, "open": questions, **_sample_json(sample)})
+        return
+    for question in proposed.open_questions:
+        print(f"# not told by the sample: {question}")
+    print_yaml({"streams": {"NAME": proposed.declaration}})
+    _print_sample(sample)
+
+
+@app.command("test", local=True)
+def show_sample(
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file as the stream reads it.")],
+    limit: Annotated[int, typer.Option("--limit", help="Rows and records to show.", min=0)] = 20,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the rows and dead letters of a file, without archiving it."""
+    from moirae.inspect import read_sample
+    from moirae.services.operations.archive import check_declared
+
+    settings = load_settings_from_environment(workspace)
+    check_declared(settings, stream)
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    declared = settings.streams[stream]
+    sample = read_sample(stream, declared, file, declared.source.record_format, limit)
+    if output is OutputFormat.JSON:
+        print_json(_sample_json(sample))
+        return
+    _print_sample(sample)
+
+
+def _sample_json(sample: "StreamSample") -> dict[str, Any]:
+    return {
+        "rows": sample.rows,
+        "refused": [vars(record) for record in sample.refused],
+        "row_count": sample.row_count,
+        "refused_count": sample.refused_count,
+    }
+
+
+def _print_sample(sample: "StreamSample") -> None:
+    print(f"\n{sample.row_count:,} rows, {sample.refused_count:,} refused")
+    if sample.rows:
+        print_table(sample.columns, (list(row.values()) for row in sample.rows), "")
+    if sample.refused:
+        refused = (list(vars(record).values()) for record in sample.refused)
+        print_table(["line", "reason", "record"], refused, "")
 
 
 @app.command("list")

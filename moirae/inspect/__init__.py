@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
+    from moirae.inspect.stream_inference import ProposedStream, propose_stream
+    from moirae.inspect.stream_sample import StreamSample, read_sample
     from moirae.inspect.timeline import Timeline, load_timeline
     from moirae.inspect.topics import (
         describe_lost_records,
@@ -51,9 +53,11 @@ __all__ = [
     "Finding",
     "LostRecordsStatus",
     "ProcessStatus",
+    "ProposedStream",
     "SetAsideStatus",
     "StateReport",
     "StatusReport",
+    "StreamSample",
     "Timeline",
     "assess_health",
     "assess_live_condition",
@@ -74,6 +78,8 @@ __all__ = [
     "load_timeline",
     "measure_unread_input",
     "print_summary",
+    "propose_stream",
+    "read_sample",
     "repeat_last_answers",
     "run_checks",
     "run_delta_checks",
@@ -109,6 +115,8 @@ _MODULES = {
     "restarts": ("find_crash_loops",),
     "rows_ahead": ("summarize_rows_ahead",),
     "set_aside": ("describe_subject", "list_set_aside"),
+    "stream_inference": ("ProposedStream", "propose_stream"),
+    "stream_sample": ("StreamSample", "read_sample"),
     "timeline": ("Timeline", "load_timeline"),
     "topics": ("describe_lost_records", "list_brokers_away", "list_source_errors"),
     "state": ("collect_state",),

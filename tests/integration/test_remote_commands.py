@@ -43,7 +43,8 @@ LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
     moirae run server, moirae run backup, moirae similarity run, moirae mcp, moirae backup create,
     moirae backup list, moirae backup new-key, moirae restore, moirae run notify,
-    moirae receivers test, moirae receivers preview, moirae routes import
+    moirae receivers test, moirae receivers preview, moirae routes import,
+    moirae streams infer, moirae streams test
 """
 # Read only, in all formats.
 READING: list[list[str]] = [

@@ -22,7 +22,7 @@ MODULES_BY_TEST = {
         archiver.executors.batch_plan archiver.executors.decoded_batch
         archiver.executors.small_batch archiver.executors.task_planner""",
     "contract/test_operator_inputs.py": """
-        archiver.formats.text_patterns archiver.formats.time_reading
+        archiver.formats.text_patterns archiver.formats.time_reading archiver.ingest.record_sample
         archiver.ingest.decoding.csv_framing archiver.ingest.decoding.csv_records
         archiver.ingest.decoding.documents archiver.ingest.decoding.field_values
         archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
@@ -32,6 +32,8 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader
         archiver.ingest.decoding.time_texts archiver.ingest.decoding.value_conversion""",
+    "unit/moirae/inspect/test_stream_inference.py": """
+        moirae.inspect.field_types moirae.inspect.format_inference""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",

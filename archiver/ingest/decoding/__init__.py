@@ -3,10 +3,12 @@
 from archiver.ingest.decoding.block_decoder import decode_blocks
 from archiver.ingest.decoding.csv_framing import are_plain_lines
 from archiver.ingest.decoding.csv_records import parse_csv_header
+from archiver.ingest.decoding.event_times import parse_iso_time
 from archiver.ingest.decoding.framing import BYTE_ORDER_MARK, Records, RecordSource
 from archiver.ingest.decoding.json_records import dump_json, load_json
 from archiver.ingest.decoding.line_decoder import decode_lines
 from archiver.ingest.decoding.raw_records import decode_raw, select_raw
+from archiver.ingest.decoding.record_parsers import parse_records
 from archiver.ingest.decoding.records import (
     MAX_LINE_BYTES,
     DecodedRows,
@@ -14,6 +16,7 @@ from archiver.ingest.decoding.records import (
     RefusedLine,
 )
 from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
+from archiver.ingest.decoding.time_advice import likely_formats, likely_units
 
 __all__ = [
     "BYTE_ORDER_MARK",
@@ -30,7 +33,11 @@ __all__ = [
     "decode_raw",
     "decode_table",
     "dump_json",
+    "likely_formats",
+    "likely_units",
     "load_json",
     "parse_csv_header",
+    "parse_iso_time",
+    "parse_records",
     "select_raw",
 ]

@@ -116,7 +116,7 @@ class TimeReader:
         if self._formats and ISO not in self._formats:
             formats = ", ".join(map(repr, self._reading.formats))
             raise InvalidValue(f"{abbreviate(value)} is not in the time format {formats}")
-        moment = _parse_iso(text)
+        moment = parse_iso_time(text)
         if moment is None:
             advice = advise_text(self._column, text) if self._column else ""
             raise InvalidValue(
@@ -239,7 +239,7 @@ def _if_in_range(moments: pa.Array) -> pa.Array | None:
     return moments if _is_in_range(bounds["min"]) and _is_in_range(bounds["max"]) else None
 
 
-def _parse_iso(text: str) -> datetime | None:
+def parse_iso_time(text: str) -> datetime | None:
     """The time of a text in ISO 8601, or with an offset that only logs have; None: it is none."""
     try:
         return datetime.fromisoformat(text)

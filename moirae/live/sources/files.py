@@ -1,17 +1,14 @@
 """Files as source units."""
 
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-
-import pyarrow as pa
 
 from archiver.file_names import escape_name
 from archiver.formats import Format
-from archiver.ingest import SourceUnit, read_blocks, read_lines, read_tables
+from archiver.ingest import SourceUnit, open_file
 from archiver.storage import ObjectPath
 from sql.archive import FileVersionRow
 
@@ -56,20 +53,10 @@ def make_unit(
         stream=stream,
         name=name,
         format=file_format,
-        read=_make_reader(file_format, path),
+        read=open_file(file_format, path),
         path=path,
         size=size,
     )
-
-
-def _make_reader(
-    file_format: Format, path: Path | ObjectPath
-) -> Callable[[], Iterator[bytes]] | Callable[[], Iterator[pa.Table]]:
-    if file_format.is_table:
-        return partial(read_tables, path)
-    if file_format.has_documents:
-        return partial(read_blocks, path, file_format.encoding)
-    return partial(read_lines, path, file_format.encoding, keep_returns=file_format.is_csv)
 
 
 def stat_file(stream: str, path: Path) -> DiscoveredFile | None:

@@ -1,0 +1,178 @@
+"""The format of a file by its content."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from archiver.formats import CsvDialect, Format, FormatName
+from archiver.ingest import (
+    find_encoding_mark,
+    iterate_blocks,
+    load_json,
+    open_content,
+    sample_records,
+)
+
+_SAMPLE_BYTES = 1 << 20
+_MIN_SHARE = 0.6  # of the lines that a format must read
+_LINE_FORMATS: tuple[FormatName, ...] = ("combined", "common", "klog", "cri", "syslog")
+_DELIMITERS = (",", ";", "\t", "|")
+# Beginnings of log lines: the pattern of the time, and that of the first line of a record.
+_TIME_PATTERNS = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9:]{2,6})?",
+    r"[0-9]{4}/[0-9]{2}/[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?",
+    r"[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8} [+-][0-9]{4}",
+    r"[0-9]{2}/[0-9]{2}/[0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2}",
+    r"[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8} [0-9]{4}",
+    r"[A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8}",
+    r"[0-9]{6} [0-9]{2}:[0-9]{2}:[0-9]{2}",
+    r"[0-9]{9,19}",
+)
+_LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
+
+
+@dataclass(frozen=True)
+class InferredFormat:
+    """A format, and the options of a source that declare it."""
+
+    format: Format
+    options: dict[str, Any]
+    open_questions: list[str] = field(default_factory=list)
+
+
+def infer_format(path: Path) -> InferredFormat:
+    """The format that reads a file. Raises `ValueError` if it has no lines."""
+    content, options = _read_beginning(path)
+    encoding = options.get("encoding")
+    if content.startswith(b"PAR1"):
+        return InferredFormat(Format("parquet"), {"format": "parquet"})
+    text = content.removeprefix(b"\xef\xbb\xbf")
+    lines = [line.rstrip(b"\r") for line in text.split(b"\n") if line.strip()]
+    if not lines:
+        raise ValueError(f"{path}: the file has no lines")
+    if len(content) >= _SAMPLE_BYTES and len(lines) > 1:
+        lines.pop()
+    found = _infer_json(lines, text) or _infer_lines(path, lines, encoding) or _infer_csv(lines)
+    if found is None:
+        found = _infer_text(lines)
+    record_format, format_options = found
+    return InferredFormat(record_format, {**format_options, **options})
+
+
+def _read_beginning(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """The first bytes in UTF-8, and the encoding if it must be declared."""
+    with open_content(path) as file:
+        raw = file.read(_SAMPLE_BYTES)
+    if find_encoding_mark(raw) is not None:
+        with open_content(path) as file:
+            return next(iterate_blocks(file, None), b""), {}
+    try:
+        raw[: raw.rfind(b"\n") + 1].decode("utf-8")
+    except UnicodeDecodeError:
+        if not raw.startswith(b"PAR1"):
+            return raw.decode("latin-1").encode(), {"encoding": "latin-1"}
+    return raw, {}
+
+
+def _infer_json(lines: Sequence[bytes], text: bytes) -> tuple[Format, dict[str, Any]] | None:
+    if lines[0][:1] not in b"{[" or not lines[0]:
+        return None
+    objects = [_load(line) for line in lines[:200]]
+    share = sum(isinstance(value, dict) for value in objects) / len(objects)
+    if share >= _MIN_SHARE:
+        first = next(value for value in objects if isinstance(value, dict))
+        records = _find_records(first) if len(lines) == 1 else None
+        if records is not None:
+            return Format("json", records=records), {"format": "json", "records": records}
+        if {"log", "stream", "time"} <= first.keys():
+            return Format("docker"), {"format": "docker"}
+        return Format("jsonl"), {"format": "jsonl"}
+    records = _find_records(_load(text))
+    if records is not None:
+        return Format("json", records=records), {"format": "json", "records": records}
+    return Format("json"), {"format": "json"}
+
+
+def _load(text: bytes) -> Any:
+    try:
+        return load_json(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _find_records(value: Any) -> str | None:
+    """The path of the array of objects inside a document."""
+    if not isinstance(value, dict):
+        return None
+    for name, inner in value.items():
+        if isinstance(inner, list) and inner and all(isinstance(item, dict) for item in inner):
+            return str(name)
+    return None
+
+
+def _infer_lines(
+    path: Path, lines: Sequence[bytes], encoding: str | None
+) -> tuple[Format, dict[str, Any]] | None:
+    for name in (*_LINE_FORMATS, "logfmt"):
+        record_format = Format(name, encoding=encoding)
+        records = sample_records(path, record_format)
+        is_pairs = name != "logfmt" or all(len(record) > 1 for record in records)
+        if records and is_pairs and len(records) >= _MIN_SHARE * min(len(lines), 200):
+            return record_format, {"format": name}
+        if name in ("combined", "common") and records and len(lines) <= 3:
+            return record_format, {"format": name}
+    return None
+
+
+def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
+    rows = [line for line in lines[:200] if not line.startswith(b"#")]
+    if len(rows) < 2:
+        return None
+    for delimiter in _DELIMITERS:
+        count = _count_delimiters(rows[0], delimiter)
+        same = sum(_count_delimiters(row, delimiter) == count for row in rows)
+        if not count or same < _MIN_SHARE * len(rows):
+            continue
+        if any(re.fullmatch(rb'"?[0-9.:-]+"?', cell) for cell in rows[0].split(delimiter.encode())):
+            continue  # no header
+        options: dict[str, Any] = {}
+        if delimiter != ",":
+            options["delimiter"] = delimiter
+        if len(rows) < len(lines[:200]):
+            options["comment"] = "#"
+        record_format = Format("csv", csv=CsvDialect(**options))
+        declared: dict[str, Any] = {"format": "csv"}
+        return record_format, {**declared, "csv": options} if options else declared
+    return None
+
+
+def _count_delimiters(line: bytes, delimiter: str) -> int:
+    return re.sub(rb'"(?:[^"]|"")*"', b"", line).count(delimiter.encode())
+
+
+def _infer_text(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]]:
+    texts = [line.decode("utf-8", "replace") for line in lines[:200]]
+    for time_pattern in _TIME_PATTERNS:
+        starts = [text for text in texts if re.match(rf"\W?{time_pattern}\b", text)]
+        if not starts or not re.match(rf"\W?{time_pattern}", texts[0]):
+            continue
+        level = re.compile(rf"\W?{time_pattern}\W+{_LEVEL}\b")
+        pattern = rf"[^0-9A-Za-z]?(?P<time>{time_pattern})[^0-9A-Za-z]*"
+        if all(level.match(text) for text in starts):
+            pattern += rf"(?P<level>{_LEVEL})[^0-9A-Za-z]*"
+        options = {"format": "text", "pattern": pattern + "(?P<message>.*)"}
+        if len(starts) < len(texts):
+            options["starts_with"] = rf"[^0-9A-Za-z]?{time_pattern}"
+        return (
+            Format("text", pattern=options["pattern"], starts_with=options.get("starts_with")),
+            options,
+        )
+    for time_pattern in _TIME_PATTERNS:
+        if all(re.search(time_pattern, text) for text in texts):
+            pattern = rf"(?P<prefix>.*?)(?P<time>{time_pattern})(?P<message>.*)"
+            return Format("text", pattern=pattern), {"format": "text", "pattern": pattern}
+    return Format("text"), {"format": "text"}

@@ -1,0 +1,124 @@
+"""Proposes the declaration of a stream from a sample of a file. What a sample leaves open is named."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from archiver.ingest import sample_records
+from moirae.inspect.field_types import FieldSummary, summarize_fields
+from moirae.inspect.format_inference import infer_format
+
+# Names of event times, the likeliest first; compared without case, dots and underscores.
+_TIME_NAMES = (
+    "ts", "time", "timestamp", "@timestamp", "datetime", "date", "eventtime", "lasttimestamp",
+    "starttime", "created", "createdat", "published", "start", "when",
+)  # fmt: skip
+_KEY_NAMES = ("host", "hostname", "instance", "node", "machine", "device", "service", "name", "id")
+_MAX_COLUMNS = 40
+_MAX_KEY_SHARE = 0.5  # of the records: distinct values of a key
+
+
+@dataclass(frozen=True)
+class ProposedStream:
+    """A declaration as YAML, and as a mapping. `open_questions`: what the sample does not tell."""
+
+    declaration: Mapping[str, Any]
+    open_questions: Sequence[str] = field(default_factory=list)
+
+
+def propose_stream(paths: Sequence[Path]) -> ProposedStream:
+    """The declaration that reads files like these; the first one tells the format.
+
+    Raises `ValueError` if the sample has no records or no time.
+    """
+    sampled = infer_format(paths[0])
+    records = sample_records(paths[0], sampled.format)
+    if not records:
+        raise ValueError(f"{paths[0]}: no records that a format could read")
+    fields = summarize_fields(records)
+    questions = list(sampled.open_questions)
+    time = _choose_time(fields)
+    if time is None:
+        raise ValueError(f"{paths[0]}: no field is a time in all records")
+    columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
+    names = {"ts"}
+    for summary in fields[:_MAX_COLUMNS]:
+        if summary.name != time.name:
+            name = _column_name(summary.name, names)
+            columns[name] = _column(name, summary.type, summary.name)
+    declaration: dict[str, Any] = {"columns": columns}
+    declaration["time"], time_questions = _declare_time(time)
+    key = _choose_key(fields, columns)
+    if key is not None:
+        declaration["key"] = [key]
+    declaration["source"] = {"files": str(paths[0]), **sampled.options}
+    return ProposedStream(declaration, [*questions, *time_questions])
+
+
+def _column(name: str, type_name: str, field_name: str) -> Any:
+    return type_name if name == field_name else {"type": type_name, "from": field_name}
+
+
+def _column_name(field_name: str, names: set[str]) -> str:
+    """A name for a column that is read from a field; it is added to `names`, in lower case."""
+    text = "".join(char if char.isascii() and char.isalnum() else "_" for char in field_name)
+    text = text.strip("_") or "field"
+    if not text[0].isalpha():
+        text = f"f_{text}"
+    text = text[:60]
+    name, count = text, 2
+    while name.lower() in {*names, "chunk"}:
+        name, count = f"{text}_{count}", count + 1
+    names.add(name.lower())
+    return name
+
+
+def _choose_time(fields: Sequence[FieldSummary]) -> FieldSummary | None:
+    """The field that is likeliest the event time."""
+    candidates = [summary for summary in fields if summary.time is not None and summary.is_whole]
+
+    def rank(summary: FieldSummary) -> tuple[int, bool]:
+        plain = summary.name.rpartition(".")[2].lower().replace("_", "")
+        names = [name.replace("_", "") for name in _TIME_NAMES]
+        position = names.index(plain) if plain in names else len(names)
+        return position, summary.type != "string"
+
+    named = [summary for summary in candidates if summary.is_named_time or summary.is_text_time]
+    return min(named, key=rank, default=None)
+
+
+def _declare_time(summary: FieldSummary) -> tuple[Any, list[str]]:
+    """The key `time`, and what the sample leaves open of it."""
+    assert summary.time is not None
+    options: dict[str, Any] = {"column": "ts"}
+    questions: list[str] = []
+    if len(summary.time.units) > 1:
+        questions.append(f"unit of the numbers: {' or '.join(summary.time.units)}")
+    elif summary.time.units and summary.time.units != ["s"]:
+        options["unit"] = summary.time.units[0]
+    formats = summary.time.formats
+    if len(formats) > 1:
+        questions.append(f"format of the times, day or month first: {' or '.join(formats)}")
+    elif formats:
+        options["format"] = formats[0]
+    if summary.time.is_local:
+        questions.append("zone of the times, which have no offset: `zone`, default UTC")
+    return ("ts" if options == {"column": "ts"} else options), questions
+
+
+def _choose_key(fields: Sequence[FieldSummary], columns: Mapping[str, Any]) -> str | None:
+    """The column of a text that names what the rows are about."""
+    by_field = {
+        column["from"] if isinstance(column, Mapping) else name: name
+        for name, column in columns.items()
+    }
+    candidates = []
+    for summary in fields:
+        plain = summary.name.rpartition(".")[2].lower()
+        repeats = summary.distinct <= max(1, summary.count * _MAX_KEY_SHARE)
+        if summary.type == "string" and summary.time is None and summary.is_whole:
+            rank = _KEY_NAMES.index(plain) if plain in _KEY_NAMES else len(_KEY_NAMES)
+            if rank < len(_KEY_NAMES) or repeats:
+                candidates.append((rank, summary.name))
+    return by_field.get(min(candidates)[1]) if candidates else None

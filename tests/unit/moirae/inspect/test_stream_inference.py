@@ -1,0 +1,81 @@
+"""Declarations that are proposed from samples."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moirae.config import Stream
+from moirae.inspect.stream_inference import propose_stream
+from moirae.inspect.stream_sample import read_sample
+
+TEN = "2026-11-20T10:00:00"
+# By name of a file: its content, the options of the source, and parts of what the sample leaves open.
+SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
+    "nested.jsonl": (
+        f'{{"@timestamp":"{TEN}Z","host":{{"name":"a"}}}}\n'.encode(),
+        {"format": "jsonl"},
+        [],
+    ),
+    "list.json": (
+        f'{{"kind":"List","items":[{{"lastTimestamp":"{TEN}Z","n":1}}]}}'.encode(),
+        {"format": "json", "records": "items"},
+        [],
+    ),
+    "array.json": (f'[{{"ts":"{TEN}Z"}},\n{{"ts":"{TEN}Z"}}]'.encode(), {"format": "json"}, []),
+    "local.jsonl": (f'{{"ts":"{TEN},607"}}\n'.encode(), {"format": "jsonl"}, ["zone"]),
+    "days.csv": (b"when,v\n01/02/2026 10:00:00,1\n", {"format": "csv"}, ["day or month", "zone"]),
+    "semicolon.csv": (
+        f"# x\nts;host;v\n{TEN}Z;a;1\n".encode(),
+        {"format": "csv", "csv": {"delimiter": ";", "comment": "#"}},
+        [],
+    ),
+    "access.log": (
+        b'h - - [20/Nov/2026:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "x"\n' * 3,
+        {"format": "combined"},
+        [],
+    ),
+    "syslog": (b"<34>Nov 20 10:00:00 web-1 su[230]: failed\n", {"format": "syslog"}, ["zone"]),
+    "pairs.log": (f"time={TEN}Z level=info msg=x\n".encode(), {"format": "logfmt"}, []),
+    "utf16.jsonl": (f'{{"ts":"{TEN}Z","k":"é"}}\n'.encode("utf-16"), {"format": "jsonl"}, []),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_proposed_stream_reads_its_sample(tmp_path: Path, name: str) -> None:
+    content, options, questions = SAMPLES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    proposed = propose_stream([path])
+    assert proposed.declaration["source"] == {"files": str(path), **options}
+    assert len(proposed.open_questions) == len(questions)
+    for question, part in zip(proposed.open_questions, questions, strict=True):
+        assert part in question
+    declared = Stream.model_validate(proposed.declaration)
+    sample = read_sample("s", declared, path, declared.source.record_format, 10)
+    if not any("day or month" in question for question in questions):
+        assert sample.row_count > 0 and sample.refused_count == 0
+
+
+def test_units_of_numbers_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"ts":1795168800123,"host":"a"}\n')
+    proposed = propose_stream([path])
+    assert proposed.declaration["time"] == {"column": "ts", "unit": "ms"}
+    assert proposed.declaration["key"] == ["host"]
+
+
+def test_lines_of_a_stack_trace_belong_to_their_record(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"2026-11-20 10:00:00 ERROR boom\nTraceback:\n2026-11-20 10:00:01 INFO x\n")
+    proposed = propose_stream([path])
+    declared = Stream.model_validate(proposed.declaration)
+    sample = read_sample("s", declared, path, declared.source.record_format, 10)
+    assert [row["message"] for row in sample.rows] == ["boom\nTraceback:", "x"]
+
+
+def test_a_file_without_times_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n":1}\n')
+    with pytest.raises(ValueError, match="no field is a time in all records"):
+        propose_stream([path])
