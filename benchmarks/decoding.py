@@ -1,5 +1,7 @@
 """S7: decoding of lines in blocks by Arrow's readers ÷ line by line, in rows per second.
 
+D4: decoding of nested JSON, and of log lines, ÷ that of flat JSON with the same fields.
+
 Both decoders take the same lines in memory and return the same rows. Seconds are those of the
 processor: both use one core.
 """
@@ -7,12 +9,13 @@ processor: both use one core.
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import orjson
 
-from archiver.formats import CSV, JSONL, RecordReading
+from archiver.formats import CSV, JSONL, Format, RecordReading
 from archiver.ingest.decoding import DecodedRows, decode_blocks, decode_lines
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
@@ -39,6 +42,78 @@ def run() -> list[BenchmarkResult]:
         _measure(f"{_ROW_COUNT:,} JSON lines", _JSON, json_lines, target="≥ 1.7"),
         _measure(f"{_ROW_COUNT:,} CSV lines", _CSV, csv_lines, target="≥ 1.7"),
         _measure(description, _JSON, some_malformed, target="–"),
+    ]
+
+
+def run_formats() -> list[BenchmarkResult]:
+    """D4: rows a second and core of each format ÷ those of flat JSON with the same fields."""
+    columns = dict.fromkeys(["host", "path", "agent", "app", "message"], "string")
+    flat = replace(SCHEMA, columns={"ts": "timestamp", **columns, "status": "int"}, key=())
+    records = [_create_request(n) for n in range(_ROW_COUNT // 4)]
+    flat_lines = list(map(orjson.dumps, records))
+    nested = [
+        {"ts": r["ts"], "http": {k: r[k] for k in ("host", "path", "agent", "status")}, "log": {
+            k: r[k] for k in ("app", "message")}}
+        for r in records
+    ]  # fmt: skip
+    paths = {name: (f"http.{name}",) for name in ("host", "path", "agent", "status")}
+    paths |= {name: (f"log.{name}",) for name in ("app", "message")}
+    times = {"ts": ("time",)}
+    cases = [
+        ("nested JSON", replace(flat, fields=paths), JSONL, list(map(orjson.dumps, nested)), 0.6),
+        ("combined", replace(flat, fields=times), Format("combined"), _combined(records), 0.5),
+        ("syslog", replace(flat, fields=times), Format("syslog"), _syslog(records), 0.5),
+    ]
+    results: list[BenchmarkResult] = []
+    for name, schema, record_format, lines, target in cases:
+        ratios: list[float] = []
+        noise: list[float] = []
+        for _ in range(_REPETITIONS):
+            noise.append(time_noise_kernel())
+            step = partial(decode_blocks, schema, RecordReading(record_format), lines, 1)
+            seconds = measure_processor_seconds(step)
+            base = partial(decode_blocks, flat, _JSON, flat_lines, 1)
+            ratios.append(measure_processor_seconds(base) / seconds)
+        print(f"{name} ÷ flat JSON: {statistics.median(ratios):.2f}", file=sys.stderr)
+        results.append(
+            make_result(
+                "D4",
+                f"decoding of {name} ÷ flat JSON with the same fields, {len(lines):,} rows",
+                ratios,
+                target=f"≥ {target}",
+                details={},
+                noise=noise,
+            )
+        )
+    return results
+
+
+def _create_request(number: int) -> dict[str, object]:
+    time = np.datetime64("2026-11-20T10:00:00") + np.timedelta64(number % 3600, "s")
+    return {
+        "ts": f"{time}Z",
+        "host": f"203.0.113.{number % 250}",
+        "path": f"/items/{number}?page=1",
+        "agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36",
+        "app": "web",
+        "message": f"request {number} was answered",
+        "status": 200,
+    }
+
+
+def _combined(records: Sequence[dict[str, object]]) -> list[bytes]:
+    lines: list[bytes] = []
+    for r in records:
+        clock = str(r["ts"])[11:19]
+        text = f'{r["host"]} - - [20/Nov/2026:{clock} +0000] "GET {r["path"]} HTTP/1.1" 200 5 "-" '
+        lines.append(f'{text}"{r["agent"]}"'.encode())
+    return lines
+
+
+def _syslog(records: Sequence[dict[str, object]]) -> list[bytes]:
+    return [
+        f"<34>1 {r['ts']} {r['host']} {r['app']} 8710 ID47 - {r['message']}".encode()
+        for r in records
     ]
 
 

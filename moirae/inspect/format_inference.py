@@ -56,10 +56,10 @@ def infer_format(path: Path) -> InferredFormat:
         raise ValueError(f"{path}: the file has no lines")
     if len(content) >= _SAMPLE_BYTES and len(lines) > 1:
         lines.pop()
-    found = _infer_json(lines, text) or _infer_lines(path, lines, encoding) or _infer_csv(lines)
-    if found is None:
-        found = _infer_text(lines)
-    record_format, format_options = found
+    inferred = _infer_json(lines, text) or _infer_lines(path, lines, encoding) or _infer_csv(lines)
+    if inferred is None:
+        inferred = _infer_text(lines)
+    record_format, format_options = inferred
     return InferredFormat(record_format, {**format_options, **options})
 
 

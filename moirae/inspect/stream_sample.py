@@ -13,7 +13,7 @@ from moirae.config import Stream, stream_schema
 
 
 @dataclass(frozen=True)
-class RefusedRecord:
+class SampledRefusal:
     """A record that would be a dead letter: the line, the reason, and how it begins."""
 
     line: int
@@ -27,7 +27,7 @@ class StreamSample:
 
     columns: list[str]
     rows: list[dict[str, Any]]
-    refused: list[RefusedRecord]
+    refused: list[SampledRefusal]
     row_count: int
     refused_count: int
 
@@ -44,7 +44,7 @@ def read_sample(
     """
     schema = stream_schema(name, declared)
     rows: list[dict[str, Any]] = []
-    refused: list[RefusedRecord] = []
+    refused: list[SampledRefusal] = []
     row_count = refused_count = 0
     clock = to_micros(datetime.now(UTC))
     for batch in read_file_batches(schema, path, record_format, clock):
@@ -53,6 +53,6 @@ def read_sample(
         rows += batch.rows.table.slice(0, limit - len(rows)).to_pylist()
         for line in islice(batch.rows.refused_lines, limit - len(refused)):
             text = line.raw[:_MAX_RECORD_TEXT].decode("utf-8", "replace")
-            refused.append(RefusedRecord(line.line, line.detail, text))
+            refused.append(SampledRefusal(line.line, line.detail, text))
     columns = [*schema.columns, "_extra"]
     return StreamSample(columns, rows, refused, row_count, refused_count)
