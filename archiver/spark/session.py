@@ -47,7 +47,9 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.extensions": (
+        "io.delta.sql.DeltaSparkSessionExtension,org.moirae.patterns.PatternExtension"
+    ),
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Batches are small: splitting, replanning or compiling them costs more than running them.
     "spark.sql.shuffle.partitions": "2",

@@ -28,7 +28,7 @@ from moirae.deployments import RuleRegistry
 from moirae.evaluation.limits import statement_limit, truncate_event_rows
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
-from recall.engines import SparkStatements, Statement
+from recall.engines import SparkStatements, Statement, summarize_error
 from recall.errors import MemoryExceeded, StatementTimeout
 
 _LOG = structlog.get_logger()
@@ -172,7 +172,7 @@ class Guard:
         self, rule: ActiveRule, error: Exception, failing_row: Mapping[str, Any] | None = None
     ) -> None:
         """Record that a rule failed alone. `failing_row`: the row over which it fails, if any."""
-        message = str(error).strip().splitlines()[0]
+        message = summarize_error(error)
         version = rule.version
         if isinstance(error, (StatementTimeout, MemoryExceeded, TaskLost)):
             # It delays all other rules as much as a crash of the process.

@@ -14,6 +14,7 @@ from recall.engines.duckdb import (
     WideScanEngine,
     evaluate_condition,
 )
+from recall.engines.error_summary import find_pattern_limit, summarize_error
 from recall.engines.lru_cache import LruCache
 from recall.engines.spark import SparkEngine, SparkStatements
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
@@ -33,7 +34,9 @@ __all__ = [
     "Template",
     "WideScanEngine",
     "evaluate_condition",
+    "find_pattern_limit",
     "merge_partials",
     "scan_files",
+    "summarize_error",
     "to_json_value",
 ]

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import structlog
 
+from recall.engines import find_pattern_limit
 from recall.engines.routing import EngineRouter
 from recall.errors import Cancelled, EngineLost
 from recall.worker.work_clock import WorkClock
@@ -189,6 +190,9 @@ def summarise_error(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, LookupError):
         text = f"{type(error).__name__}: {error}"
+    pattern_limit = find_pattern_limit(text)
+    if pattern_limit is not None:
+        return pattern_limit[:_MAX_ERROR_LENGTH]
     spark_error = _SPARK_ERROR.search(text)
     if spark_error is not None:
         return spark_error[0][:_MAX_ERROR_LENGTH]
