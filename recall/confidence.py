@@ -35,11 +35,13 @@ def match_probability(
     """The probability for a similarity answer of a recall (rule, version, name).
 
     `hits` are ordered best first. `forecast`: of the measure `learned`, which has one number for
-    both: what is not "none of these" is comparable. None if there is no hit, no calibration, or if the computation
-    fails: that is logged, and the answer is stored without a probability.
+    both: what is not "none of these" is comparable. None if there are too few episodes to say, no hit,
+    no calibration, or if the computation fails: that is logged, and the answer is stored without a
+    probability.
     """
     if forecast is not None:
-        return 1.0 - float(forecast["new_tag"])
+        new_tag = forecast["new_tag"]
+        return None if new_tag is None else 1.0 - float(new_tag)
     if not hits:
         return None
     rule, version, name = recall

@@ -85,9 +85,13 @@ def _render_result(answer: "RecallAnswer") -> RenderableType:
 
 def _render_forecast(forecast: Mapping[str, Any]) -> Text:
     """The most probable resolutions, and the probability of none of these."""
+    label = "  probable resolution: ", "dim"
+    if forecast.get("withheld"):
+        text = f"too few to say ({forecast['episodes']} episodes of known resolution)"
+        return Text.assemble(label, text)
     parts = [f"{escape_control(tag)} {probability:.2f}" for tag, probability in forecast["tags"]]
     parts.append(f"none of these {forecast['new_tag']:.2f}")
-    return Text.assemble(("  probable resolution: ", "dim"), ", ".join(parts))
+    return Text.assemble(label, ", ".join(parts))
 
 
 def _render_comparable(probability: float) -> Text:

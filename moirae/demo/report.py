@@ -137,6 +137,8 @@ class AlertNarrator:
 
 def _format_forecast(forecast: Mapping[str, Any]) -> Text:
     """The most probable resolutions, and the probability of none of these."""
+    if forecast.get("withheld"):
+        return Text("too few to say")
     parts = []
     for tag, probability in forecast["tags"]:
         if probability >= _MIN_PROBABILITY:

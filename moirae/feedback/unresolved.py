@@ -76,10 +76,15 @@ def _list_of_recall(
 
 
 def _predict(model: StoredModel | None, term_counts: Mapping[str, int]) -> tuple[str | None, float]:
-    """The most probable tag, and the highest probability of any label."""
+    """The most probable tag, and the highest probability of any label.
+
+    With too few episodes to say, nothing is probable.
+    """
     if model is None:
         return None, 0.0
     forecast = model.forecast(term_counts, 1)
+    if forecast.withheld:
+        return None, 0.0
     tag, probability = forecast.tags[0]
     return tag, max(probability, forecast.new_tag)
 

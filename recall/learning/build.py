@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from archiver.times import Micros
+from recall.learning.episode_corpus import EpisodeCorpus
 from recall.learning.learner import Learner
 from recall.learning.pair_model import PairSample
 from recall.learning.resolutions import GroupedEvent, find_usable_times
 from recall.learning.stored_model import ResolvedEvents, StoredModel
-from recall.similarity.measures import Corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def build_model(
     `judgements`: by ID of an event and of a past one, whether the past one helps. The same holds for
     them: they are compared with what was known when the event occurred.
     """
-    corpus = Corpus()
-    learner = Learner(corpus, use_time=True, refits=False)
+    corpus = EpisodeCorpus(gap)
+    learner = Learner(corpus, gap)
     place_numbers: dict[str, int] = {}
     grouped = [GroupedEvent(event.event_id, event.ts, event.group) for event in events]
     usable_times = find_usable_times(grouped, dict.fromkeys(tags, 0), gap)
@@ -98,7 +98,13 @@ def build_model(
         past.places[rows],
     )
     return BuiltModel(
-        StoredModel(learner.model, corpus.vocabulary, resolved_events, list(place_numbers)),
+        StoredModel(
+            learner.model,
+            corpus.vocabulary,
+            corpus.counts(),
+            resolved_events,
+            list(place_numbers),
+        ),
         max(events[row].ts for row in [*rows, *(row for row, _ in judged)]),
         len(rows),
         len(queue),

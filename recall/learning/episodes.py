@@ -7,8 +7,41 @@ it follows the last one closely: episodes do not chain.
 """
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 
 from archiver.times import Micros
+
+
+@dataclass
+class _Episode:
+    first_ts: Micros
+    contexts: set[Hashable] = field(default_factory=set)
+
+
+class Episodes:
+    """Assigns events to episodes, in the order in which their keys become known.
+
+    So membership depends only on what was known before. Events may be added out of time order: one
+    that is older than the first of its episode, by `gap` at most, belongs to it.
+    """
+
+    def __init__(self, gap: Micros) -> None:
+        self._gap = gap
+        self._newest: dict[Hashable, _Episode] = {}
+
+    def add(self, key: Hashable, ts: Micros, context: Hashable) -> int:
+        """Add an event. Returns how many different contexts its episode has with it.
+
+        1: it begins a new episode. 0: the episode has an event with the same context.
+        """
+        episode = self._newest.get(key)
+        if episode is None or abs(ts - episode.first_ts) > self._gap:
+            self._newest[key] = _Episode(ts, {context})
+            return 1
+        if context in episode.contexts:
+            return 0
+        episode.contexts.add(context)
+        return len(episode.contexts)
 
 
 def number_episodes(events: Iterable[tuple[Hashable, Micros]], gap: Micros) -> list[int]:

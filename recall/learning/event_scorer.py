@@ -1,7 +1,6 @@
 """Scores past events of an index by a stored model. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -98,13 +97,15 @@ class LearnedScorer:
 
     def forecast(self) -> Mapping[str, Any]:
         """The most probable tags of the new event, see `ResolutionForecast`."""
-        return asdict(self._stored.forecast(self._event.term_counts, _FORECAST_TAGS))
+        forecast = self._stored.forecast_tags(self._model_context, self._log_probabilities)
+        return self._stored.model.make_forecast(
+            forecast.probabilities, forecast.new_tag, _FORECAST_TAGS
+        ).to_json()
 
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:
-            probabilities = np.exp(self._log_probabilities)
             self._query = self._stored.model.build_query(
-                query, self._event.ts, self._place_number, counts, probabilities
+                query, self._event.ts, self._place_number, counts, np.exp(self._log_probabilities)
             )
         return self._query
 

@@ -1,14 +1,18 @@
 """The learned measure: tag model, pair model and calibration together. No I/O."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros
+from recall.learning.forecast_record import ForecastRecord
 from recall.learning.pair_model import Feature, PairModel
 from recall.learning.tag_calibration import TagCalibration
+from recall.learning.tag_mixture import TagForecast, TagHistory, TagMixture
 from recall.learning.tag_model import TagModel, TagPrediction
+from recall.learning.votes import Votes
 from recall.similarity.measures import (
     MEASURES,
     UNLEARNED_MEASURE,
@@ -24,6 +28,8 @@ from recall.similarity.segments import score_by_measures
 TagIds = npt.NDArray[np.int32]
 
 UNKNOWN_TAG = -1
+MIN_EPISODES = 20
+"""With fewer episodes of known tag, no probabilities are stated."""
 # Added to probabilities before the logarithm: all improbable tags are about equally far away.
 _PROBABILITY_FLOOR = 0.01
 _MICROS_PER_DAY = 86_400e6
@@ -37,11 +43,26 @@ class ResolutionForecast:
     """The most probable tags of an event, best first, and the probability of none of these.
 
     `new_tag`: the probability that the tag was never seen; without it and the tags that are not
-    listed, the probabilities add up to less than 1.
+    listed, the probabilities add up to less than 1. `intervals`, `new_tag_interval`: of 95 %.
+    `episodes`: from how many the model has learned.
     """
 
     tags: list[tuple[str, float]]
     new_tag: float
+    episodes: int = 0
+    intervals: list[tuple[float, float]] = field(default_factory=list)
+    new_tag_interval: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def withheld(self) -> bool:
+        """Whether there are too few episodes to say how probable a tag is."""
+        return self.episodes < MIN_EPISODES
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name, and `withheld`; without probabilities if they are withheld."""
+        if self.withheld:
+            return {"tags": [], "new_tag": None, "episodes": self.episodes, "withheld": True}
+        return {**asdict(self), "withheld": False}
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,7 @@ class LearnedQuery:
     """The number of its place; -1: unknown."""
     counts: CorpusCounts
     probabilities: Floats
-    """By tag, not calibrated. Empty: nothing was learned yet."""
+    """By tag, of the tag model. Empty: nothing was learned yet."""
     chance: float
     """The probability that a past event of unknown tag has the same tag."""
 
@@ -89,12 +110,16 @@ class LearnedModel:
         tag_model: TagModel,
         pair_model: PairModel,
         calibration: TagCalibration,
-        use_time: bool,
+        mixture: TagMixture,
     ) -> None:
         self.tag_model = tag_model
         self.pair_model = pair_model
         self.calibration = calibration
-        self.use_time = use_time
+        self.mixture = mixture
+        self.use_time = mixture.use_time
+        self.history = TagHistory()
+        self.votes = Votes()
+        self.record = ForecastRecord()
 
     @classmethod
     def empty(cls, use_time: bool, refits: bool = True) -> "LearnedModel":
@@ -103,12 +128,18 @@ class LearnedModel:
         `refits`: whether it is fitted again from time to time while it learns.
         """
         pair_model, calibration = PairModel(refits=refits), TagCalibration(refits)
-        return cls(TagModel(use_time), pair_model, calibration, use_time)
+        return cls(TagModel(use_time), pair_model, calibration, TagMixture(use_time))
 
     def fit(self) -> None:
         """Fit the weights of pairs and the calibration to everything that was learned."""
         self.pair_model.fit()
         self.calibration.fit()
+
+    def forget_events(self) -> None:
+        """Forget which events have which tags. What was fitted, and the mixture, are kept."""
+        self.tag_model.forget_events()
+        self.history.forget_tags()
+        self.votes = Votes()
 
     def predict(self, context: ContextVector, attributes: Ids) -> TagPrediction | None:
         """None: nothing was learned yet."""
@@ -127,11 +158,11 @@ class LearnedModel:
         """What ranking needs to know about a new event.
 
         `context` and `counts` have the terms of the vocabulary of the past events.
-        `probabilities`: by tag, not calibrated; empty: nothing was learned yet.
+        `probabilities`: by tag, if it is not new; empty: nothing was learned yet.
         """
         chance = 0.0
         if len(probabilities):
-            chance = float(probabilities @ self.tag_model.tag_shares)
+            chance = float(probabilities @ self.history.frequencies())
         return LearnedQuery(context, ts, place_number, counts, probabilities, chance)
 
     def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
@@ -178,21 +209,24 @@ class LearnedModel:
         scores[features[:, Feature.BINARY] == 0] = 0
         return scores
 
-    def tag_probabilities(self, context: ContextVector, attributes: Ids) -> tuple[Floats, float]:
-        """The calibrated probability of each tag, and that of none of these."""
-        prediction = self.predict(context, attributes)
-        if prediction is None:
-            return np.zeros(0), 1.0
-        return self.calibrate(context, prediction.log_probabilities)
+    def forecast_tags(
+        self, context: ContextVector, log_probabilities: Floats, counts: CorpusCounts
+    ) -> TagForecast:
+        """What all predictors say about the tag of an event.
 
-    def calibrate(self, context: ContextVector, log_probabilities: Floats) -> tuple[Floats, float]:
-        """The calibrated probability of each tag, and that of none of these."""
+        `log_probabilities`: by tag, of the tag model. `context` and `counts` have the terms of the
+        model's vocabulary.
+        """
+        votes = self.votes.count(context, counts, self.history.frequencies())
+        chance = self.calibration.new_tag_chance(self.novelty_features(context, log_probabilities))
+        shares = self.calibration.shares(log_probabilities)
+        return self.mixture.mix(shares, votes, chance, self.history)
+
+    def novelty_features(self, context: ContextVector, log_probabilities: Floats) -> Floats:
+        """See `TagCalibration.features`."""
         unknown_share = self.tag_model.unknown_share(context)
-        return self.calibration.probabilities(log_probabilities, unknown_share)
-
-    def forecast(self, context: ContextVector, attributes: Ids, count: int) -> ResolutionForecast:
-        """The `count` most probable tags of a new event."""
-        return self.make_forecast(*self.tag_probabilities(context, attributes), count)
+        new_tag_share = float(self.history.new_tag_shares()[0])
+        return self.calibration.features(log_probabilities, unknown_share, new_tag_share)
 
     def make_forecast(
         self, probabilities: Floats, new_tag: float, count: int
@@ -200,7 +234,13 @@ class LearnedModel:
         """The `count` most probable tags. `probabilities`: by tag."""
         best = np.argsort(-probabilities, kind="stable")[:count]
         tags = [(self.tag_model.tags[tag], float(probabilities[tag])) for tag in best]
-        return ResolutionForecast(tags, new_tag)
+        return ResolutionForecast(
+            tags,
+            new_tag,
+            self.history.episode_count,
+            [self.record.interval(probability) for _, probability in tags],
+            self.record.interval(new_tag),
+        )
 
 
 def to_score(logits: Floats) -> Floats:

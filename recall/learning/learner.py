@@ -6,17 +6,21 @@ learned from predictions that could not know the outcome.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from archiver.times import Micros
+from recall.learning.arrays import grow
 from recall.learning.change_detector import ChangeDetector
+from recall.learning.episodes import Episodes
 from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
-from recall.learning.tag_model import PredictionError, TagPrediction, grow
-from recall.similarity.measures import Corpus
+from recall.learning.tag_mixture import TagForecast
+from recall.learning.tag_model import PredictionError, TagPrediction
+from recall.similarity.measures import Corpus, CorpusCounts, Floats
 
 # Past events in the sample of one event: at random, and of each probable tag and its own.
 _RANDOM_EVENTS = 40
@@ -24,6 +28,8 @@ _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
+# The same for forecasts, of episodes.
+_FULL_FORECASTING = 500
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from
 # about 13,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
@@ -34,32 +40,50 @@ class _Outcome:
     """What was predicted when an event occurred, compared with its tag, to be learned later."""
 
     predicted_at: int
-    """How many events were learned then."""
+    """How many episodes were learned then."""
     error: PredictionError | None = None
     sample: PairSample | None = None
     prediction: PastPrediction | None = None
+    forecast: TagForecast | None = None
+    best_probability: float = 0.0
+    """Of the most probable tag, if it is not new."""
 
 
 class Learner:
-    """Learns from the rows of a corpus, by their numbers."""
+    """Learns from the rows of a corpus, by their numbers. An episode is one sample."""
 
     def __init__(
-        self, corpus: Corpus, *, use_time: bool, seed: int = 0, refits: bool = True
+        self,
+        corpus: Corpus,
+        gap: Micros,
+        *,
+        use_time: bool = True,
+        seed: int = 0,
+        refits: bool = True,
     ) -> None:
-        """`use_time`: whether recent events and occurrences count separately.
+        """`gap`: of episodes, see `recall.learning.episodes`.
+
+        `use_time`: whether recent events and occurrences count separately. Otherwise the episode of
+        an event is what `learn` is told.
 
         `refits`: whether the model is used while it learns. Otherwise it is fitted once, by `fit`.
         """
         self.model = LearnedModel.empty(use_time, refits)
         self._corpus = corpus
-        self._random = np.random.default_rng(seed)
+        self._seed = seed
         # By row.
         self._tags = np.full(0, UNKNOWN_TAG, dtype=np.int32)
         self._places = np.full(0, -1, dtype=np.int64)
         self._times = np.zeros(0, dtype=np.int64)
         self._outcomes: dict[int, _Outcome] = {}
+        # Those that samples are drawn from: no two of an episode with the same terms.
         self._rows_by_tag: list[list[int]] = []
+        self._sample_rows: list[int] = []
         self._learned_rows: list[int] = []
+        self._gap = gap
+        self._episodes = Episodes(gap)
+        # By final tags, in the order in which events occur.
+        self._observed_episodes = Episodes(gap)
         self._change_detector = ChangeDetector()
 
     @property
@@ -89,18 +113,31 @@ class Learner:
         if prediction is None:
             return _Outcome(event_count)
         tag_id = model.tag_model.find_tag(tag)
-        unknown_share = model.tag_model.unknown_share(context)
+        log_probabilities = prediction.log_probabilities
         past_prediction = PastPrediction(
-            prediction.log_probabilities,
-            model.calibration.features(prediction.log_probabilities, unknown_share),
-            tag_id,
+            log_probabilities, model.novelty_features(context, log_probabilities), tag_id
         )
+        forecast = None
+        if self._begins_observed_episode(row, tag):
+            forecast = model.forecast_tags(context, log_probabilities, self._corpus.counts())
         if tag_id is None:
-            return _Outcome(event_count, None, None, past_prediction)
+            return _Outcome(event_count, None, None, past_prediction, forecast)
+        best_probability = float(model.calibration.shares(log_probabilities).max())
         sample = None
         if self._is_selected(_FULL_SAMPLING, 1):
             sample = self._draw_sample(row, tag_id, prediction)
-        return _Outcome(event_count, prediction.error(tag_id), sample, past_prediction)
+        error = prediction.error(tag_id)
+        return _Outcome(event_count, error, sample, past_prediction, forecast, best_probability)
+
+    def _begins_observed_episode(self, row: int, tag: str) -> bool:
+        """Whether to forecast the tag of an event: of the first of each episode, all up to
+        `_FULL_FORECASTING` learned episodes, then fewer and fewer. Other forecasts teach nothing.
+        """
+        begins = True
+        if self.model.use_time:
+            begins = self._observed_episodes.add(tag, self._corpus.times[row], None) == 1
+        episode_count = self.model.history.episode_count
+        return begins and episode_count % max(episode_count // _FULL_FORECASTING, 1) == 0
 
     def _is_selected(self, full_count: int, power: int) -> bool:
         """Whether to use an event: all up to `full_count` learned events, then fewer and fewer.
@@ -113,18 +150,20 @@ class Learner:
 
     def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""
-        query = self._build_query(row, prediction)
+        query = self._build_query(row, prediction.probabilities, self._corpus.counts())
         probable_tags = np.argsort(-query.probabilities)[:_PROBABLE_TAGS].tolist()
         strata = [self._rows_by_tag[tag] for tag in sorted({*probable_tags, tag_id})]
-        event_count = len(self._learned_rows) - sum(map(len, strata))
+        event_count = len(self._sample_rows) - sum(map(len, strata))
+        # Copies of events that were learned must not change what is drawn.
+        random = np.random.default_rng((self._seed, self.model.tag_model.event_count))
         rows: list[int] = []
         represented: list[float] = []
         for stratum in strata:
-            drawn = self._draw(stratum, _EVENTS_PER_TAG)
+            drawn = _draw(random, stratum, _EVENTS_PER_TAG)
             rows += drawn
             represented += [len(stratum) / len(drawn)] * len(drawn)
         drawn_tags = {*probable_tags, tag_id}
-        other_rows = self._draw(self._learned_rows, _RANDOM_EVENTS)
+        other_rows = _draw(random, self._sample_rows, _RANDOM_EVENTS)
         other_rows = [
             other_row for other_row in other_rows if int(self._tags[other_row]) not in drawn_tags
         ]
@@ -138,45 +177,85 @@ class Learner:
         features = self.model.pair_features(query, past)
         return PairSample(features, relevant, np.array(represented))
 
-    def _draw(self, rows: list[int], count: int) -> list[int]:
-        """Different rows, at random."""
-        if len(rows) <= count:
-            return rows
-        positions = self._random.choice(len(rows), count, replace=False)
-        return [rows[position] for position in positions.tolist()]
+    def learn(self, row: int, tag: str, *, begins_episode: bool | None = None) -> None:
+        """The tag of an event that was observed is known from now on.
 
-    def learn(self, row: int, tag: str) -> None:
-        """The tag of an event that was observed is known from now on."""
+        `begins_episode`: whether it is the first of its episode; None: by its tag and its time.
+        """
         outcome = self._outcomes.pop(row)
+        position = int(begins_episode or 0)
+        if begins_episode is None:
+            position = self._add_to_episode(row, tag)
+        if position != 1:
+            self._learn_further(row, tag, outcome, position)
+            return
         model = self.model
         known_at = model.tag_model.event_count
-        is_new = self._count(row, tag, outcome.error)
+        is_new = _is_new(outcome, model, tag)
+        model.history.learn(self._count(row, tag, outcome.error), is_new)
         if outcome.sample is not None:
             model.pair_model.learn(outcome.sample)
-        model.calibration.learn(outcome.prediction, is_new)
-        prediction = outcome.prediction
-        if prediction is not None and prediction.tag is not None:
-            best = int(np.argmax(prediction.log_probabilities))
-            if self._change_detector.add(
-                row,
-                float(np.exp(prediction.log_probabilities[best])),
-                best == prediction.tag,
-                predicted_at=outcome.predicted_at,
-                known_at=known_at,
-            ):
-                self._forget_old_meaning()
+        if outcome.prediction is not None:
+            model.calibration.learn(outcome.prediction)
+        if outcome.prediction is None:
+            return
+        tag_id = outcome.prediction.tag
+        if outcome.forecast is not None:
+            model.mixture.learn(outcome.forecast, tag_id)
+            model.record.add(outcome.forecast.best_probability)
+        if tag_id is not None and self._has_changed(row, outcome, known_at):
+            self._forget_old_meaning()
 
-    def _count(self, row: int, tag: str, error: PredictionError | None) -> bool:
-        """Count an event with its tag. Returns whether the tag is new."""
-        tag_model = self.model.tag_model
-        is_new = tag_model.find_tag(tag) is None
-        tag_id = tag_model.learn(self._corpus.contexts[row], tag, error)
-        if is_new:
+    def _learn_further(self, row: int, tag: str, outcome: _Outcome, position: int) -> None:
+        """Learn a further event of an episode. The calibration does not depend on it.
+
+        `position`: of its context among the different ones of the episode; 0: another event has
+        the same one, and nothing is learned from it.
+        """
+        if not position:
+            tag_id = self.model.tag_model.find_tag(tag)
+            if tag_id is not None:
+                self._tags[row] = tag_id
+            self._learned_rows.append(row)
+            return
+        amount = 1 / position
+        error = outcome.error
+        self._count(row, tag, None if error is None else error.scale(amount))
+        if outcome.sample is not None:
+            self.model.pair_model.learn(replace(outcome.sample, amount=amount))
+
+    def _has_changed(self, row: int, outcome: _Outcome, known_at: int) -> bool:
+        """Whether the tags have changed their meaning."""
+        assert outcome.prediction is not None
+        if not self.model.use_time:
+            return False
+        log_probabilities = outcome.prediction.log_probabilities
+        best = int(np.argmax(log_probabilities))
+        return self._change_detector.add(
+            row,
+            outcome.best_probability,
+            best == outcome.prediction.tag,
+            predicted_at=outcome.predicted_at,
+            known_at=known_at,
+        )
+
+    def _add_to_episode(self, row: int, tag: str) -> int:
+        """See `Episodes.add`."""
+        terms = self._corpus.contexts[row].terms.tobytes()
+        return self._episodes.add(tag, self._corpus.times[row], terms)
+
+    def _count(self, row: int, tag: str, error: PredictionError | None) -> int:
+        """Count an event with its tag; returns the number of the tag."""
+        context = self._corpus.contexts[row]
+        tag_id = self.model.tag_model.learn(context, tag, error)
+        self.model.votes.add(context, tag_id)
+        if tag_id == len(self._rows_by_tag):
             self._rows_by_tag.append([])
         self._tags[row] = tag_id
         self._rows_by_tag[tag_id].append(row)
+        self._sample_rows.append(row)
         self._learned_rows.append(row)
-        return is_new
+        return tag_id
 
     def _forget_old_meaning(self) -> None:
         """The tags have changed their meaning: only the events that were tested, and newer ones,
@@ -192,7 +271,11 @@ class Learner:
         # What was predicted for the events that wait is about tags of the old meaning.
         self._outcomes.update(dict.fromkeys(waiting, _Outcome(0)))
         for row, tag in tagged_rows:
-            self._count(row, tag, None)
+            position = self._add_to_episode(row, tag)
+            if position != 1:
+                self._learn_further(row, tag, _Outcome(0), position)
+            else:
+                self.model.history.learn(self._count(row, tag, None), is_new=False)
 
     def compare_judged(self, row: int, helps_by_row: Mapping[int, bool]) -> PairSample | None:
         """An event that was just observed, with past ones of which an operator will say whether
@@ -210,22 +293,34 @@ class Learner:
 
     def forget_events(self) -> None:
         """Forget which events have which tags. The weights and the calibration are kept."""
-        self.model.tag_model.forget_events()
+        self.model.forget_events()
         self._tags[:] = UNKNOWN_TAG
         self._outcomes.clear()
         self._rows_by_tag.clear()
+        self._sample_rows.clear()
+        self._episodes = Episodes(self._gap)
         self._learned_rows.clear()
 
-    def build_query(self, row: int) -> LearnedQuery:
-        """An observed event as a query."""
+    def forecast(self, row: int) -> TagForecast | None:
+        """What is predicted for an observed event; None: nothing was learned yet."""
         context = self._corpus.contexts[row]
-        attributes = self._corpus.vocabulary.attributes
-        return self._build_query(row, self.model.predict(context, attributes))
+        prediction = self.model.predict(context, self._corpus.vocabulary.attributes)
+        if prediction is None:
+            return None
+        return self.model.forecast_tags(
+            context, prediction.log_probabilities, self._corpus.counts()
+        )
 
-    def _build_query(self, row: int, prediction: TagPrediction | None) -> LearnedQuery:
-        context, counts = self._corpus.contexts[row], self._corpus.counts()
-        ts, place_number = self._corpus.times[row], int(self._places[row])
+    def build_query(self, row: int, counts: CorpusCounts | None = None) -> LearnedQuery:
+        """An observed event as a query. `counts`: of the same terms; None: those of the corpus."""
+        context = self._corpus.contexts[row]
+        prediction = self.model.predict(context, self._corpus.vocabulary.attributes)
         probabilities = np.zeros(0) if prediction is None else prediction.probabilities
+        return self._build_query(row, probabilities, counts or self._corpus.counts())
+
+    def _build_query(self, row: int, probabilities: Floats, counts: CorpusCounts) -> LearnedQuery:
+        context = self._corpus.contexts[row]
+        ts, place_number = self._corpus.times[row], int(self._places[row])
         return self.model.build_query(context, ts, place_number, counts, probabilities)
 
     def _event_times(self, count: int) -> npt.NDArray[np.int64]:
@@ -242,3 +337,21 @@ class Learner:
             self._places[:count],
             self._tags[:count],
         )
+
+
+def _is_new(outcome: _Outcome, model: LearnedModel, tag: str) -> bool:
+    """Whether a tag was not among those known when its event occurred.
+
+    If nothing was predicted then, it is whether the tag is not known now.
+    """
+    if outcome.prediction is None:
+        return model.tag_model.find_tag(tag) is None
+    return outcome.prediction.tag is None
+
+
+def _draw(random: np.random.Generator, rows: list[int], count: int) -> list[int]:
+    """Different rows, at random."""
+    if len(rows) <= count:
+        return rows
+    positions = random.choice(len(rows), count, replace=False)
+    return [rows[position] for position in positions.tolist()]

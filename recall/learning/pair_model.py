@@ -14,6 +14,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.switching_mixture import SwitchingMixture
 from recall.learning.weight_fit import fit_weights
 from recall.similarity.measures import Floats
 
@@ -39,8 +40,21 @@ _PRIOR_DEVIATIONS = np.array([10.0, 10.0, 10.0, 1.0, 1.0, 0.5])
 # The newest events that the weights are fitted to.
 _MAX_QUERIES = 500
 # Weights are fitted again when this share of events has been added.
-_REFIT_GROWTH = 0.15
+_REFIT_GROWTH = 0.3
 _FIRST_FIT = 5  # events
+# Base rankings: `attributes`, `tfidf`, and both together, each at several scales.
+_SCALES = (5.0, 10.0, 20.0)
+_BASE_RANKINGS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
+_BASE_WEIGHTS = np.array(
+    [[scale * a, scale * t, 0, 0, 0, 0] for a, t in _BASE_RANKINGS for scale in _SCALES]
+)
+# Fitted weights are sharper than they should be on samples that they were not fitted to. A scale does
+# not change the order of events.
+_FITTED_SCALES = np.array([0.25, 0.5, 1.0])
+
+_SHARE = 0.01  # the chance that another ranking becomes the best one, at each sample
+_INITIAL_BASE = 1.0
+_INITIAL_FITTED = 3.0
 
 
 @dataclass(frozen=True)
@@ -48,21 +62,31 @@ class PairSample:
     """A new event with some past events: their features, and whether they have the same tag.
 
     `represented`: for how many past events each one stands. Events of probable tags are drawn more
-    often than others, and stand for fewer.
+    often than others, and stand for fewer. `amount`: how much the sample counts.
     """
 
     features: Floats
     relevant: npt.NDArray[np.bool_]
     represented: Floats
+    amount: float = 1.0
 
 
 class PairModel:
-    """The weights, and the newest samples that they are fitted to."""
+    """The weights, and the newest samples that they are fitted to.
+
+    Fitted weights may rank worse than those from which they began: samples are few, or of the past.
+    So the weights that rank are a mean of fitted ones and those of base rankings, each counting by
+    its losses on samples that it was not fitted to.
+    """
 
     def __init__(self, weights: Floats | None = None, *, refits: bool = True) -> None:
-        """`weights`: as fitted before; None: the prior's. `refits`: whether `learn` fits them."""
+        """`weights`: those that rank; None: the prior's. `refits`: whether `learn` fits them."""
         self._refits = refits
         self.weights = _PRIOR_MEANS.copy() if weights is None else weights
+        self.fitted_weights = self.weights
+        initial = np.full(len(self._rankings()), _INITIAL_BASE)
+        initial[len(_BASE_WEIGHTS) :] = _INITIAL_FITTED
+        self.mixture = SwitchingMixture(initial, _SHARE)
         self._samples: deque[PairSample] = deque(maxlen=_MAX_QUERIES)
         self._sample_count = 0
         self._next_fit = _FIRST_FIT
@@ -72,13 +96,20 @@ class PairModel:
         """Whether the weights differ from those before learning."""
         return not np.array_equal(self.weights, _PRIOR_MEANS)
 
+    def _rankings(self) -> Floats:
+        """The weights of the rankings that are mixed, as rows."""
+        return np.concatenate([_BASE_WEIGHTS, np.outer(_FITTED_SCALES, self.fitted_weights)])
+
     def learn(self, sample: PairSample) -> None:
         """Add a sample. The weights are fitted again from time to time."""
+        self.mixture.learn(sample.amount * sample_losses(sample, self._rankings()))
         self._samples.append(sample)
         self._sample_count += 1
         if self._refits and self._sample_count >= self._next_fit:
             self._next_fit = int(self._sample_count * (1 + _REFIT_GROWTH)) + _FIRST_FIT
             self.fit()
+
+        self.weights = self.mixture.weights @ self._rankings()
 
     def fit(self) -> None:
         """Fit the weights to the samples."""
@@ -89,7 +120,9 @@ class PairModel:
         sizes = np.array([len(sample.relevant) for sample in self._samples])
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         offsets = np.log(np.concatenate([sample.represented for sample in self._samples]))
-        targets = relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
+        amounts = np.array([sample.amount for sample in self._samples])
+        row_amounts = np.repeat(amounts, sizes)
+        targets = row_amounts * relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
 
         def loss(weights: Floats) -> tuple[float, Floats]:
             scores = features @ weights + offsets
@@ -97,9 +130,19 @@ class PairModel:
             exponentials = np.exp(scores)
             totals = np.add.reduceat(exponentials, starts)
             deviations = (weights - _PRIOR_MEANS) / _PRIOR_DEVIATIONS
-            value = np.log(totals).sum() - targets @ scores + 0.5 * (deviations**2).sum()
-            errors = exponentials / np.repeat(totals, sizes) - targets
+            value = amounts @ np.log(totals) - targets @ scores + 0.5 * (deviations**2).sum()
+            errors = row_amounts * exponentials / np.repeat(totals, sizes) - targets
             slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
             return float(value), slope
 
-        self.weights = fit_weights(loss, self.weights)
+        self.fitted_weights = fit_weights(loss, self.fitted_weights)
+
+        self.weights = self.mixture.weights @ self._rankings()
+
+
+def sample_losses(sample: PairSample, rankings: Floats) -> Floats:
+    """By ranking (a row of weights), its cross entropy on a sample."""
+    scores = sample.features @ rankings.T + np.log(sample.represented)[:, None]
+    scores -= scores.max(axis=0)
+    losses: Floats = np.log(np.exp(scores).sum(axis=0)) - scores[sample.relevant].mean(axis=0)
+    return losses

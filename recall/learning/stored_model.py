@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.forecast_record import ForecastRecord
 from recall.learning.learned_model import (
     UNKNOWN_TAG,
     LearnedModel,
@@ -19,15 +20,21 @@ from recall.learning.learned_model import (
 from recall.learning.pair_model import PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_evidence import TagEvidence
+from recall.learning.tag_mixture import TagForecast, TagHistory, TagMixture
 from recall.learning.tag_model import TagModel
-from recall.similarity.measures import ContextVector, Floats, Vocabulary
+from recall.learning.votes import Votes
+from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 1
+MODEL_FORMAT = 2
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
+_HISTORY_PREFIX = "history."
+_VOTES_PREFIX = "votes."
 _SEPARATOR = "\x1f"
 _NO_ROWS = np.zeros(0, dtype=np.int64)
+
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -127,12 +134,14 @@ class StoredModel:
         self,
         model: LearnedModel,
         vocabulary: Vocabulary,
+        counts: CorpusCounts,
         resolved_events: ResolvedEvents,
         place_names: Sequence[str],
     ) -> None:
-        """`place_names`: by number."""
+        """`counts`: of the vocabulary's terms, when the model was built. `place_names`: by number."""
         self.model = model
         self.vocabulary = vocabulary
+        self._counts = counts
         self.resolved_events = resolved_events
         self._resolved_rows: WeakKeyDictionary[Segment, ResolvedRows] = WeakKeyDictionary()
         self._place_names = list(place_names)
@@ -156,14 +165,18 @@ class StoredModel:
         return TagEvidence(self.model.tag_model, self.vocabulary.attributes.copy())
 
     def log_probabilities(self, context: ContextVector) -> Floats:
-        """By tag, not calibrated. `context`: with the terms of the model's vocabulary."""
+        """By tag, of the tag model. `context`: with the terms of the model's vocabulary."""
         return self._evidence.log_probabilities(context)
+
+    def forecast_tags(self, context: ContextVector, log_probabilities: Floats) -> TagForecast:
+        """What all predictors say. `log_probabilities`: of the tag model, for the same context."""
+        return self.model.forecast_tags(context, log_probabilities, self._counts)
 
     def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
         """The `count` most probable tags of an event with these terms."""
         context = self.vocabulary.encode(term_counts)
-        probabilities = self.model.calibrate(context, self.log_probabilities(context))
-        return self.model.make_forecast(*probabilities, count)
+        forecast = self.forecast_tags(context, self.log_probabilities(context))
+        return self.model.make_forecast(forecast.probabilities, forecast.new_tag, count)
 
     def to_bytes(self) -> bytes:
         """The stored form: a compressed archive of NumPy arrays, without pickled objects."""
@@ -173,21 +186,24 @@ class StoredModel:
             "terms": np.array(
                 self.vocabulary.decode_terms(range(len(self.vocabulary))), dtype=np.str_
             ),
+            "event_count": np.array(self._counts.event_count),
+            "document_frequencies": self._counts.document_frequencies.astype(np.int32),
             "places": np.array(self._place_names, dtype=np.str_),
             "eids": self.resolved_events.eids,
             "event_times": self.resolved_events.times,
             "event_tags": self.resolved_events.tags,
             "event_places": self.resolved_events.places,
             "pair_weights": model.pair_model.weights,
+            "tag_mixture": model.mixture.tags.weights,
+            "novelty_mixture": model.mixture.novelty.weights,
+            "forecasts": model.record.to_array(),
             "temperature": np.array(model.calibration.temperature),
             "best_weights": model.calibration.best_weights,
             "novelty_weights": model.calibration.novelty_weights,
-            "novelty_counts": np.array(
-                [model.calibration.event_count, model.calibration.new_tag_count]
-            ),
         }
-        for name, array in model.tag_model.to_arrays().items():
-            arrays[_TAG_PREFIX + name] = array
+        arrays.update(_with_prefix(_TAG_PREFIX, model.tag_model.to_arrays()))
+        arrays.update(_with_prefix(_HISTORY_PREFIX, model.history.to_arrays()))
+        arrays.update(_with_prefix(_VOTES_PREFIX, model.votes.to_arrays()))
         buffer = BytesIO()
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
@@ -199,28 +215,47 @@ class StoredModel:
             arrays = {name: archive[name] for name in archive.files}
         if int(arrays["format"]) != MODEL_FORMAT:
             raise ValueError(f"learned model has the unknown format {arrays['format']}")
-        tag_arrays = {}
-        for name, array in arrays.items():
-            if name.startswith(_TAG_PREFIX):
-                tag_arrays[name.removeprefix(_TAG_PREFIX)] = array
         calibration = TagCalibration()
         calibration.temperature = float(arrays["temperature"])
         calibration.best_weights = arrays["best_weights"]
         calibration.novelty_weights = arrays["novelty_weights"]
-        calibration.event_count, calibration.new_tag_count = arrays["novelty_counts"].tolist()
+        mixture = TagMixture(use_time=True)
+        mixture.tags.weights = arrays["tag_mixture"]
+        mixture.novelty.weights = arrays["novelty_mixture"]
         vocabulary = Vocabulary()
         vocabulary.encode_terms(arrays["terms"].tolist())
         model = LearnedModel(
-            TagModel.from_arrays(tag_arrays, use_recency=True),
+            TagModel.from_arrays(_without_prefix(_TAG_PREFIX, arrays), use_recency=True),
             PairModel(arrays["pair_weights"]),
             calibration,
-            use_time=True,
+            mixture,
         )
-        eids = arrays["eids"]
-        # Older models have no times: their events are ordered by ID.
-        times = arrays.get("event_times", np.zeros(len(eids), dtype=np.int64))
-        resolved_events = ResolvedEvents(eids, times, arrays["event_tags"], arrays["event_places"])
-        return cls(model, vocabulary, resolved_events, arrays["places"].tolist())
+        model.history = TagHistory.from_arrays(_without_prefix(_HISTORY_PREFIX, arrays))
+        model.votes = Votes.from_arrays(_without_prefix(_VOTES_PREFIX, arrays))
+        model.record = ForecastRecord(arrays["forecasts"])
+        counts = CorpusCounts(
+            int(arrays["event_count"]),
+            arrays["document_frequencies"].astype(np.float64),
+            None,
+            vocabulary.attributes.copy(),
+        )
+        resolved_events = ResolvedEvents(
+            arrays["eids"], arrays["event_times"], arrays["event_tags"], arrays["event_places"]
+        )
+        return cls(model, vocabulary, counts, resolved_events, arrays["places"].tolist())
+
+
+def _with_prefix(prefix: str, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _without_prefix(prefix: str, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def name_place(key_values: Iterable[Any]) -> str:

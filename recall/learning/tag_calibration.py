@@ -27,9 +27,7 @@ _TEMPERATURE_DEVIATION = 0.3
 # The standard deviation of the weights of the regression.
 _WEIGHT_DEVIATION = 1.0
 _MAX_LOGIT = 30.0
-# How much less each earlier event counts in the share of new tags: about the last 50.
-_NOVELTY_DECAY = 0.98
-_NOVELTY_SMOOTHING = 1.0  # events, half of them with new tags
+_MIN_SHARE = 0.01
 _MIN_PROBABILITY = 1e-6
 # The means of the weights of the regressions: probabilities stay as they are, and that of a new tag
 # is the recent share of new tags.
@@ -41,7 +39,7 @@ _PRIOR_NOVELTY_WEIGHTS = np.array([0.0, 1.0, 0.0, 0.0])
 class PastPrediction:
     """A prediction that was made before the tag was known.
 
-    `tag`: its number; None: it was not among the tags. `features`: see `novelty_features`.
+    `tag`: its number; None: it was not among the tags. `features`: see `TagCalibration.features`.
     """
 
     log_probabilities: Floats
@@ -63,28 +61,21 @@ class TagCalibration:
         self._predictions: deque[PastPrediction] = deque(maxlen=_MAX_PREDICTIONS)
         self._prediction_count = 0
         self._next_fit = _FIRST_FIT
-        self.event_count = 0.0
-        """Events of known tag, recent ones counting more."""
-        self.new_tag_count = 0.0
-        """Of these, the first of their tag."""
 
-    def features(self, log_probabilities: Floats, unknown_share: float) -> Floats:
+    def features(
+        self, log_probabilities: Floats, unknown_share: float, new_tag_share: float
+    ) -> Floats:
         """The features of the regression for new tags.
 
-        `unknown_share`: of the context's terms, those that no learned event has.
+        `unknown_share`: of the context's terms, those that no learned event has. `new_tag_share`:
+        of recent episodes, those whose tag was new.
         """
-        share = (self.new_tag_count + _NOVELTY_SMOOTHING / 2) / (
-            self.event_count + _NOVELTY_SMOOTHING
-        )
+        share = float(np.clip(new_tag_share, _MIN_SHARE, 1 - _MIN_SHARE))
         best = min(float(np.exp(log_probabilities.max())), 1 - _MIN_PROBABILITY)
         return np.array([1.0, np.log(share / (1 - share)), np.log(1 - best), unknown_share])
 
-    def probabilities(
-        self, log_probabilities: Floats, unknown_share: float
-    ) -> tuple[Floats, float]:
-        """The probability of each tag, and that of a tag that was never seen. They add up to 1."""
-        logit = float(self.features(log_probabilities, unknown_share) @ self.novelty_weights)
-        new_tag = _clip(_sigmoid(logit))
+    def shares(self, log_probabilities: Floats) -> Floats:
+        """By tag, its probability if the tag is not new."""
         shares = self._scale(log_probabilities)
         if len(shares) > 1:
             best = int(np.argmax(shares))
@@ -92,7 +83,11 @@ class TagCalibration:
             shares *= (1 - corrected) / (1 - _clip(shares[best]))
             shares[best] = corrected
             shares /= shares.sum()
-        return shares * (1 - new_tag), new_tag
+        return shares
+
+    def new_tag_chance(self, features: Floats) -> float:
+        """The probability that the tag was never seen. `features`: see `features`."""
+        return float(_sigmoid(float(features @ self.novelty_weights)))
 
     def _scale(self, log_probabilities: Floats) -> Floats:
         scaled = log_probabilities / self.temperature
@@ -104,12 +99,8 @@ class TagCalibration:
         best = _clip(float(shares.max()))
         return np.array([1.0, np.log(best / (1 - best))])
 
-    def learn(self, prediction: PastPrediction | None, is_new_tag: bool) -> None:
-        """Add an event whose tag became known; its prediction is None if none could be made."""
-        self.event_count = self.event_count * _NOVELTY_DECAY + 1
-        self.new_tag_count = self.new_tag_count * _NOVELTY_DECAY + is_new_tag
-        if prediction is None:
-            return
+    def learn(self, prediction: PastPrediction) -> None:
+        """Add the prediction for an event whose tag became known."""
         self._predictions.append(prediction)
         self._prediction_count += 1
         if self._refits and self._prediction_count >= self._next_fit:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.learning import kernel
+from recall.learning.arrays import grow
 from recall.similarity.measures import ContextVector, Floats, Ids
 
 # A term's share of tags is estimated as if it had occurred this many times more.
@@ -75,6 +76,10 @@ class PredictionError:
 
     by_tag: Floats
     gradient: Floats
+
+    def scale(self, amount: float) -> "PredictionError":
+        """The error of an event that counts less than 1."""
+        return PredictionError(amount * self.by_tag, amount * self.gradient)
 
 
 class TagModel:
@@ -337,15 +342,3 @@ class TagModel:
         for name in kernel.ENTRY.names or ():
             model._entries[name] = arrays[name]
         return model
-
-
-def grow(array: npt.NDArray[Any], size: int, fill: float = 0) -> npt.NDArray[Any]:
-    """The array itself if it has `size` elements, else a longer copy, padded with `fill`."""
-    if size <= len(array):
-        return array
-    padding_size = max(size, 2 * len(array), _MIN_CAPACITY) - len(array)
-    if array.dtype.names is not None:
-        padding = np.zeros(padding_size, array.dtype)
-    else:
-        padding = np.full(padding_size, fill, array.dtype)
-    return np.concatenate([array, padding])

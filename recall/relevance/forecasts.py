@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning import MIN_EPISODES
 from recall.relevance.quality import MetricEstimate, bootstrap_intervals
 from recall.relevance.rankers import (
     AlertContext,
@@ -55,6 +56,8 @@ class ForecastReliability:
     the forecasts, of the past frequencies of tags, and of the vote of the ten most similar events
     by `tfidf`. `excess_log_loss`: of the forecasts, compared with the frequencies.
     `perfect_calibration_error`: what a perfect model of as many queries and episodes would show.
+    `withheld_share`: of the queries, those with too few episodes of known tag to say:
+    they count as the frequencies' prediction.
     """
 
     queries: int
@@ -67,6 +70,7 @@ class ForecastReliability:
     vote_log_loss: float
     excess_log_loss: MetricEstimate
     bins: list[ForecastBin]
+    withheld_share: float
 
 
 @dataclass
@@ -80,6 +84,7 @@ class _Outcomes:
     frequency: list[float]
     vote: list[float]
     episode: list[int]
+    withheld: list[bool]
 
 
 def measure_forecasts(
@@ -93,7 +98,7 @@ def measure_forecasts(
     `ranker`: without queries so far. `known_tags`: the IDs of the alerts whose tag becomes known.
     `episodes`: by event ID.
     """
-    outcomes = _Outcomes([], [], [], [], [], [])
+    outcomes = _Outcomes([], [], [], [], [], [], [])
     for candidate_set in iter_candidate_sets(alerts, ranker.gap, event_ids=set(known_tags)):
         if ranker.resolution_count(candidate_set) >= FIRST_RESOLUTIONS:
             _add_outcome(outcomes, candidate_set, ranker)
@@ -117,6 +122,7 @@ def measure_forecasts(
         vote_log_loss=_log_loss(outcomes.vote),
         excess_log_loss=bootstrap_intervals(excess[:, None], groups)[0],
         bins=bins,
+        withheld_share=float(np.mean(outcomes.withheld)),
     )
 
 
@@ -145,14 +151,18 @@ def _add_outcome(outcomes: _Outcomes, candidate_set: CandidateSet, ranker: Learn
     model = ranker.model(candidate_set)
     probabilities, new_tag = ranker.tag_probabilities(candidate_set)
     tag = ranker.find_tag(candidate_set)
+    counts = model.tag_model.tag_counts
+    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
     all_labels = np.append(probabilities, new_tag)
+    is_withheld = model.history.episode_count < MIN_EPISODES
+    if is_withheld:
+        all_labels = frequencies
+    outcomes.withheld.append(is_withheld)
     best = int(np.argmax(all_labels))
     label = _NONE_OF_THESE if tag is None else tag
     outcomes.predicted.append(float(all_labels[best]))
     outcomes.correct.append(best == (len(probabilities) if tag is None else tag))
     outcomes.label.append(float(all_labels[label]))
-    counts = model.tag_model.tag_counts
-    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
     outcomes.frequency.append(float(frequencies[label]))
     votes = _VOTE_SMOOTHING * frequencies
     for row in _most_similar_rows(candidate_set):

@@ -8,8 +8,9 @@ from zlib import crc32
 
 import numpy as np
 
-from archiver.times import Micros
+from archiver.times import Micros, duration_to_micros
 from recall.learning import (
+    EpisodeCorpus,
     GroupedEvent,
     LearnedModel,
     Learner,
@@ -26,6 +27,9 @@ from recall.similarity.measures import Corpus
 _MAX_FOLDS = 64
 # How often each alert is learned from, in different orders.
 _PASSES = 3
+# When leaving one out: digits of scores that count, and the range of what IDs add to them.
+_SCORE_DIGITS = 9
+_TIE_BREAKER = 1e-10
 
 
 class LearnedRanker:
@@ -52,23 +56,23 @@ class LearnedRanker:
     def __call__(self, candidate_set: CandidateSet) -> Floats:
         """The scores of the candidates."""
         history = self._advance(candidate_set)
-        query = history.learner.build_query(history.next_row - 1)
+        # Both corpora number terms alike: they have the same events, in the same order.
+        query = history.learner.build_query(history.next_row - 1, candidate_set.counts)
         past = history.learner.past_rows(candidate_set.candidate_count)
         return history.learner.model.score(query, past)
 
     def forecast(self, candidate_set: CandidateSet, count: int) -> ResolutionForecast:
         """The most probable tags of the alert."""
-        history = self._advance(candidate_set)
-        context = history.corpus.contexts[history.next_row - 1]
-        attributes = history.corpus.vocabulary.attributes
-        return history.learner.model.forecast(context, attributes, count)
+        model = self.model(candidate_set)
+        return model.make_forecast(*self.tag_probabilities(candidate_set), count)
 
     def tag_probabilities(self, candidate_set: CandidateSet) -> tuple[Floats, float]:
         """The probability of each tag of the model, and that of none of these."""
         history = self._advance(candidate_set)
-        context = history.corpus.contexts[history.next_row - 1]
-        attributes = history.corpus.vocabulary.attributes
-        return history.learner.model.tag_probabilities(context, attributes)
+        forecast = history.learner.forecast(history.next_row - 1)
+        if forecast is None:
+            return np.zeros(0), 1.0
+        return forecast.probabilities, forecast.new_tag
 
     def model(self, candidate_set: CandidateSet) -> LearnedModel:
         """The model for an alert, from what was known at its time."""
@@ -91,13 +95,13 @@ class LearnedRanker:
 
     def resolution_count(self, candidate_set: CandidateSet) -> int:
         """How many tags of alerts of its type are known to the model of an alert."""
-        return self._advance(candidate_set).learner.model.tag_model.event_count
+        return len(self._advance(candidate_set).learner.learned_rows)
 
     def _advance(self, candidate_set: CandidateSet) -> "_History":
         """Observe all alerts of the type up to the query, and learn what was known then."""
         event_type = candidate_set.alert.event_type
         if event_type not in self._histories:
-            self._histories[event_type] = _History()
+            self._histories[event_type] = _History(duration_to_micros(self.gap))
         history = self._histories[event_type]
         alerts = candidate_set.history.alerts
         for row in range(history.next_row, len(alerts)):
@@ -130,9 +134,9 @@ class _History:
     from an alert depends on E and C_k at its time.
     """
 
-    def __init__(self) -> None:
-        self.corpus = Corpus()
-        self.learner = Learner(self.corpus, use_time=True)
+    def __init__(self, gap: Micros) -> None:
+        self.corpus = EpisodeCorpus(gap)
+        self.learner = Learner(self.corpus, gap)
         self.next_row = 0
         self._places: list[int] = []
         self._awaited_tags: list[_AwaitedTag] = []
@@ -159,75 +163,106 @@ class _History:
 
 
 class LeaveOneOutRanker:
-    """Ranks by the tags of all other alerts, without those of the alert's own group."""
+    """Ranks by the tags of all other alerts, without those of the alert's own group.
+
+    Neither times nor positions matter: alerts are learned in an order that depends on IDs alone,
+    and IDs decide between equal scores.
+    """
 
     def __init__(self, resolutions: Iterable[Resolution]) -> None:
         """`known_at` of the resolutions is ignored."""
         self._tags = {resolution.event_id: resolution.tag for resolution in resolutions}
-        self._places = PlaceNumbers()
-        # By event type and part.
-        self._learners: dict[tuple[str, int], Learner] = {}
-        self._parts: dict[str, Mapping[str, int]] = {}
+        self._types: dict[str, _AlertsOfType] = {}
 
     def __call__(self, candidate_set: CandidateSet) -> Floats:
         """The scores of the candidates."""
-        learner = self._find_learner(candidate_set)
-        row = candidate_set.excluded_rows[0]
-        past = learner.past_rows(candidate_set.candidate_count)
-        return learner.model.score(learner.build_query(row), past)
+        alerts = self._alerts(candidate_set)
+        learner = alerts.learner(candidate_set.alert)
+        row = alerts.rows[candidate_set.alert.event_id]
+        past = learner.past_rows(len(alerts.alerts))
+        scores = learner.model.score(learner.build_query(row), past)
+        scores = np.round(scores, _SCORE_DIGITS) + np.where(scores > 0, alerts.tie_breakers, 0.0)
+        return scores[[alerts.rows[alert.event_id] for alert in candidate_set.candidates]]
 
     def forecast(self, candidate_set: CandidateSet, count: int) -> ResolutionForecast:
         """The most probable tags of the alert."""
-        model = self._find_learner(candidate_set).model
-        attributes = candidate_set.history.corpus.vocabulary.attributes
-        return model.forecast(candidate_set.context, attributes, count)
+        alerts = self._alerts(candidate_set)
+        learner = alerts.learner(candidate_set.alert)
+        forecast = learner.forecast(alerts.rows[candidate_set.alert.event_id])
+        if forecast is None:
+            return ResolutionForecast([], 1.0)
+        return learner.model.make_forecast(forecast.probabilities, forecast.new_tag, count)
 
     def candidate_tags(self, candidate_set: CandidateSet) -> TagIds:
         """The number of each candidate's tag; -1: it is not known."""
-        return self._find_learner(candidate_set).past_rows(candidate_set.candidate_count).tags
+        alerts = self._alerts(candidate_set)
+        tags = alerts.learner(candidate_set.alert).past_rows(len(alerts.alerts)).tags
+        return tags[[alerts.rows[alert.event_id] for alert in candidate_set.candidates]]
 
     def resolution_count(self, candidate_set: CandidateSet) -> int:
         """How many tags of alerts of its type are known to the model of an alert."""
-        return self._find_learner(candidate_set).model.tag_model.event_count
+        return len(self._alerts(candidate_set).learner(candidate_set.alert).learned_rows)
 
-    def _find_learner(self, candidate_set: CandidateSet) -> Learner:
+    def _alerts(self, candidate_set: CandidateSet) -> "_AlertsOfType":
         event_type = candidate_set.alert.event_type
-        if event_type not in self._parts:
-            self._parts[event_type] = _divide(candidate_set.candidates)
-        part = self._parts[event_type][_group(candidate_set.alert)]
-        if (event_type, part) not in self._learners:
-            self._learners[event_type, part] = self._learn_without(candidate_set, part)
-        return self._learners[event_type, part]
+        if event_type not in self._types:
+            self._types[event_type] = _AlertsOfType(candidate_set.candidates, self._tags)
+        return self._types[event_type]
 
-    def _learn_without(self, candidate_set: CandidateSet, part: int) -> Learner:
-        alerts = candidate_set.candidates
-        parts = self._parts[candidate_set.alert.event_type]
-        learner = Learner(candidate_set.history.corpus, use_time=False)
+
+class _AlertsOfType:
+    """The alerts of one type by ID, and what was learned from all but those of each part."""
+
+    def __init__(self, alerts: Iterable[AlertContext], tags: Mapping[str, str]) -> None:
+        self.alerts = sorted(alerts, key=lambda alert: alert.event_id)
+        self.rows = {alert.event_id: row for row, alert in enumerate(self.alerts)}
+        hashes = [crc32(alert.event_id.encode()) for alert in self.alerts]
+        self.tie_breakers: Floats = np.array(hashes) / 2**32 * _TIE_BREAKER
+        self._tags = tags
+        self._corpus = Corpus()
+        for alert in self.alerts:
+            self._corpus.add(0, dict(sorted(alert.term_counts.items())))
+        self._parts = _divide(self.alerts)
+        self._learners: dict[int, Learner] = {}
+
+    def learner(self, alert: AlertContext) -> Learner:
+        """What was learned without the part of an alert."""
+        part = self._parts[_group(alert)]
+        if part not in self._learners:
+            self._learners[part] = self._learn_without(part)
+        return self._learners[part]
+
+    def _learn_without(self, part: int) -> Learner:
+        learner = Learner(self._corpus, 0, use_time=False)
+        places = PlaceNumbers()
+        place_numbers = [places.number(alert.location) for alert in self.alerts]
         rows_by_group: dict[str, list[int]] = {}
-        for row, alert in enumerate(alerts):
-            learner.observe(row, self._places.number(alert.location), None)
-            if alert.event_id in self._tags and parts[_group(alert)] != part:
+        for row, alert in enumerate(self.alerts):
+            learner.observe(row, place_numbers[row], None)
+            if alert.event_id in self._tags and self._parts[_group(alert)] != part:
                 rows_by_group.setdefault(_group(alert), []).append(row)
         groups = list(rows_by_group)
         for number in range(_PASSES):
             learner.forget_events()
             order = np.random.default_rng(number).permutation(len(groups))
             for position in order.tolist():
-                rows = rows_by_group[groups[position]]
-                self._learn_group(learner, alerts, rows)
+                self._learn_group(learner, rows_by_group[groups[position]], place_numbers)
         learner.model.pair_model.fit()
         return learner
 
     def _learn_group(
-        self, learner: Learner, alerts: Sequence[AlertContext], rows: Sequence[int]
+        self, learner: Learner, rows: Sequence[int], place_numbers: Sequence[int]
     ) -> None:
-        """All alerts of a group are predicted before any of them is learned."""
+        """All alerts of a group are predicted before any of them is learned. Those of one tag are
+        an episode.
+        """
         for row in rows:
-            alert = alerts[row]
-            place_number = self._places.number(alert.location)
-            learner.observe(row, place_number, self._tags[alert.event_id])
+            learner.observe(row, place_numbers[row], self._tags[self.alerts[row].event_id])
+        learned_tags: set[str] = set()
         for row in rows:
-            learner.learn(row, self._tags[alerts[row].event_id])
+            tag = self._tags[self.alerts[row].event_id]
+            learner.learn(row, tag, begins_episode=tag not in learned_tags)
+            learned_tags.add(tag)
 
 
 class FrequencyRanker:

@@ -220,6 +220,7 @@ class Corpus:
         self.contexts = ContextVectors()
         self.times: list[Micros] = []
         """Event times."""
+        self._counted_events = 0
         self._document_frequencies = np.zeros(_INITIAL_CAPACITY)
 
     def __len__(self) -> int:
@@ -235,8 +236,14 @@ class Corpus:
         self._document_frequencies = _ensure_capacity(
             self._document_frequencies, len(self.vocabulary)
         )
-        self._document_frequencies[context.terms] += 1
+        if self._is_counted(ts, context):
+            self._counted_events += 1
+            self._document_frequencies[context.terms] += 1
         return context
+
+    def _is_counted(self, ts: Micros, context: ContextVector) -> bool:
+        """Whether E and C_k count an event that is added."""
+        return True
 
     def counts(self) -> CorpusCounts:
         """E and C_k as of now. They do not change when events are added."""
@@ -244,7 +251,7 @@ class Corpus:
         if self.times:
             newest_ts = self.times[-1]
         return CorpusCounts(
-            event_count=len(self),
+            event_count=self._counted_events,
             document_frequencies=self._document_frequencies[: len(self.vocabulary)].copy(),
             newest_ts=newest_ts,
             attributes=self.vocabulary.attributes,

@@ -105,6 +105,12 @@ export function readForecast(answer: Answer | undefined): Forecast | null {
   return { tags: stored.tags, newTag: stored.new_tag ?? 0 };
 }
 
+/** From how many episodes a model learned that says nothing yet; null if it says something. */
+export function countTooFewEpisodes(answer: Answer | undefined): number | null {
+  const stored = answer?.forecast as { withheld?: boolean; episodes?: number } | null | undefined;
+  return stored?.withheld ? (stored.episodes ?? 0) : null;
+}
+
 /** `restart 75 %`: the most probable resolution; null if it is probably none of the known ones. */
 export function describeForecast(forecast: Forecast): string | null {
   const [tag, probability] = forecast.tags[0];

@@ -32,6 +32,7 @@ def make_forecasts(excess_log_loss: MetricEstimate) -> ForecastReliability:
         vote_log_loss=1.5,
         excess_log_loss=excess_log_loss,
         bins=[ForecastBin(20, 0.4, 0.35), ForecastBin(20, 0.8, 0.9)],
+        withheld_share=0.25,
     )
 
 

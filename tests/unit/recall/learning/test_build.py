@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from recall.learning.build import BuiltModel, build_model
 from recall.learning.pair_model import Feature
@@ -82,8 +83,12 @@ def test_judged_events_of_the_same_place_raise_its_weight() -> None:
             judgements[event.event_id, past.event_id] = past.place == event.place
     without, judged = build_model(events, tags, HOUR), build_model(events, tags, HOUR, judgements)
     assert without is not None and judged is not None
-    weight = without.model.model.pair_model.weights[Feature.PLACE]
-    assert judged.model.model.pair_model.weights[Feature.PLACE] > weight + 1
+    shares = []
+    for built in (without, judged):
+        pair_model = built.model.model.pair_model
+        shares.append(pair_model.weights[Feature.PLACE] / np.abs(pair_model.weights).sum())
+        assert np.sign(shares[-1]) == np.sign(pair_model.fitted_weights[Feature.PLACE])
+    assert shares[1] > shares[0] + 0.03
 
 
 def test_judgements_of_events_younger_than_the_gap_wait() -> None:
@@ -122,3 +127,35 @@ def test_judged_event_is_compared_with_what_was_known_when_it_occurred() -> None
         assert built is not None
         weights.append(built.model.model.pair_model.weights.tolist())
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("episode", [5, 60])
+def test_copies_of_an_episode_change_no_weight(episode: int) -> None:
+    events, tags = make_events(120)
+    copies = [
+        replace(events[episode], event_id=f"{events[episode].event_id}-{number:02d}")
+        for number in range(50)
+    ]
+    copied_tags = {**tags, **{copy.event_id: tags[events[episode].event_id] for copy in copies}}
+    copied_events = [*events[: episode + 1], *copies, *events[episode + 1 :]]
+    once, copied = build_model(events, tags, HOUR), build_model(copied_events, copied_tags, HOUR)
+    assert once is not None and copied is not None
+    assert copied.resolutions == once.resolutions + 50
+    for first, second in zip(list_weights(once), list_weights(copied), strict=True):
+        np.testing.assert_allclose(second, first, rtol=0.01, atol=1e-9)
+
+
+def list_weights(built: BuiltModel) -> list[np.ndarray]:
+    model = built.model.model
+    tag_arrays = model.tag_model.to_arrays()
+    return [
+        model.pair_model.weights,
+        model.mixture.tags.weights,
+        model.mixture.novelty.weights,
+        model.calibration.best_weights,
+        model.calibration.novelty_weights,
+        np.array([model.calibration.temperature]),
+        tag_arrays["weights"],
+        tag_arrays["entry_weights"],
+        tag_arrays["entry_counts"],
+    ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recall.learning.pair_model import Feature, PairModel, PairSample
+from recall.learning.pair_model import Feature, PairModel, PairSample, sample_losses
 
 
 def make_sample(rng: np.random.Generator, feature: Feature) -> PairSample:
@@ -29,6 +29,30 @@ def test_weight_moves_to_the_feature_that_tells() -> None:
     assert model.is_fitted
     assert shares[-1] > shares[0]
     assert model.weights[Feature.PLACE] > 3
+
+
+def test_fitted_weights_that_rank_worse_give_way_to_the_base() -> None:
+    """What told the relevant events of the past says the contrary now."""
+    rng = np.random.default_rng(1)
+    model = PairModel(refits=False)
+    for _ in range(60):
+        model.learn(make_sample(rng, Feature.PLACE))
+    model.fit()
+    assert model.fitted_weights[Feature.PLACE] > 3
+    for _ in range(20):
+        sample = make_sample(rng, Feature.ATTRIBUTES)
+        sample.features[:, Feature.PLACE] = ~sample.relevant
+        model.learn(sample)
+    assert model.mixture.weights[-3:].sum() < 0.1
+    assert model.weights[Feature.ATTRIBUTES] > model.weights[Feature.PLACE]
+
+
+def test_losses_of_rankings_are_cross_entropies() -> None:
+    sample = PairSample(
+        np.zeros((4, len(Feature))), np.array([True, False, False, False]), np.ones(4)
+    )
+    rankings = np.zeros((2, len(Feature)))
+    np.testing.assert_allclose(sample_losses(sample, rankings), np.log(4))
 
 
 def test_few_samples_change_less_than_many() -> None:

@@ -75,16 +75,3 @@ def test_rows_are_found_by_the_time_of_their_events_as_ids_are_in_no_order() -> 
 def test_segment_without_resolved_events_has_no_rows() -> None:
     rows = ResolvedRows(np.full(3, -1, dtype=np.int32), np.arange(5))
     assert rows.find(np.arange(5)).tolist() == []
-
-
-def test_model_without_times_is_restored() -> None:
-    events, tags = make_events(30)
-    built = build_model(events, tags, HOUR)
-    assert built is not None
-    with np.load(BytesIO(built.model.to_bytes()), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files if name != "event_times"}
-    buffer = BytesIO()
-    np.savez(buffer, **arrays)
-    restored = StoredModel.from_bytes(buffer.getvalue())
-    chosen = restored.resolved_events.newest_of_tags(np.array([0, 1, 2]), 30)
-    assert len(chosen) == len(restored.resolved_events.eids)

@@ -34,6 +34,7 @@ import {
   listRecalls,
   listStages,
   listTerms,
+  countTooFewEpisodes,
   readForecast,
   readNorm,
   sortSeries,
@@ -269,6 +270,14 @@ function SeenHit({ hit }: { hit: Hit }) {
 /** Probable resolutions, by the resolutions of past alerts. */
 function ForecastCard({ similar }: { similar: Answer | undefined }) {
   const forecast = readForecast(similar);
+  const episodes = countTooFewEpisodes(similar);
+  if (episodes !== null) {
+    return (
+      <p className="note">
+        What it probably is: too few to say. {episodes} episodes of known resolution; at least 20 are needed.
+      </p>
+    );
+  }
   if (!forecast) {
     return null;
   }

@@ -1,0 +1,175 @@
+"""The tag of an event by several predictors, mixed by how well each has predicted. No I/O.
+
+Two things are predicted: whether the tag is new, and if it is not, which one it is. For each there
+are several predictors, whose weights are learned from predictions that were made before the tag was
+known. The log loss of the forecast is the sum of both losses, so their bounds add up too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recall.learning.arrays import grow
+from recall.learning.switching_mixture import SwitchingMixture
+from recall.similarity.measures import Floats
+
+# The chance that another predictor becomes the best one, at each episode.
+_SHARE = 0.02
+# How much less each earlier episode counts: about the last 20, and the last 4.
+_RECENT_DECAY = 0.95
+_NEWEST_DECAY = 0.75
+# What the frequencies of all episodes are counted in addition: for recent ones, and for each tag.
+_RECENT_SMOOTHING = 1.0  # episodes
+_TAG_SMOOTHING = 0.5  # episodes
+_MIN_PROBABILITY = 1e-4
+# Before anything is learned. Of `learned`, votes, frequencies, recent and newest frequencies.
+_TAG_WEIGHTS = np.array([4.0, 2.0, 2.0, 1.0, 1.0])
+# Of the regression, the recent share, the newest share, and the share of all.
+_NOVELTY_WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0])
+_TIMELESS_TAG_PREDICTORS = 3
+
+
+@dataclass(frozen=True)
+class TagForecast:
+    """What is predicted for an event.
+
+    `shares`: by tag, the probability if the tag is not new; `new_tag`: that it is. `distributions`:
+    the same by predictor and tag; `chances`: by predictor, that it is new.
+    """
+
+    shares: Floats
+    new_tag: float
+    distributions: Floats
+    chances: Floats
+
+    @property
+    def probabilities(self) -> Floats:
+        """By tag; with `new_tag`, they add up to 1."""
+        return self.shares * (1 - self.new_tag)
+
+    @property
+    def best_probability(self) -> float:
+        """That of the most probable label, which may be "none of these"."""
+        return max(float(self.probabilities.max(initial=0.0)), self.new_tag)
+
+
+class TagHistory:
+    """How often each tag occurred, by episode: in all, and with earlier episodes counting less."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._totals = np.zeros(0)
+        self._recent = np.zeros(0)
+        self._newest = np.zeros(0)
+        # Of new tags.
+        self.episode_count = 0
+        self._novelty = np.array([0.5, 0.5])
+        self._novelty_totals = np.array([1.0, 1.0])
+
+    def learn(self, tag_id: int, is_new: bool) -> None:
+        """Count an episode."""
+        size = max(self._count, tag_id + 1)
+        self._totals, self._recent, self._newest = (
+            grow(array, size) for array in (self._totals, self._recent, self._newest)
+        )
+        self._count = size
+        for array, decay in (
+            (self._totals, 1.0),
+            (self._recent, _RECENT_DECAY),
+            (self._newest, _NEWEST_DECAY),
+        ):
+            array *= decay
+            array[tag_id] += 1
+        decays = np.array([_RECENT_DECAY, 1.0])
+        self._novelty = self._novelty * decays + is_new
+        self._novelty_totals = self._novelty_totals * decays + 1
+        self.episode_count += 1
+
+    def forget_tags(self) -> None:
+        """Forget how often each tag occurred, not how many were new."""
+        self._count = 0
+        self._totals, self._recent, self._newest = np.zeros(0), np.zeros(0), np.zeros(0)
+
+    @property
+    def counts(self) -> Floats:
+        """By tag, the number of episodes."""
+        return self._totals[: self._count]
+
+    def frequencies(self) -> Floats:
+        """By tag, its share of all episodes."""
+        smoothed = self._totals[: self._count] + _TAG_SMOOTHING
+        shares: Floats = smoothed / smoothed.sum()
+        return shares
+
+    def recent_frequencies(self) -> Floats:
+        """The frequencies of about the last 20 episodes, and of the last 4, as two rows."""
+        frequencies = _RECENT_SMOOTHING * self.frequencies()
+        rows = np.array([self._recent[: self._count], self._newest[: self._count]]) + frequencies
+        shares: Floats = rows / rows.sum(axis=1, keepdims=True)
+        return shares
+
+    def new_tag_shares(self) -> Floats:
+        """The share of new tags among recent episodes, among all, and if no other one is new."""
+        unseen = 1 / (self.episode_count + 2)
+        return np.append(self._novelty / self._novelty_totals, unseen)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The state as arrays; `from_arrays` is the inverse."""
+        return {
+            "totals": self._totals[: self._count],
+            "recent": self._recent[: self._count],
+            "newest": self._newest[: self._count],
+            "novelty": np.stack([self._novelty, self._novelty_totals]),
+            "episode_count": np.array(self.episode_count),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "TagHistory":
+        """Restore what `to_arrays` returned."""
+        history = cls()
+        history._totals, history._recent = arrays["totals"].copy(), arrays["recent"].copy()
+        history._newest = arrays["newest"].copy()
+        history._count = len(history._totals)
+        history._novelty, history._novelty_totals = arrays["novelty"]
+        history.episode_count = int(arrays["episode_count"])
+        return history
+
+
+class TagMixture:
+    """The weights of the predictors of tags, and of those of new tags."""
+
+    def __init__(self, use_time: bool) -> None:
+        """`use_time`: whether recent frequencies are predictors."""
+        self.use_time = use_time
+        count = len(_TAG_WEIGHTS) if use_time else _TIMELESS_TAG_PREDICTORS
+        self.tags = SwitchingMixture(_TAG_WEIGHTS[:count], _SHARE)
+        self.novelty = SwitchingMixture(_NOVELTY_WEIGHTS, _SHARE)
+
+    def mix(
+        self, learned: Floats, votes: Floats, learned_chance: float, history: TagHistory
+    ) -> TagForecast:
+        """`learned`, `votes`: by tag. `learned_chance`: of a new tag, by the regression."""
+        rows = [learned, votes, history.frequencies()]
+        if self.use_time:
+            rows += [*history.recent_frequencies()]
+        distributions = np.array(rows)
+        chances = np.array([learned_chance, *history.new_tag_shares()])
+        chances = np.clip(chances, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        return TagForecast(
+            self.tags.weights @ distributions,
+            float(self.novelty.weights @ chances),
+            distributions,
+            chances,
+        )
+
+    def learn(self, forecast: TagForecast, tag_id: int | None) -> None:
+        """The tag of an event is known. `tag_id`: None: it was not among the tags."""
+        if tag_id is None:
+            self.novelty.learn(-np.log(forecast.chances))
+            return
+        self.novelty.learn(-np.log(1 - forecast.chances))
+        probabilities = np.maximum(forecast.distributions[:, tag_id], _MIN_PROBABILITY)
+        self.tags.learn(-np.log(probabilities))

@@ -1,0 +1,41 @@
+"""Votes of the most similar resolved events for their tags."""
+
+import numpy as np
+
+from recall.learning.votes import Votes
+from recall.similarity.measures import Corpus
+
+UNIFORM = np.array([0.5, 0.5])
+
+
+def make_votes(count: int) -> tuple[Votes, Corpus]:
+    """Events of two tags, each with a term of its own."""
+    corpus, votes = Corpus(), Votes()
+    for number in range(count):
+        context = corpus.add(number, {f"msg={number % 2}": 1, f"host={number % 7}": 1})
+        votes.add(context, number % 2)
+    return votes, corpus
+
+
+def test_similar_events_vote_for_their_tag() -> None:
+    votes, corpus = make_votes(40)
+    shares = votes.count(corpus.vocabulary.encode({"msg=1": 1}), corpus.counts(), UNIFORM)
+    assert shares[1] > 0.9
+    np.testing.assert_allclose(shares.sum(), 1)
+
+
+def test_event_without_a_shared_term_has_the_frequencies() -> None:
+    votes, corpus = make_votes(40)
+    frequencies = np.array([0.3, 0.7])
+    shares = votes.count(corpus.vocabulary.encode({"other=1": 1}), corpus.counts(), frequencies)
+    np.testing.assert_allclose(shares, frequencies)
+
+
+def test_only_the_newest_events_vote_also_after_storing() -> None:
+    votes, corpus = make_votes(2500)
+    assert len(votes) == 500
+    restored = Votes.from_arrays(votes.to_arrays())
+    assert len(restored) == 500
+    context, counts = corpus.vocabulary.encode({"msg=0": 1, "host=3": 1}), corpus.counts()
+    expected = votes.count(context, counts, UNIFORM)
+    np.testing.assert_array_equal(restored.count(context, counts, UNIFORM), expected)
