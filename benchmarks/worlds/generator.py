@@ -152,7 +152,9 @@ def _draw_episode(
     return rows
 
 
-def _draw_tag(rng: np.random.Generator, wrong_share: float, name: str, others: list[str]) -> str:
+def _draw_tag(
+    rng: np.random.Generator, wrong_share: float, name: str, other_names: list[str]
+) -> str:
     if rng.random() < wrong_share:
-        return str(rng.choice(others))
+        return str(rng.choice(other_names))
     return name

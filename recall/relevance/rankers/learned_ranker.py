@@ -234,8 +234,8 @@ class _AlertsOfType:
 
     def _learn_without(self, part: int) -> Learner:
         learner = Learner(self._corpus, 0, use_time=False)
-        places = PlaceNumbers()
-        place_numbers = [places.number(alert.location) for alert in self.alerts]
+        numbers_by_place = PlaceNumbers()
+        place_numbers = [numbers_by_place.number(alert.location) for alert in self.alerts]
         rows_by_group: dict[str, list[int]] = {}
         for row, alert in enumerate(self.alerts):
             learner.observe(row, place_numbers[row], None)
