@@ -36,6 +36,7 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "RS1": "benchmarks.rule_set_drains",
     "RS2": "benchmarks.rule_index",
     "RS5": "benchmarks.rule_index",
     "S1": "benchmarks.executors",

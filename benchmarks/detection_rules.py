@@ -78,14 +78,14 @@ def read_rules() -> Sequence[DetectionRule]:
 @cache
 def read_columns() -> dict[str, str]:
     """The types of an event's columns."""
-    names = {name for event in _read_lines() for name in event}
+    names = {name for event in read_lines() for name in event}
     return {"ts": "timestamp", **dict.fromkeys(sorted(names - {"ts"}), "string")}
 
 
 def read_events(suffix: str = "") -> pa.Table:
     """The events. `suffix`: added to each text."""
     columns: dict[str, pa.Array] = {}
-    events = _read_lines()
+    events = read_lines()
     for name, type_name in read_columns().items():
         values = [event.get(name) for event in events]
         if type_name == "timestamp":
@@ -104,7 +104,8 @@ def read_expected() -> set[tuple[str, int]]:
 
 
 @cache
-def _read_lines() -> Sequence[dict[str, Any]]:
+def read_lines() -> Sequence[dict[str, Any]]:
+    """The events as they are stored."""
     lines = gzip.decompress((FOLDER / "events.jsonl.gz").read_bytes()).decode().splitlines()
     return list(map(json.loads, lines))
 
@@ -118,7 +119,7 @@ class SQLiteRules:
         self._database.create_function("regexp", 2, _match, deterministic=True)
         columns = list(read_columns())
         self._database.execute(f"CREATE TABLE events ({', '.join(columns)})")
-        rows = [tuple(event.get(name) for name in columns) for event in _read_lines()]
+        rows = [tuple(event.get(name) for name in columns) for event in read_lines()]
         self._database.executemany(
             f"INSERT INTO events VALUES ({', '.join('?' * len(columns))})", rows
         )
