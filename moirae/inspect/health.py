@@ -12,6 +12,7 @@ from moirae.inspect.accounting import is_balanced
 from moirae.inspect.backups import find_backup_problem
 from moirae.inspect.column_rewrites import find_rewrite_problems
 from moirae.inspect.incomplete_rules import find_quarantine_problem
+from moirae.inspect.notifications import find_notification_problems
 from moirae.inspect.report import LiveCondition
 from moirae.inspect.restarts import find_crash_loops
 from moirae.inspect.set_aside import find_set_aside_problem
@@ -109,6 +110,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     if status["rule_files"]["problems"]:
         first_problem = status["rule_files"]["problems"][0]
         yield f"rule files rejected, the previous rules stay in use: {first_problem}"
+    yield from find_notification_problems(status)
     for relation in status["relation_errors"]:
         yield (
             f"relation {relation['relation']}: its source cannot be read, the last version stays "

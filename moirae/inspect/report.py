@@ -232,6 +232,15 @@ class BackupStatus(TypedDict):
 
 
 @with_config(ConfigDict(extra="allow"))
+class NotificationStatus(TypedDict):
+    """Messages to receivers. `problems`: of the workspace file, why it is not in force."""
+
+    waiting: int
+    given_up: int
+    failing: Sequence[Mapping[str, Any]]
+    problems: Sequence[str]
+
+
 class StatusReport(TypedDict):
     """The status of a workspace."""
 
@@ -256,6 +265,7 @@ class StatusReport(TypedDict):
     set_aside: Sequence[SetAsideStatus]
     retrying: Sequence[SetAsideStatus]
     rule_files: RuleFileStatus
+    notifications: NotificationStatus
     chunks: Mapping[str, int]
     live: LiveCondition
     processes: Sequence[ProcessStatus]

@@ -20,6 +20,7 @@ from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_acc
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.incomplete_rules import describe_incomplete_rules, list_incomplete_rules
+from moirae.inspect.notifications import collect_notification_status
 from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
 from moirae.inspect.rows_ahead import describe_rows_ahead
@@ -100,6 +101,7 @@ def collect_status(
         "lost_records": list_unacknowledged_losses(connection),
         "set_aside": set_aside,
         "retrying": [subject for subject in failed if not subject["is_set_aside"]],
+        "notifications": collect_notification_status(connection),
         "rule_files": {
             "checked_at": rule_files.looked_at,
             "problems": rule_files.problems or [],

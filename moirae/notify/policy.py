@@ -1,6 +1,7 @@
 """What the workspace file says about notifications, as grouping needs it. No I/O."""
 
 from moirae.config import Settings
+from moirae.notify.failing_receivers import make_failing_route
 from moirae.notify.grouping import Policy, ReceiverPolicy
 from moirae.notify.routing import build_tree
 
@@ -11,4 +12,5 @@ def make_policy(settings: Settings) -> Policy:
         name: ReceiverPolicy(receiver.send_resolved, receiver.repeat_acknowledged)
         for name, receiver in settings.receivers.items()
     }
-    return Policy(build_tree(settings.routes, settings.time_intervals), receivers)
+    routes = [make_failing_route(list(receivers)), *settings.routes]
+    return Policy(build_tree(routes, settings.time_intervals), receivers)

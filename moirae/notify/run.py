@@ -1,10 +1,11 @@
 """The entry point of the process of notifications: which object gets which."""
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 
+import sql
 from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.notify.answers import find_history
@@ -12,7 +13,9 @@ from moirae.notify.channels import ChannelContext, ThreadMemory
 from moirae.notify.declared import DeclaredSettings
 from moirae.notify.deliveries import Deliveries
 from moirae.notify.delivery import HostPolicy
+from moirae.notify.failing_receivers import FailingReceivers
 from moirae.notify.grouping import Grouping
+from moirae.notify.heartbeat import HeartbeatMessages
 from moirae.notify.incoming import Incoming
 from moirae.notify.muting import Muting
 from moirae.notify.outbox import MessageOutbox
@@ -20,10 +23,16 @@ from moirae.notify.policy import make_policy
 from moirae.notify.process import NotifyProcess
 from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
-from sql.notifications import NotificationGateway
+from sql.notifications import NotificationGateway, NotifyStateGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
+_FAILING_INTERVAL = 5.0  # seconds between looks for receivers that fail
+_MESSAGE_INTERVAL = 0.5  # seconds between looks whether a heartbeat is due
+_RETENTION_INTERVAL = 60.0  # seconds between deletions of old messages
+_RETENTION_BATCH = 1_000  # messages
+_MESSAGE_AGE = timedelta(days=90)
+_LOG_AGE = timedelta(days=5)
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _OPTIONS = "-c statement_timeout=60s"
 
@@ -54,7 +63,13 @@ def run_notify(
         outbox = MessageOutbox(
             connection, settings.limits.notifications, partial(find_history, connection)
         )
+        failing = FailingReceivers(connection)
+        heartbeats = HeartbeatMessages(connection)
         process: NotifyProcess
+
+        def send_heartbeat() -> None:
+            settings = declared.settings
+            deliveries.put(heartbeats.make_due(settings.heartbeat, settings.server.public_url))
 
         requests = store.count_reload_requests()
 
@@ -84,12 +99,25 @@ def run_notify(
             [
                 Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(_beat, role)),
                 Periodic("reload", _RELOAD_INTERVAL, reload),
+                Periodic(
+                    "failing receivers",
+                    _FAILING_INTERVAL,
+                    lambda: failing.run_once(declared.settings.receivers.keys()),
+                ),
+                Periodic("heartbeat messages", _MESSAGE_INTERVAL, send_heartbeat),
+                Periodic("retention", _RETENTION_INTERVAL, partial(_delete_old, connection)),
             ],
         )
         store.save_problems([])
         process.run(stop)
     role.heartbeat("ended")
     connection.close()
+
+
+def _delete_old(connection: sql.Connection) -> None:
+    """Delete messages and what receivers were told of groups that have ended, after their time."""
+    NotificationGateway(connection).delete_old(_MESSAGE_AGE, limit=_RETENTION_BATCH)
+    NotifyStateGateway(connection).delete_old_log(_LOG_AGE)
 
 
 def _beat(role: Role) -> None:

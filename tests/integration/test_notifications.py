@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,12 @@ from typer.testing import CliRunner, Result
 import sql
 from moirae.cli import app
 from moirae.config import Settings
-from moirae.runtime import connect_database
+from moirae.inspect.notifications import (
+    collect_notification_status,
+    find_notification_problems,
+)
+from moirae.notify import failing_receivers, run
+from moirae.runtime import Role, connect_database
 from tests.notified_alerts import Alerts, clear, notifying, write_workspace
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.waiting import wait_until
@@ -219,3 +225,54 @@ def test_receiver_is_tested_and_its_state_and_messages_are_listed(
     failed = run_command(public_folder, "receivers", "test", "ops")
     assert failed.exit_code == 1
     assert "answered 500" in str(failed.exception)
+
+
+def test_receiver_that_fails_is_reported_to_the_others(
+    public_folder: Path,
+    connection: sql.Connection,
+    receiver: FakeReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failing_receivers, "_FAILING_TIME", timedelta(seconds=0.1))
+    monkeypatch.setattr(run, "_FAILING_INTERVAL", 0.2)
+    text = make_workspace(receiver, more="").replace(
+        "receivers: {", "receivers: {away: {webhook: 'http://127.0.0.1:9/'}, "
+    )
+    text = text.replace("routes: [", "routes: [{receiver: away, group_wait: 0s}, ")
+    with notifying(write_workspace(public_folder, text)):
+        Alerts(connection).fire("Disk")
+        wait_for(receiver, 1)
+    (message,) = receiver.requests
+    labels = message.json["alerts"][0]["labels"]
+    assert (labels["alertname"], labels["receiver"]) == ("ReceiverFailing", "away")
+    (problem,) = find_notification_problems(
+        {"notifications": collect_notification_status(connection)}
+    )
+    assert problem.startswith("receiver away: 1 messages wait since")
+
+
+def test_heartbeat_is_sent_while_the_live_process_runs(
+    public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
+) -> None:
+    text = make_workspace(receiver, more="heartbeat: {receiver: ops, every: 1s}\n")
+    with notifying(write_workspace(public_folder, text)):
+        time.sleep(1.2)
+        assert receiver.requests == []
+        role = Role(connection, "live", 1.0)
+        role.heartbeat("running")
+        wait_for(receiver, 2)
+        role.heartbeat("ended")
+    assert receiver.alert_names()[0] == ["Heartbeat firing"]
+    assert receiver.requests[1].at - receiver.requests[0].at > 0.8
+
+
+def test_alert_with_markup_line_breaks_and_a_megabyte_is_sent(
+    public_folder: Path, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    text = make_workspace(receiver).replace("[alertname]", "['...']")
+    odd = "<b>\n{{ x }}\t\u2028'\" " + "x" * (1 << 20)
+    with notifying(write_workspace(public_folder, text)):
+        alerts.fire("Disk", annotations={"summary": odd}, team=odd)
+        wait_for(receiver, 1)
+    (alert,) = receiver.requests[0].json["alerts"]
+    assert alert["labels"]["team"] == alert["annotations"]["summary"] == odd

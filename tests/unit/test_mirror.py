@@ -85,7 +85,8 @@ MODULES_BY_TEST = {
         moirae.notify.channels.factory moirae.notify.declared
         moirae.notify.deliveries moirae.notify.incoming moirae.notify.message moirae.notify.outbox
         moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
-        moirae.notify.channels.threads moirae.notify.trial
+        moirae.notify.channels.threads moirae.notify.trial moirae.notify.failing_receivers
+        moirae.notify.heartbeat moirae.inspect.notifications
         moirae.cli.receivers moirae.cli.routes moirae.cli.silence
         moirae.services.operations.notifications moirae.services.operations.silences
         sql.notifications.outbox sql.notifications.silences sql.notifications.state""",

@@ -25,6 +25,8 @@ from sql.notifications import NotificationGateway, NotificationRow, NotifyStateG
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
+# The route of `ReceiverFailing`, which every workspace has.
+_BUILT_IN = '{}/{alertname="ReceiverFailing",source="moirae"}'
 _MAX_LABEL_LENGTH = 10_000  # characters
 LabelValue = Annotated[str, Field(max_length=_MAX_LABEL_LENGTH)]
 
@@ -178,6 +180,7 @@ def list_routes(workspace: "LocalWorkspace") -> list[RouteState]:
     return [
         _describe_route(depth, node, now, by_node.get(node.id, []))
         for depth, node in walk_tree(policy.root)
+        if not node.key.startswith(_BUILT_IN)
     ]
 
 

@@ -1,0 +1,72 @@
+"""The built-in alert `ReceiverFailing`: a receiver has not taken messages for some time.
+
+It is sent to all other receivers, whatever the routes say.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+import sql
+from moirae.alerts import built_in
+from moirae.config import Matcher, Route
+from sql.alerts import AlertGateway
+from sql.notifications import NotificationGateway, ReceiverStateRow
+
+FAILING_RULE = "moirae/ReceiverFailing"
+_NAME = "ReceiverFailing"
+_SOURCE = {"source": "moirae"}
+_FAILING_TIME = timedelta(minutes=1)  # by the clock, after which the alert fires
+
+
+def make_failing_route(receivers: Sequence[str]) -> Route:
+    """The route of the alert: to each receiver but the one that it is about."""
+    children = [
+        {"matchers": [Matcher("receiver", "!=", name)], "receiver": name, "continue": True}
+        for name in receivers
+    ]
+    matchers = [Matcher("alertname", "=", _NAME), Matcher("source", "=", _SOURCE["source"])]
+    return Route.model_validate(
+        {"matchers": matchers, "group_by": ["receiver"], "group_wait": "0s", "routes": children}
+    )
+
+
+class FailingReceivers:
+    """Raises the alert for each receiver that fails, and resolves it when messages arrive."""
+
+    def __init__(self, connection: sql.Connection) -> None:
+        self._alerts = AlertGateway(connection)
+        self._notifications = NotificationGateway(connection)
+
+    def run_once(self, declared: Collection[str]) -> None:
+        """Raise and resolve alerts. `declared`: names of receivers."""
+        now = datetime.now(UTC)
+        open_alerts = {
+            alert.key["receiver"]: alert for alert in self._alerts.list_open(FAILING_RULE)
+        }
+        for state in self._notifications.list_states():
+            since = state.failing_since
+            is_failing = since is not None and state.receiver in declared
+            alert = open_alerts.pop(state.receiver, None)
+            if alert is not None and not is_failing:
+                lifetime = built_in.make_lifetime(alert.starts_at, now, now, has_ended=True)
+                self._alerts.update({alert.id: lifetime})
+            elif alert is None and is_failing and since is not None and now - since > _FAILING_TIME:
+                self._raise_alert(state, since, now)
+        for alert in open_alerts.values():  # of receivers that are not declared any more
+            lifetime = built_in.make_lifetime(alert.starts_at, now, now, has_ended=True)
+            self._alerts.update({alert.id: lifetime})
+
+    def _raise_alert(self, state: ReceiverStateRow, since: datetime, now: datetime) -> None:
+        name = state.receiver
+        description = built_in.describe_alert(
+            built_in.make_alert_id(f"receiver/{name}/{since.isoformat()}"),
+            FAILING_RULE,
+            labels={"alertname": _NAME, "severity": "page", **_SOURCE},
+            annotations={
+                "summary": f"Receiver {name} has not taken messages since "
+                f"{since:%Y-%m-%d %H:%M:%S}Z",
+                "description": f"{state.error or ''} Test it by `moirae receivers test {name}`.",
+            },
+            key={"receiver": name},
+        )
+        self._alerts.put([(description, built_in.make_lifetime(since, now, now))])

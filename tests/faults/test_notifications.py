@@ -1,0 +1,88 @@
+"""The process of notifications is killed between sending and committing, again and again.
+
+Each alert is told at least once, none as resolved before it was told as firing.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from moirae.runtime import connect_database
+from tests.notified_alerts import Alerts, clear, write_workspace
+from tests.receivers import FakeReceiver, fake_receiver
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.services, pytest.mark.processes]
+_KILLS = int(os.environ.get("MOIRAE_KILLS", "100"))
+_SEED = int(os.environ.get("MOIRAE_SEED", "1"))
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "moirae", "run", "notify", "--workspace", str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _list_states(receiver: FakeReceiver) -> dict[str, list[str]]:
+    """Of each alert, the states in which it was told, in order."""
+    states: dict[str, list[str]] = {}
+    for request in receiver.requests:
+        for alert in request.json["alerts"]:
+            states.setdefault(alert["moirae"]["id"], []).append(alert["status"])
+    return states
+
+
+def test_each_alert_is_told_though_the_process_is_killed_at_any_point(public_folder: Path) -> None:
+    chooser = random.Random(_SEED)
+    with fake_receiver() as receiver:
+        settings = write_workspace(
+            public_folder,
+            f"receivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
+            "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n"
+            "limits: {notifications: 1000000}\n",
+        )
+        with connect_database(settings, "tests") as connection:
+            clear(connection)
+            alerts = Alerts(connection)
+            fired: set[str] = set()
+            kills = 0
+            process = _start(public_folder)
+            while kills < _KILLS:
+                for number in range(3):
+                    fired.add(str(alerts.fire(f"A{kills}-{number}")))
+                sent = len(receiver.requests)
+                deadline = time.monotonic() + 20
+                while len(receiver.requests) == sent and time.monotonic() < deadline:
+                    time.sleep(0.002)
+                # Just after a message has arrived, which may not be committed yet.
+                time.sleep(chooser.uniform(0.0, 0.05))
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                kills += 1
+                if kills % 3 == 0:
+                    alerts.resolve(f"A{kills - 3}-0")
+                process = _start(public_folder)
+            try:
+                wait_until(lambda: fired <= _list_states(receiver).keys(), seconds=60)
+                wait_until(
+                    lambda: (
+                        sum("resolved" in s for s in _list_states(receiver).values()) >= _KILLS // 3
+                    ),
+                    seconds=60,
+                )
+            finally:
+                process.terminate()
+                process.wait(20)
+    states = _list_states(receiver)
+    assert all(reported[0] == "firing" for reported in states.values())
+    by_key: dict[str, set[bytes]] = {}
+    for request in receiver.requests:
+        by_key.setdefault(request.headers["Idempotency-Key"], set()).add(request.body)
+    repeated = len(receiver.requests) - len(by_key)
+    print(f"seed {_SEED}: {kills} kills, {len(fired)} alerts, {repeated} messages sent twice")
+    assert all(len(bodies) == 1 for bodies in by_key.values()), "a key stands for one message"
