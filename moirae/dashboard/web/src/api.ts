@@ -18,7 +18,6 @@ export type EventDetails = Schemas["EventDetails"];
 export type HistoryChange = Schemas["HistoryChangeRow"];
 export type Hit = Schemas["SimilarEvent"];
 export type Judgement = Schemas["EventJudgementRow"];
-export type Notification = Schemas["NotificationRow"];
 export type Occurrence = Schemas["OccurrenceRow"];
 export type RecallPage = Schemas["RecallPage"];
 export type Revision = Schemas["RecallRevision"];

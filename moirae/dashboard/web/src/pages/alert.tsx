@@ -47,7 +47,6 @@ import { AlertActions } from "../components/actions";
 import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
-import { NotificationsCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
 import { FoldedSection, LongText } from "../components/text";
@@ -179,7 +178,6 @@ function Report({ report, error, reload, update }: ReportProps) {
           ))}
           <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
           <NotesCard alert={alert} />
-          <NotificationsCard alert={alert.id} />
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
           <ContextCard event={event} hits={hits} hasContexts={hasContexts(definition)} />
         </div>
