@@ -21,7 +21,7 @@ from moirae.backup.runs import back_up
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
-from moirae.live.sources.landing import make_landed_units
+from moirae.live.sources.landing import LandingFolders
 from moirae.runtime.database import connect_database, release_database
 from moirae.runtime.storage import LandingFolder, open_storage
 
@@ -76,7 +76,8 @@ class Filled:
 
     def units(self) -> list[SourceUnit]:
         """The accepted batches."""
-        return list(make_landed_units({"cpu": self.landing.pending_batches()}))
+        folders = LandingFolders(self.settings.home, self.settings.streams)
+        return folders.make_units(folders.pending_batches())
 
     def archive(self) -> None:
         """Archive the accepted batches, and remove them."""

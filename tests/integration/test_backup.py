@@ -1,21 +1,32 @@
 """Backups of a workspace that goes on, and restoring them: nothing is lost, nothing is there twice."""
 
 import shutil
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
+import sql
+from archiver.threads import start_thread
 from moirae.backup import creation, state
+from moirae.backup.creation import BackupOptions
+from moirae.backup.destination import open_repository
 from moirae.backup.encryption import AgeCipher
+from moirae.backup.postgresql import open_dump, restore_dump
 from moirae.backup.repository import Repository
 from moirae.backup.restoration import Restoration
+from moirae.backup.runs import back_up, run_backups
 from moirae.backup.verification import verify_backup
-from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.config.settings import BackupSettings, Settings, load_settings_from_environment
 from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
-from moirae.runtime.database import connect_database
+from moirae.inspect.backups import describe_backups
+from moirae.runtime.database import connect_database, database_dsn
 from moirae.runtime.storage import check_generation, read_archive_identity, write_archive_identity
 from sql.processes import ProcessGateway
 from sql.workspace import BackupGateway, WorkspaceGateway
@@ -28,6 +39,7 @@ from tests.backups import (
     repository,
     stop_database,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.services
 
@@ -169,6 +181,7 @@ def test_only_what_the_snapshot_counts_is_backed_up(original: Settings, folder: 
     stop_database(settings)
 
 
+@pytest.mark.slow
 def test_rows_whose_unit_is_not_counted_yet_are_counted_by_the_restored_workspace(
     original: Settings, folder: Path
 ) -> None:
@@ -218,6 +231,7 @@ def creation_key() -> Any:
     return pyrage.x25519.Identity.generate()
 
 
+@pytest.mark.slow
 def test_damaged_file_of_a_backup_is_not_restored(original: Settings, folder: Path) -> None:
     backups = folder / "backups"
     manifest = make_backup(original, backups)
@@ -270,6 +284,7 @@ def test_process_whose_generation_differs_from_the_archive_is_refused(original: 
         check_generation(original, connection)
 
 
+@pytest.mark.slow
 def test_folder_of_another_workspace_is_refused(original: Settings, folder: Path) -> None:
     make_backup(original, folder / "backups")
     other = make_workspace(folder / "other")
@@ -280,3 +295,137 @@ def test_folder_of_another_workspace_is_refused(original: Settings, folder: Path
     with pytest.raises(NotFound, match="no complete backup 'x'"):
         make_backup(original, folder / "backups", since="x")
     stop_database(other)
+
+
+def test_schedule_makes_backups_and_the_status_tells_their_age(
+    original: Settings, folder: Path
+) -> None:
+    schedule = BackupSettings(to=str(folder / "scheduled"), every=timedelta(hours=1), keep=1)
+    settings = original.model_copy(update={"backup": schedule})
+    settings._file = original.file
+    with connect_database(settings, "tests") as connection:
+        assert describe_backups(connection, schedule)["last"] is None
+        make_backup(settings, folder / "scheduled")
+        connection.execute(
+            "UPDATE backups SET taken_at = taken_at - interval '3 hours' WHERE destination = %s",
+            [schedule.to],
+        )
+        status = describe_backups(connection, schedule)
+        assert status["is_overdue"]
+        assert status["age_seconds"] is not None
+        assert status["age_seconds"] > 3 * 3600
+        stop = threading.Event()
+        process = start_thread(lambda: run_backups(settings, stop), "backups")
+        wait_until(lambda: not describe_backups(connection, schedule)["is_overdue"], 60)
+        wait_until(lambda: len(repository(folder / "scheduled").list_complete()) == 1, 60)
+        stop.set()
+        process.result(30)
+        status = describe_backups(connection, schedule)
+        assert (status["failure"], status["is_overdue"]) == (None, False)
+        processes = {row.role: row.state for row in ProcessGateway(connection).list_all()}
+        assert processes["backup"] == "ended"
+    (manifest,) = repository(folder / "scheduled").list_complete()
+    assert manifest.rows == status["last"]["rows"]
+
+
+def test_failed_backup_is_in_the_status(original: Settings, folder: Path) -> None:
+    (folder / "file").write_text("no folder")
+    schedule = BackupSettings(to=str(folder / "file"))
+    with connect_database(original, "tests") as connection:
+        with pytest.raises(OSError, match="Not a directory"):
+            make_backup(original, folder / "file")
+        status = describe_backups(connection, schedule)
+        assert status["failure"] is not None
+        assert "Not a directory" in status["description"]
+
+
+@pytest.mark.slow
+def test_backup_in_object_storage_is_restored(
+    original: Settings, folder: Path, bucket: str
+) -> None:
+    backups = open_repository(bucket, None)
+    first = back_up(original, backups, BackupOptions())
+    second = back_up(original, backups, BackupOptions())
+    assert [manifest.name for manifest in backups.list_complete()] == [first.name, second.name]
+    assert second.new_bytes == sum(entry.bytes for entry in second.parts.values())
+    restoration = Restoration(backups, backups.get(None))
+    files = restoration.restore_workspace_files(folder / "restored")
+    settings = load_settings_from_environment(files.workspace_file)
+    # The archive, too.
+    settings = settings.model_copy(update={"archive": f"{bucket}-archive"})
+    restoration.check_empty(settings)
+    assert restoration.restore(settings) == 2
+    assert problems_of(settings) == []
+    assert len(numbers_of(settings)) == second.rows
+    with filled(settings) as archive:
+        archive.archive_each([5000])
+    third = back_up(settings, backups, BackupOptions(), keep=1)
+    assert (third.rows, third.generation) == (second.rows + 1, 2)
+    assert [manifest.name for manifest in backups.list_complete()] == [third.name]
+    stop_database(settings)
+
+
+@pytest.mark.slow
+def test_external_database_is_dumped_or_compared(
+    original: Settings, folder: Path, public_folder: Path
+) -> None:
+    """The embedded server of the workspace serves as the external one."""
+    dsn = database_dsn(original)
+    with sql.connect(dsn, application_name="tests") as connection:
+        connection.execute("CREATE DATABASE restored")
+        connection.execute("CREATE DATABASE compared")
+    backups = folder / "backups"
+    make_backup(original, backups)
+    source = repository(backups)
+    restoration = Restoration(source, source.get(None))
+    files = restoration.restore_workspace_files(folder / "restored")
+    settings = load_settings_from_environment(files.workspace_file)
+    external = settings.model_copy(
+        update={"database": SecretStr(make_conninfo(dsn, dbname="restored"))}
+    )
+    restoration.check_empty(external)
+    restoration.restore(external)
+    assert problems_of(external) == []
+    # With a database that was restored by other tools, and is of another moment.
+    without = make_backup(external, folder / "backups", dump_database=False)
+    assert not without.has_database
+    compared = settings.model_copy(
+        update={
+            "database": SecretStr(make_conninfo(dsn, dbname="compared")),
+            "home": folder / "compared",
+            "archive": str(folder / "compared" / "archive"),
+        }
+    )
+    restoration = Restoration(source, without)
+    restoration.check_empty(compared)
+    with pytest.raises(MoiraeError, match="the database is empty: restore it first"):
+        restoration.restore(compared)
+    with open_dump(database_dsn(external), _export_snapshot(external)) as dump:
+        (folder / "dump").write_bytes(dump.read())
+    restore_dump(database_dsn(compared), folder / "dump")
+    with sql.connect(database_dsn(compared), application_name="tests") as connection:
+        connection.execute("UPDATE units SET read = read + 1, duplicates = duplicates + 1")
+    with pytest.raises(Conflict, match="does not fit to backup"):
+        restoration.restore(compared)
+    with sql.connect(database_dsn(compared), application_name="tests") as connection:
+        connection.execute("UPDATE units SET read = read - 1, duplicates = duplicates - 1")
+    assert restoration.restore(compared) == 3
+    assert problems_of(compared) == []
+
+
+_SNAPSHOTS: list[Any] = []
+
+
+def _export_snapshot(settings: Settings) -> str:
+    connection = sql.connect(database_dsn(settings), application_name="tests")
+    _SNAPSHOTS.append(connection)
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    (snapshot,) = connection.execute("SELECT pg_export_snapshot()").fetchone()  # type: ignore[misc]
+    return str(snapshot)
+
+
+@pytest.fixture(autouse=True)
+def _close_snapshots() -> Iterator[None]:
+    yield
+    while _SNAPSHOTS:
+        _SNAPSHOTS.pop().close()

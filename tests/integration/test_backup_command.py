@@ -54,6 +54,7 @@ def machine(public_folder: Path) -> Iterator[Machine]:
     shutil.rmtree(machine.folder)
 
 
+@pytest.mark.slow
 def test_lost_machine_is_restored_from_the_newest_backup(machine: Machine) -> None:
     key = machine.folder / "key"
     assert "public key is age1" in CliRunner().invoke(app, ["backup", "new-key", str(key)]).stdout

@@ -1,0 +1,161 @@
+"""Backups and restores are killed at any moment, while the workspace goes on: what is restored is what
+was backed up, and it goes on from there.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from moirae.config.settings import load_settings_from_environment
+from moirae.runtime import database
+from tests.faults.harness import Stage, stage
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+BACKUP_KILLS = 8
+RESTORE_KILLS = 6
+RULES = """
+groups:
+- name: load
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 99.5
+    key: [host]
+    id: [n]
+    keep_firing_for: 3s
+    recall:
+      norm: {sql: "SELECT avg(h.cpu) AS mean, count(*) AS n FROM cpu h WHERE h.host = event.host", range: 1h}
+"""
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+
+
+def _start(root: Path, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "moirae", *arguments]
+    workspace = ["--workspace", str(root / "moirae.yaml")]
+    # With a group of its own: pg_dump ends with it.
+    return subprocess.Popen(
+        [*command, *workspace],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _run(root: Path, *arguments: str) -> str:
+    process = _start(root, *arguments)
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors[-3000:] + output[-3000:]
+    return output
+
+
+def _kill_at_random(rng: random.Random, longest: float, root: Path, *arguments: str) -> bool:
+    """Run a command and kill it; whether it had ended before."""
+    process = _start(root, *arguments)
+    try:
+        process.communicate(timeout=rng.uniform(0.2, longest))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return False
+    return True
+
+
+def _ids(root: Path, appends: int) -> set[tuple[str, int]]:
+    """The rows of the first appends, each once."""
+    table = DeltaTable(root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table(
+        columns=["host", "n", "_append"]
+    )
+    # Small files do not store the number: their names have it.
+    rows = table.to_pylist()
+    numbers = [(row["host"], row["n"]) for row in rows]
+    assert len(numbers) == len(set(numbers)), "a row is archived twice"
+    assert appends > 0
+    return set(numbers)
+
+
+def _backed_up_ids(system: Stage, appends: int) -> set[tuple[str, int]]:
+    """The rows of the first appends of the original."""
+    from archiver.delta.table import StreamTable
+    from moirae.config.table_schemas import stream_schema
+
+    schema = stream_schema("cpu", system.settings.streams["cpu"])
+    rows = StreamTable(Path(system.settings.archive), schema).read(["host", "n", "_append"])
+    return {(row["host"], row["n"]) for row in rows.to_pylist() if row["_append"] <= appends}
+
+
+def _answered_events(system: Stage, before: Any) -> Sequence[str]:
+    rows = system.connection.execute(
+        "SELECT eid FROM tasks WHERE state = 'done' AND ended_at < %s ORDER BY ended_at LIMIT 3",
+        [before],
+    ).fetchall()
+    return [str(eid) for (eid,) in rows]
+
+
+def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: Path) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    with stage(SEED, rate=300, rules=RULES) as system:
+        backups = system.root / "backups"
+        target = system.root / "restored"
+        target.mkdir()
+        target.chmod(0o755)
+        system.up()
+        system.producer.start()
+        system.wait(lambda: system.archived_units() > 50, 240)
+        system.wait(lambda: bool(_answered_events(system, "infinity")), 240)
+        completed = 0
+        for number in range(BACKUP_KILLS):
+            completed += _kill_at_random(rng, 6.0 + number, system.root, "backup", str(backups))
+        _run(system.root, "backup", str(backups))
+        summary = json.loads(_run(system.root, "backup", str(backups), "-o", "json"))
+        time.sleep(1)
+        appends = summary["appends"]["cpu"]
+        listed = json.loads(_run(system.root, "backup", "list", str(backups), "-o", "json"))
+        assert len(listed) >= completed + 2
+        answered = _answered_events(system, summary["taken_at"])
+        answers = [_run(system.root, "recalls", "repeat", eid) for eid in answered]
+        system.producer.stop()
+        system.down()
+        expected = _backed_up_ids(system, appends)
+
+        restored = 0
+        for number in range(RESTORE_KILLS):
+            if _kill_at_random(rng, 3.0 + 2 * number, target, "restore", str(backups)):
+                restored += 1
+                break
+        if not restored:
+            _run(target, "restore", str(backups))
+        ids = _ids(target, appends)
+        assert ids == expected
+        _run(target, "doctor")
+        assert [_run(target, "recalls", "repeat", eid) for eid in answered] == answers
+        settings = load_settings_from_environment(target / "moirae.yaml")
+        with database.connect_database(settings, "faults") as connection:
+            counts: Any = connection.execute(
+                "SELECT sum(read), sum(archived + duplicates + malformed + conflicts"
+                " + quarantined + expired) FROM units WHERE done"
+            ).fetchone()
+        assert counts[0] == counts[1]
+        database.release_database(settings)
+        # It goes on: the folder of the source has files that the ledger does not know.
+        source = target / "landing"
+        source.symlink_to(system.root / "landing")
+        _run(target, "up", "--drain")
+        assert _ids(target, appends) == {(row["host"], row["n"]) for row in system.producer.rows}
+        _run(target, "doctor")
+        print(
+            f"{completed} backups and {restored} restores ended before they were killed; "
+            f"{len(ids):,} rows restored, {len(system.producer.rows):,} after the drain, "
+            f"{len(answers)} answers repeated"
+        )
