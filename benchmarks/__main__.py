@@ -38,6 +38,7 @@ _MODULES_BY_GOAL = {
     "R2": "benchmarks.rollover",
     "RS1": "benchmarks.rule_set_drains",
     "RS2": "benchmarks.rule_index",
+    "RS4": "benchmarks.rule_checks",
     "RS5": "benchmarks.rule_index",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",

@@ -113,9 +113,9 @@ rules: [rules/*.yaml]
     return folder
 
 
-def write_rules(path: Path, rules: Iterable[DetectionRule]) -> None:
+def write_rules(path: Path, rules: Iterable[DetectionRule], group: str = "detection") -> None:
     """A rule file with a rule for each condition."""
-    lines = ["groups:", "- name: detection", "  rules:"]
+    lines = ["groups:", f"- name: {group}", "  rules:"]
     for rule in rules:
         query = f"SELECT ts, row FROM process_starts WHERE {rule.condition}"
         lines += [

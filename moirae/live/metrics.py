@@ -1,9 +1,14 @@
 """Metrics of the live process."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_MAX_RULE_SERIES = 200
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -51,12 +56,8 @@ class LiveMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._rule_seconds = Counter(
-            "moirae_rule_evaluation_seconds",
-            "Time spent evaluating a rule; shared evenly by rules that run as one statement.",
-            ["rule"],
-            registry=self.registry,
-        )
+        self._rule_seconds = _RuleSeconds()
+        self.registry.register(self._rule_seconds)
 
     def record_batch(self, batch: BatchFigures) -> None:
         """Count a batch."""
@@ -69,5 +70,33 @@ class LiveMetrics:
 
     def record_evaluation(self, rules: Sequence[str], seconds: float) -> None:
         """Add the time of an evaluation to its rules."""
+        self._rule_seconds.add(rules, seconds)
+
+
+class _RuleSeconds(Collector):
+    """The time of each rule, of which the largest have series: thousands would be too many."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def add(self, rules: Sequence[str], seconds: float) -> None:
+        share = seconds / max(len(rules), 1)
         for rule in rules:
-            self._rule_seconds.labels(rule).inc(seconds / len(rules))
+            self._seconds[rule] = self._seconds.get(rule, 0.0) + share
+
+    def collect(self) -> Iterator[Metric]:
+        by_rule = CounterMetricFamily(
+            "moirae_rule_evaluation_seconds",
+            "Time spent evaluating a rule; shared evenly by rules that run as one statement. "
+            f"The {_MAX_RULE_SERIES} rules with most of it.",
+            labels=["rule"],
+        )
+        seconds = dict(self._seconds)  # another thread may add meanwhile
+        for rule in nlargest(_MAX_RULE_SERIES, seconds, key=seconds.__getitem__):
+            by_rule.add_metric([rule], seconds[rule])
+        yield by_rule
+        yield CounterMetricFamily(
+            "moirae_rules_evaluation_seconds",
+            "Time spent evaluating all rules.",
+            sum(seconds.values()),
+        )

@@ -15,6 +15,17 @@ def test_time_of_shared_evaluation_is_split_among_its_rules() -> None:
     assert (seconds("g/a"), seconds("g/b")) == (2.5, 1.5)
 
 
+def test_the_rules_with_most_time_have_series_of_their_own() -> None:
+    metrics = LiveMetrics()
+    for number in range(1_000):
+        metrics.record_evaluation([f"g/r{number}"], float(number))
+    name = "moirae_rule_evaluation_seconds_total"
+    assert metrics.registry.get_sample_value(name, {"rule": "g/r999"}) == 999.0
+    assert metrics.registry.get_sample_value(name, {"rule": "g/r800"}) == 800.0
+    assert metrics.registry.get_sample_value(name, {"rule": "g/r799"}) is None
+    assert metrics.registry.get_sample_value("moirae_rules_evaluation_seconds_total") == 499_500.0
+
+
 def test_batches_are_counted_by_engine_with_their_rows_and_latencies() -> None:
     metrics = LiveMetrics()
     metrics.record_batch(BatchFigures("local", 5, 0.2, [0.3, -0.1]))
