@@ -44,9 +44,9 @@ def run() -> list[BenchmarkResult]:
             changed_rule = _change(rules[0], "changed")
             _write_rules(workspace, [changed_rule, *rules[1:]])
             seconds = _check(workspace)
-            one = write_workspace(root / "one", [])
-            _write_rules(one, [changed_rule])
-            changed.append(seconds / _check(one))
+            single = write_workspace(root / "single", [])
+            _write_rules(single, [changed_rule])
+            changed.append(seconds / _check(single))
     return [
         make_result(
             "RS4", f"rules check of {_RULES:,} rules, s", first, target="≤ 20", noise=noise
