@@ -187,7 +187,9 @@ class IndexedRules(RuleEngine):
         """The rows that each group needs, or more; groups that need none are left out."""
         request = EvaluationRequest({stream: RowSource.of_table(table)})
         selected = self.select(groups, request)
-        tables = {group: table for group in groups if group not in set(selected)}
+        tables = dict.fromkeys(groups, table)
+        for group in selected:
+            del tables[group]
         if selected:
             indexed = self._open(stream, selected)
             needed: set[int] = set()

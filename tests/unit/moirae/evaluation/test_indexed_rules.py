@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.engine import Declined, Events
-from moirae.evaluation.indexed_rules import IndexedRules
+from moirae.evaluation.indexed_rules import IndexedRules, RuleCounts
 from moirae.evaluation.plan import ActiveRule
 from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules import AlertSpec, Definition
@@ -109,6 +109,15 @@ def test_rule_that_only_spark_evaluates_is_declined_with_the_rows_that_it_needs(
     table = declined.request.sources["s"].table
     assert table is not None
     assert table["n"].to_pylist() == [1]
+
+
+def test_candidates_and_matches_of_rules_are_counted_once() -> None:
+    grouper = RuleGrouper(COLUMNS)
+    indexed = IndexedRules(COLUMNS, grouper)
+    rule = _rule("both", "contains(lower(command), 'ls') AND upper(host) = 'B'")
+    list(indexed.run(grouper.group([rule]), REQUEST))
+    assert indexed.take_counts() == {rule.rule_version: RuleCounts(1, 1)}
+    assert indexed.take_counts() == {}
 
 
 def test_rows_are_reduced_to_those_that_groups_need() -> None:
