@@ -94,16 +94,17 @@ def test_all_rules_find_the_expected_events_in_live_batches(
     numbered = list(enumerate(collection.rows))
     size = -(-len(numbered) // _BATCHES)
     command = [sys.executable, "-m", "moirae", "up", "--workspace", str(folder / "moirae.yaml")]
-    up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        with Commands(folder) as commands:
+    with Commands(folder) as commands:
+        commands.json("status")  # creates the database
+        up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
             for start in range(0, len(numbered), size):
                 batch = numbered[start : start + size]
                 write_rows(folder / "landing" / f"{start:04}.jsonl", batch)
                 _wait_for_rows(commands, start + len(batch))
-    finally:
-        up.send_signal(signal.SIGTERM)
-        up.wait(120)
+        finally:
+            up.send_signal(signal.SIGTERM)
+            up.wait(120)
     _drain(folder)
     _assert_expected(folder, collection)
 
