@@ -106,7 +106,7 @@ def _write_rules(rules: Sequence[DetectionRule]) -> str:
     for rule in rules:
         spec = rule.activate().spec
         alerts.append({"alert": spec.alert, "expr": spec.expr, "key": ["Image"]})
-    return json.dumps({"groups": [{"name": "detection", "rules": alerts}]})
+    return json.dumps({"groups": [{"name": "detection", "rules": alerts}]}, indent=1)
 
 
 def _write_events(folder: Path, suffix: str) -> None:
