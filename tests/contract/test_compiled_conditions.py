@@ -74,6 +74,15 @@ CONDITIONS = [
     "t LIKE 'cmd.exe%'",
     "t NOT LIKE '%e%'",
     "t LIKE '_日日__'",
+    r"t LIKE 'C:\\\\Win%32\\\\CMD.EXE'",
+    r"lower(t) LIKE '%\\\\system32\\\\%'",
+    r"t LIKE '100\\%\\_\\\\'",
+    r"t LIKE '%\\_%' AND NOT t LIKE '%\\%%x'",
+    "(t = 'a') IS NOT TRUE",
+    "(contains(lower(t), 'cmd') AND i > 1) IS NOT TRUE",
+    "(t LIKE '%e%') IS TRUE AND (i = 2 OR t = 'a') IS FALSE",
+    "(NOT t = 'a') IS NOT FALSE",
+    "ok IS TRUE OR ok IS NOT FALSE",
     "t ILIKE '%İSTANBUL%'",
     "t ILIKE 'cmd.exe%x_'",
     "t > 'b' AND t <= 'x'",
@@ -152,7 +161,8 @@ REFUSED = [
     "v = i",
     "t = 1",
     "t = -'1'",
-    "t LIKE '%\\\\%'",
+    r"t LIKE '%\\a'",
+    "(t = 'a') IS UNKNOWN",
 ]
 
 

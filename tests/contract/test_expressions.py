@@ -46,6 +46,8 @@ EXPRESSIONS = [
     "ok < (n > 2)",
     "v IS NULL OR host IS NOT NULL AND ok IS NULL",
     "CASE WHEN ok THEN v WHEN n > 0 THEN 1 END > 0.5",
+    "(host = 'a') IS TRUE OR ok IS FALSE",
+    "(v > 1 AND host LIKE 'a%') IS NOT TRUE",
     "1 = 1",
     "n = NULL",
     "ts <= ts",

@@ -32,7 +32,18 @@ from recall.query.plain import COMPARISONS
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _LIKE_CHARACTERS = {"%": ".*", "_": "."}
-_LIKE_WILDCARDS = re.compile("[%_]")
+_LIKE_PARTS = re.compile(r"(?P<wildcard>%+|_)|(?P<text>(?:\\[\\%_]|[^%_\\])+)|(?P<rest>.)", re.DOTALL)
+_LIKE_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class LikePart(NamedTuple):
+    """A part of a LIKE pattern: a wildcard, % or _, or text."""
+
+    text: str
+    is_wildcard: bool
+
+
+_ANY_TEXT = LikePart("%", True)
 
 
 class CompiledCondition(NamedTuple):
@@ -78,8 +89,8 @@ class ConditionCompiler:
             return _conjunction([above, self._compare(node.this, "<=", node.args["high"])])
         if isinstance(node, exp.In) and clauses_of(node) == {"this", "expressions"}:
             return self._in_list(node)
-        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            return self._is_null(node.this)
+        if isinstance(node, exp.Is):
+            return self._is(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("isnull", "isnotnull"):
             (argument,) = node.expressions
             condition = self._is_null(argument)
@@ -93,6 +104,18 @@ class ConditionCompiler:
         if test is not None:
             return test
         return self._truth_value(self.compile_value(node))
+
+    def _is(self, node: exp.Is) -> CompiledCondition:
+        """IS NULL, IS TRUE and IS FALSE: true or false for each row."""
+        if isinstance(node.expression, exp.Null):
+            return self._is_null(node.this)
+        if not isinstance(node.expression, exp.Boolean):
+            raise SparkRequired("IS with more than NULL, TRUE and FALSE")
+        condition = self.compile_condition(node.this)
+        if not node.expression.this:
+            condition = condition.negate()
+        holds = condition.is_true
+        return CompiledCondition(holds, lambda row: not holds(row), condition.if_true, None)
 
     def _is_null(self, node: exp.Expr) -> CompiledCondition:
         get = self.compile_value(node).get
@@ -180,18 +203,17 @@ class ConditionCompiler:
             pattern = change_case(constant_value(pattern, "string"), "lower", self._layout).constant
         value.check_sigma(pattern)
         _check_text(value)
-        if "\\" in pattern:
-            raise SparkRequired("LIKE with escapes")
-        condition = self._like_pattern(value, pattern)
+        condition = self._like_pattern(value, _split_like(pattern))
         return condition.negate() if node.args.get("negate") else condition
 
-    def _like_pattern(self, value: Value, pattern: str) -> CompiledCondition:
-        inner = pattern.strip("%")
-        if "_" in pattern or "%" in inner:
-            return self._match_parts(value, pattern)
+    def _like_pattern(self, value: Value, parts: Sequence[LikePart]) -> CompiledCondition:
+        starts = not parts or parts[0] != _ANY_TEXT
+        ends = not parts or parts[-1] != _ANY_TEXT
+        inner_parts = parts[int(not starts) : len(parts) - int(not ends)]
+        if any(part.is_wildcard for part in inner_parts):
+            return self._match_parts(value, parts)
+        inner = "".join(part.text for part in inner_parts)
         necessary = value.contains(inner)
-        starts = not pattern.startswith("%")
-        ends = not pattern.endswith("%")
         if starts and ends:
             return self._equal(value, constant_value(inner, "string"))
         if starts:
@@ -200,11 +222,14 @@ class ConditionCompiler:
             return _text_condition(value, lambda text: text.endswith(inner), necessary)
         return _text_condition(value, lambda text: inner in text, necessary)
 
-    def _match_parts(self, value: Value, pattern: str) -> CompiledCondition:
-        regex = "".join(_LIKE_CHARACTERS.get(character, character) for character in _quote(pattern))
+    def _match_parts(self, value: Value, parts: Sequence[LikePart]) -> CompiledCondition:
+        regex = ""
+        for part in parts:
+            regex += _LIKE_CHARACTERS[part.text] if part.is_wildcard else _quote(part.text)
         # With a character after it, `$` does not match before a line end.
         test = compile_regex(f"(?s)^{regex}\\x00$")
-        necessary = all_of([value.contains(part) for part in _LIKE_WILDCARDS.split(pattern)])
+        texts = [part.text for part in parts if not part.is_wildcard]
+        necessary = all_of([value.contains(text) for text in texts])
         return _text_condition(value, lambda text: test.holds(text + "\0", text), necessary)
 
     # Comparisons
@@ -374,6 +399,19 @@ def _check_text(value: Value) -> None:
         raise SparkRequired("test of a text over a value that is none")
 
 
-def _quote(pattern: str) -> str:
-    """A LIKE pattern whose characters mean themselves in a regular expression, but for % and _."""
-    return re.sub(r"[^\w%\s]", lambda match: "\\" + match.group(), pattern, flags=re.ASCII)
+def _split_like(pattern: str) -> list[LikePart]:
+    """The parts of a LIKE pattern. Raises `SparkRequired`."""
+    parts: list[LikePart] = []
+    for match in _LIKE_PARTS.finditer(pattern):
+        if match["rest"]:
+            raise SparkRequired("LIKE with an escape of a character that needs none")
+        if match["wildcard"]:
+            parts.append(LikePart(match["wildcard"][0], True))
+        else:
+            parts.append(LikePart(_LIKE_ESCAPE.sub(r"\1", match["text"]), False))
+    return parts
+
+
+def _quote(text: str) -> str:
+    """A text whose characters mean themselves in a regular expression."""
+    return re.sub(r"[^\w\s]", lambda match: "\\" + match.group(), text, flags=re.ASCII)

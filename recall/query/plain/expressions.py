@@ -192,6 +192,9 @@ class ExpressionWriter:
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             value = self.write(node.this)
             return f"({self.cast_to(value, value.type)} IS NULL)"
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
+            truth = "TRUE" if node.expression.this else "FALSE"
+            return f"({self.write_condition(node.this, allow_null=True)} IS {truth})"
         if isinstance(node, exp.Like) and clauses_of(node) == {"this", "expression"}:
             return self._write_like(node)
         sql = node.sql(dialect="spark")
