@@ -4,6 +4,7 @@ MoiraeError
 ├── BackupDamaged      a file of a backup is missing, or is not what was backed up
 ├── DeliveryFailed     a message that a receiver has not taken
 ├── OutputError        standard output cannot be written
+├── NotImported        a Sigma rule, or part of one, that cannot be imported exactly
 ├── ProblemsError      files that cannot be used, with all their problems
 ├── RequestRejected    an HTTP request that is not served
 ├── RoleLost           another process has taken over the role
@@ -68,6 +69,14 @@ class UsageError(MoiraeError):
     """The command line or an argument is wrong, or there is no workspace."""
 
     exit_code = 2
+
+
+class NotImported(MoiraeError):
+    """A Sigma rule that cannot be imported exactly. `kind`: under which it is counted."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class OutputError(MoiraeError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moirae.cli.import_sigma import import_sigma
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     )
 
 app = RemoteTyper(help="Check, apply and inspect rules.", no_args_is_help=True)
+# Only here: it writes rule files, which a server does not.
+typer.Typer.command(app, "import-sigma")(import_sigma)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

@@ -13,7 +13,7 @@ from moirae.rules.definition import (
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, RuleFile
-from moirae.rules.parse import read_rule_files
+from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
 from moirae.rules.templates import render
@@ -33,6 +33,7 @@ __all__ = [
     "build_event_tables",
     "find_hybrid_contexts",
     "find_unused_keys",
+    "parse_rules",
     "read_rule_files",
     "render",
     "build_rule_tables",

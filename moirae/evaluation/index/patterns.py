@@ -42,7 +42,7 @@ _LINE_ENDS = "\n\r\u0085\u2028\u2029"
 _DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 # Characters that Java compares with ASCII letters in other ways in a class than in a literal.
 _CASE_EXCEPTIONS = ("\u0130", "\u0131", "\u017f", "\u212a")
-_MARKS = {"start": r"\A", "end": r"\z", "border": r"\b", "no border": r"\B"}
+_MARKS = {"start": r"\A", "end": r"\z", "last": r"\z", "border": r"\b", "no border": r"\B"}
 
 
 class TextTest(NamedTuple):
@@ -85,26 +85,31 @@ def _compile_literals(regex: Regex, case: Case) -> Callable[[str, str], bool] | 
     starts = parts[:1] == [Mark("start")]
     if starts:
         del parts[0]
-    ends = parts[-1:] == [Mark("end")]
-    if ends:
-        del parts[-1]
+    end: Mark | None = None
+    if parts and parts[-1] in (Mark("end"), Mark("last")):
+        end = Mark("last") if parts.pop() == Mark("last") else Mark("end")
     # Without line ends in the way, `.*` at either end of the pattern says nothing.
     while parts and parts[0] == dots and (not starts or regex.dot_is_all):
         starts = False
         del parts[0]
-    while parts and parts[-1] == dots and (not ends or regex.dot_is_all):
-        ends = False
+    while parts and parts[-1] == dots and (end is None or regex.dot_is_all):
+        end = None
         del parts[-1]
     texts = texts_of(concatenate(parts), _MAX_LITERALS)
     if texts is None:
         return None
     literals = tuple(dict.fromkeys(map_text(text, case) for text in texts))
-    return _literal_test(literals, starts, ends)
+    return _literal_test(literals, starts, end)
 
 
 def _literal_test(
-    literals: tuple[str, ...], starts: bool, ends: bool
+    literals: tuple[str, ...], starts: bool, end: Mark | None
 ) -> Callable[[str, str], bool]:
+    if end == Mark("last"):
+        if starts:
+            return lambda value, _: value in literals
+        return lambda value, _: value.endswith(literals)
+    ends = end is not None
     if starts and ends:
         return lambda value, _: any(value[:end] in literals for end in _ends_of(value))
     if starts:

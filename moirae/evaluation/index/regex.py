@@ -1,7 +1,7 @@
 """A part of Java's regular expressions as a tree. No I/O.
 
-Characters, classes, groups, alternatives, repetitions, `.`, `^`, `$`, `\\b` and the flags `i`, `u`
-and `s` at the start. Other patterns raise `SparkRequired`.
+Characters, classes, groups, alternatives, repetitions, `.`, `^`, `$`, `\\z`, `\\b` and the flags `i`,
+`u` and `s` at the start. Other patterns raise `SparkRequired`.
 """
 
 import re
@@ -44,9 +44,12 @@ class CharacterClass:
 
 @dataclass(frozen=True)
 class Mark:
-    """`any`: the `.`; others match between characters: start, end, or a border of a word."""
+    """`any`: the `.`; others match between characters: start, end, or a border of a word.
 
-    kind: Literal["any", "start", "end", "border", "no border"]
+    `end`: also before a last line end; `last`: only after all characters.
+    """
+
+    kind: Literal["any", "start", "end", "last", "border", "no border"]
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,8 @@ class _Parser:
             return Mark("border")
         if character == "B":
             return Mark("no border")
+        if character == "z":
+            return Mark("last")
         return Text(self._escaped_character(character))
 
     def _escaped_character(self, character: str) -> str:
