@@ -1,4 +1,4 @@
-"""JSON Schema of workspace and rule files: `python -m moirae.json_schema [--check]`.
+"""JSON Schema of workspace files, rule files and maps: `python -m moirae.json_schema [--check]`.
 
 Editors use the schemas to validate and complete these files. They are written to `docs/schema`.
 """
@@ -16,12 +16,14 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from moirae.config import Settings, format_duration
 from moirae.rules import RuleFile
+from moirae.sigma import SigmaMap
 
 SCHEMA_FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 
 _MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "workspace.schema.json": (Settings, "Moirae workspace (moirae.yaml)"),
     "rules.schema.json": (RuleFile, "Moirae rule file"),
+    "sigma_map.schema.json": (SigmaMap, "Moirae map of a Sigma collection"),
 }
 
 

@@ -50,6 +50,12 @@ reports file, line and column of each problem. Editors can validate it with
 [the JSON Schema](../schema/rules.schema.json). What queries may contain is described in
 [Writing a rule](../howto/write-a-rule.md)."""
 
+_SIGMA_MAP_INTRODUCTION = """\
+The file that `moirae rules import-sigma --map` reads: which columns the fields of Sigma rules are,
+and which rules concern which rows. Editors can validate it with
+[the JSON Schema](../schema/sigma_map.schema.json). How to write one is described in
+[Importing Sigma rules](../howto/import-sigma-rules.md)."""
+
 _API_INTRODUCTION = """\
 All routes of the server that answer with JSON, from its OpenAPI document, which it serves at
 `/api/v1/openapi.json`. Authentication, limits, posting rows, live events and metrics are described
@@ -95,11 +101,17 @@ def generate_pages() -> dict[str, str]:
     schema_texts = generate_schemas()
     workspace = json.loads(schema_texts["workspace.schema.json"])
     rules = json.loads(schema_texts["rules.schema.json"])
+    sigma_map = json.loads(schema_texts["sigma_map.schema.json"])
     return {
         "api.md": _render_page("API operations", _API_INTRODUCTION, _render_api()),
         "cli.md": _render_page("Command line", _CLI_INTRODUCTION, _render_commands()),
         "rules.md": _render_page(
             "Rule file", f"{_RULES_INTRODUCTION}\n\n{_NOTATION}", render_models(rules, "Rule file")
+        ),
+        "sigma_map.md": _render_page(
+            "Map of a Sigma collection",
+            f"{_SIGMA_MAP_INTRODUCTION}\n\n{_NOTATION}",
+            render_models(sigma_map, "Map"),
         ),
         "workspace.md": _render_page(
             "Workspace file",

@@ -30,7 +30,7 @@ _MISSING_EXTRA = "pySigma is not installed: install the extra, `pip install 'moi
 
 def import_sigma(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Sigma files, or folders of them.")
+        list[Path], typer.Argument(metavar="PATH", help="Sigma files, or folders of them.")
     ],
     stream: Annotated[
         str, typer.Option("--stream", metavar="NAME", help="Stream that the rules read.")

@@ -3,6 +3,7 @@
 A document that cannot be read is a problem; the others are used.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -34,7 +35,8 @@ class _EitherRegex(PythonRegexEngine):
     """Accepts what Python or RE2 accept. What Java lacks is found when a pattern is written."""
 
     @property
-    def error(self) -> type[Exception]:
+    def error(self) -> Any:
+        """The errors of both."""
         return Exception
 
     def compile(self, pattern: str, flags: int = 0) -> Any:
@@ -115,7 +117,7 @@ def _add_file(collection: Collection, file: str, name: str, text: str) -> None:
     for number, (line, part) in enumerate(_split_documents(text)):
         place = RulePlace(file, line)
         try:
-            document = yaml.load(part, SigmaYAMLLoader)  # noqa: S506 - a safe loader
+            document = yaml.load(part, SigmaYAMLLoader)
             check_alias_expansion(document, SigmaError)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -151,7 +153,7 @@ def _add_file(collection: Collection, file: str, name: str, text: str) -> None:
 def _split_documents(text: str) -> Iterator[tuple[int, str]]:
     """The line at which each document of a file starts, and its text."""
     starts = [0, *(match.start() for match in _SEPARATOR.finditer(text)), len(text)]
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in itertools.pairwise(starts):
         part = text[start:end]
         if part.strip().strip("-").strip():
             yield text.count("\n", 0, start) + 1, part

@@ -111,7 +111,7 @@ class SparkBackend(TextQueryBackend):
 
     def convert_condition_group(self, cond: Any, state: ConversionState) -> Any:
         """An operand in brackets, if it needs them."""
-        sql = self.convert_condition(cond, state)
+        sql: Any = self.convert_condition(cond, state)
         return sql if sql is None or isinstance(sql, _Atom) else f"({sql})"
 
     def convert_condition_or(self, cond: ConditionOR, state: ConversionState) -> Any:
@@ -140,14 +140,22 @@ class SparkBackend(TextQueryBackend):
 
     def convert_condition_not(self, cond: ConditionNOT, state: ConversionState) -> Any:
         """NOT, which is true where the operand is NULL."""
-        operand = self.convert_condition(cond.args[0], state)
+        operand: Any = self.convert_condition(cond.args[0], state)
         return None if operand is None else _Atom(f"({operand}) IS NOT TRUE")
 
     def _operands(self, cond: ConditionAND, state: ConversionState) -> list[str]:
-        operands = [self._operand(cond, argument, state) for argument in cond.args]
-        return [sql for sql in operands if sql is not None]
+        operands: list[str] = []
+        for argument in cond.args:
+            if isinstance(argument, ConditionAND):
+                operands += self._operands(argument, state)
+                continue
+            sql = self._operand(cond, argument, state)
+            if sql is not None:
+                operands.append(sql)
+        return operands
 
     def _operand(self, outer: Any, argument: Any, state: ConversionState) -> str | None:
+        sql: Any
         if self.compare_precedence(outer, argument):
             sql = self.convert_condition(argument, state)
         else:
@@ -216,8 +224,8 @@ class SparkBackend(TextQueryBackend):
     ) -> Any:
         """The addresses of a network."""
         field = self._fields.resolve(cond.field)
-        pattern = network_pattern(cond.value.network)  # type: ignore[union-attr]
-        return f"{field.text_sql} RLIKE {quote_text(pattern)}"
+        value: Any = cond.value
+        return f"{field.text_sql} RLIKE {quote_text(network_pattern(value.network))}"
 
     def convert_condition_field_compare_op_val(
         self, cond: FieldCondition, state: ConversionState

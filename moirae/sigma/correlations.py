@@ -61,9 +61,9 @@ class CorrelationWriter:
         if rule.errors:
             raise NotImported("invalid", str(rule.errors[0]))
         members = [self._member(rule, reference) for reference in rule.referenced_rules]
-        groups = {_group_name(field): field for field in rule.group_by or ()}
+        groups = {self._name_group(field, members): field for field in rule.group_by or ()}
         if len(groups) < len(rule.group_by or ()):
-            raise NotImported("correlation", "group-by names two fields that differ in case only")
+            raise NotImported("correlation", "group-by names a column twice")
         if rule.type is SigmaCorrelationType.TEMPORAL_ORDERED:
             sql = self._write_ordered(rule, members, groups)
         else:
@@ -72,6 +72,13 @@ class CorrelationWriter:
             self._queries.check_missing(member.fields)
         check_size(sql)
         return CorrelationQuery(sql, tuple(groups))
+
+    def _name_group(self, field: str, members: Sequence[_Member]) -> str:
+        """The column that a field is, or else a column with the name of the field."""
+        columns = {member.resolve(field).sql for member in members}
+        if len(columns) == 1 and columns <= self._queries.layout.columns.keys():
+            return columns.pop()
+        return "".join(c if c.isascii() and c.isalnum() else "_" for c in field)
 
     def _member(self, rule: SigmaCorrelationRule, reference: SigmaRuleReference) -> _Member:
         referenced: Any = reference.rule
@@ -168,7 +175,9 @@ class CorrelationWriter:
             raise NotImported("correlation", reason)
         *earlier, last = range(len(members))
         outputs = [f"r{last}.ts AS ts", *(f"r{last}.{name} AS {name}" for name in groups)]
-        sql = f"SELECT {', '.join(outputs)}\nFROM {self._ordered_rows(members[last], groups)} r{last}"
+        sql = (
+            f"SELECT {', '.join(outputs)}\nFROM {self._ordered_rows(members[last], groups)} r{last}"
+        )
         for number in reversed(earlier):
             conditions = [f"r{number}.{name} = r{last}.{name}" for name in groups]
             conditions.append(_time_bounds(f"r{number}", f"r{last}", rule.timespan.seconds))
@@ -215,11 +224,6 @@ def _value_sql(field: MappedField) -> str:
 def _time_bounds(alias: str, anchor: str, seconds: int) -> str:
     """The condition that a row is in the time span that ends with another."""
     return f"{alias}.ts BETWEEN {anchor}.ts - INTERVAL {seconds} SECONDS AND {anchor}.ts"
-
-
-def _group_name(field: str) -> str:
-    """A field of a group as a column."""
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in field)
 
 
 def _indent(condition: str) -> str:

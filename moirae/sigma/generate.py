@@ -121,7 +121,7 @@ def _apply_filters(collection: Collection, result: GeneratedRules) -> None:
 
 def _resolve_correlations(collection: Collection) -> dict[str, str]:
     """Link correlations to their rules. Returns why that is not possible, by ID."""
-    contents = [
+    contents: list[SigmaRule | SigmaCorrelationRule | SigmaFilter] = [
         document.content
         for document in collection.documents
         if isinstance(document.content, SigmaRule | SigmaCorrelationRule)

@@ -31,7 +31,7 @@ def merge_rule(
         before = base_values.get(path, _ABSENT)
         current = local_values.get(path, _ABSENT)
         after = new_values.get(path, _ABSENT)
-        if after == before or after == current:
+        if after in (before, current):
             continue
         if current == before:
             changes[path] = None if after is _ABSENT else after

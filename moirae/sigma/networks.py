@@ -91,6 +91,8 @@ def _with_zeros_left_out(given: Sequence[_GivenGroup]) -> Iterator[str]:
 
 
 def _fixed_group(group: int) -> str:
+    if group == 0:
+        return "0{1,4}"
     text = format(group, "x")
     zeros = 4 - len(text)
     return (f"0{{0,{zeros}}}" if zeros else "") + "".join(map(_any_case, text))

@@ -44,7 +44,9 @@ def parse_text(value: SigmaString, is_cased: bool = False) -> TextMatch:
     parts: list[str | SpecialChars] = []
     for part in value.s:
         if not isinstance(part, str | SpecialChars):
-            raise NotImported("placeholder", f"the placeholder %{part.name}% has no values in the map")
+            raise NotImported(
+                "placeholder", f"the placeholder %{part.name}% has no values in the map"
+            )
         is_repeated = part is SpecialChars.WILDCARD_MULTI and parts[-1:] == [part]
         if not is_repeated and part != "":
             parts.append(part)
@@ -73,9 +75,12 @@ def match_text(field: MappedField, match: TextMatch) -> str:
         return f"{field.sql} IS NOT NULL"
     if match.kind == "equals" and field.type in NUMBERS and _is_integer(match.text):
         return f"{field.sql} = {match.text}"
-    if field.type == "boolean" and match.kind == "equals":
-        if match.text.lower() in ("true", "false"):
-            return f"{field.sql} = {match.text.lower()}"
+    if (
+        field.type == "boolean"
+        and match.kind == "equals"
+        and match.text.lower() in ("true", "false")
+    ):
+        return f"{field.sql} = {match.text.lower()}"
     operand, constant = _operands(field, match)
     if match.kind == "equals":
         return f"{operand} = {constant}"

@@ -6,10 +6,8 @@ import unicodedata
 from sqlglot.dialects import Spark
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_KEYWORDS = frozenset(Spark.Tokenizer.KEYWORDS)
-_STRING_ESCAPES = str.maketrans(
-    {"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-)
+_KEYWORDS = frozenset(word.partition(" ")[0] for word in Spark.Tokenizer.KEYWORDS)
+_STRING_ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 _LIKE_ESCAPES = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
 

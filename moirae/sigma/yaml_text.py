@@ -79,7 +79,7 @@ class RuleFileText:
         """Raises `MoiraeError` if the text is not YAML."""
         self._lines = text.replace("\r\n", "\n").split("\n")
         try:
-            root = yaml.compose(text, Loader=yaml.CSafeLoader)
+            root: Any = yaml.compose(text, Loader=yaml.CSafeLoader)
         except yaml.YAMLError as error:
             raise MoiraeError(f"not YAML: {' '.join(str(error).split())}") from error
         self.rules: dict[str, _RuleBlock] = {}
@@ -167,8 +167,8 @@ def _set(content: Any, path: KeyPath, value: Any) -> None:
 
 def _last_line(lines: Sequence[str], node: Any) -> int:
     """The number of the last line of a node: comments after it that are indented less are not."""
-    column = node.start_mark.column
-    last = min(node.end_mark.line, len(lines) - 1)
+    column: int = node.start_mark.column
+    last: int = min(node.end_mark.line, len(lines) - 1)
     if last > node.start_mark.line and node.end_mark.column <= column:
         last -= 1
     while last > node.start_mark.line:

@@ -44,7 +44,8 @@ LOCAL_COMMANDS = """
     moirae run server, moirae run backup, moirae similarity run, moirae mcp, moirae backup create,
     moirae backup list, moirae backup new-key, moirae restore, moirae run notify,
     moirae receivers test, moirae receivers preview, moirae routes import,
-    moirae streams infer, moirae streams test
+    moirae streams infer, moirae streams test,
+    moirae rules import-sigma
 """
 # Read only, in all formats.
 READING: list[list[str]] = [

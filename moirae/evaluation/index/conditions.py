@@ -32,7 +32,9 @@ from recall.query.plain import COMPARISONS
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _LIKE_CHARACTERS = {"%": ".*", "_": "."}
-_LIKE_PARTS = re.compile(r"(?P<wildcard>%+|_)|(?P<text>(?:\\[\\%_]|[^%_\\])+)|(?P<rest>.)", re.DOTALL)
+_LIKE_PARTS = re.compile(
+    r"(?P<wildcard>%+|_)|(?P<text>(?:\\[\\%_]|[^%_\\])+)|(?P<rest>.)", re.DOTALL
+)
 _LIKE_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
