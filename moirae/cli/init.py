@@ -16,10 +16,11 @@ from moirae.errors import MoiraeError, UsageError
 
 
 class ExampleWorkspace(StrEnum):
-    """Example workspaces over public data sets."""
+    """Example workspaces: over public data sets, and with rules that were imported."""
 
     PLANETLAB = "planetlab"
     BGL = "bgl"
+    SIGMA = "sigma"
 
 
 _NEXT_STEPS = """\
@@ -31,7 +32,14 @@ _NEXT_STEPS = """\
 Record what fixed a past alert; from then on `moirae similar` shows it:
   moirae alerts resolve ID "Restarted the collector." --tag restart"""
 
-# Data files of each example, in a folder with its name.
+_NEXT_STEPS_OF_SIGMA = """\
+  cd {directory}
+  moirae up --drain         # read all data, evaluate the rules, then exit
+  moirae alerts list --all  # what the rules found
+Import another version of the Sigma files (requires the extra `sigma`):
+  moirae rules import-sigma sigma --stream windows --map sigma_map.yaml"""
+
+# Data files of the examples that do not bring their own, in a folder with the name of the example.
 _FILE_PATTERNS = {
     ExampleWorkspace.PLANETLAB: "cpu_*.csv.gz",
     ExampleWorkspace.BGL: "events.jsonl.gz",
@@ -44,7 +52,10 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to create.")],
     example: Annotated[
         ExampleWorkspace | None,
-        typer.Option("--example", help="Create an example workspace over a public data set."),
+        typer.Option(
+            "--example",
+            help="Create an example workspace: over a public data set, or with Sigma rules.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -66,8 +77,11 @@ def init(
         raise UsageError("--data and --days require --example")
     if days is not None and example is not ExampleWorkspace.PLANETLAB:
         raise UsageError("--days requires --example planetlab")
+    has_data = example in _FILE_PATTERNS
+    if data is not None and not has_data:
+        raise UsageError(f"--data is not for --example {example}, which brings its data")
     data_files: list[Path] = []
-    if example is not None:
+    if example is not None and has_data:
         data_files = _find_example_data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
@@ -75,7 +89,7 @@ def init(
             shutil.copytree(template, directory, ignore=ignored, dirs_exist_ok=True)
             if example is None:
                 _write_sample(directory / "landing", datetime.now(UTC))
-            else:
+            elif has_data:
                 _link_files(data_files, directory / "landing")
             # Last and at once: without this file, `init` can be repeated after a failure.
             incomplete = directory / f".{FILE_NAME}.incomplete"
@@ -88,7 +102,8 @@ def init(
         path = error.filename or directory
         raise MoiraeError(f"{path}: cannot create workspace: {error.strerror or error}") from error
     print(f"Created a workspace in {directory}. Next:")
-    print(_NEXT_STEPS.format(directory=shlex.quote(str(directory))))
+    next_steps = _NEXT_STEPS_OF_SIGMA if example is ExampleWorkspace.SIGMA else _NEXT_STEPS
+    print(next_steps.format(directory=shlex.quote(str(directory))))
 
 
 def _find_example_data(example: ExampleWorkspace, data: Path | None) -> list[Path]:

@@ -78,7 +78,8 @@ class CorrelationWriter:
         columns = {member.resolve(field).sql for member in members}
         if len(columns) == 1 and columns <= self._queries.layout.columns.keys():
             return columns.pop()
-        return "".join(c if c.isascii() and c.isalnum() else "_" for c in field)
+        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in field)
+        return name if quote_name(name) == name else f"field_{name}"
 
     def _member(self, rule: SigmaCorrelationRule, reference: SigmaRuleReference) -> _Member:
         referenced: Any = reference.rule
@@ -146,8 +147,8 @@ class CorrelationWriter:
         """The rows that the correlated rules match, each with the number of its rule."""
         queries: list[str] = []
         for number, member in enumerate(members, 1):
-            outputs = [f"{self._queries.time_sql} AS ts"]
-            outputs += [f"{member.resolve(field).sql} AS {name}" for name, field in groups.items()]
+            outputs = [_as(self._queries.time_sql, "ts")]
+            outputs += [_as(member.resolve(field).sql, name) for name, field in groups.items()]
             if identity:
                 columns = map(quote_name, self._queries.id_columns)
                 row = ", ".join([*columns, self._queries.time_sql])
@@ -224,6 +225,10 @@ def _value_sql(field: MappedField) -> str:
 def _time_bounds(alias: str, anchor: str, seconds: int) -> str:
     """The condition that a row is in the time span that ends with another."""
     return f"{alias}.ts BETWEEN {anchor}.ts - INTERVAL {seconds} SECONDS AND {anchor}.ts"
+
+
+def _as(sql: str, name: str) -> str:
+    return sql if sql == name else f"{sql} AS {name}"
 
 
 def _indent(condition: str) -> str:

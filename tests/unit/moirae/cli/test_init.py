@@ -48,6 +48,14 @@ def test_example_links_the_first_days_of_its_data(tmp_path: Path) -> None:
     assert [link.name for link in links] == ["cpu_0.csv.gz", "cpu_1.csv.gz"]
 
 
+def test_example_of_sigma_brings_rules_and_rows(tmp_path: Path) -> None:
+    init(tmp_path / "w", ExampleWorkspace.SIGMA, None, None)
+    for pattern in ("sigma/*.yml", "rules/*.yaml", "rules/*.lock", "landing/*.jsonl"):
+        assert list((tmp_path / "w").glob(pattern))
+    with pytest.raises(UsageError, match="--data is not for --example sigma"):
+        init(tmp_path / "other", ExampleWorkspace.SIGMA, tmp_path, None)
+
+
 def test_example_without_data_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(MoiraeError, match=r"no file events\.jsonl\.gz.*--data"):
         init(tmp_path / "w", ExampleWorkspace.BGL, tmp_path, None)

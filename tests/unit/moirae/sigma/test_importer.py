@@ -1,10 +1,13 @@
 """Importing a collection, and a newer version of it: names, local edits and versions stay."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+import moirae
+from moirae.config import load_settings_from_environment
 from moirae.config.settings import Settings
 from moirae.errors import MoiraeError, ProblemsError, UsageError
 from moirae.rules import Rule, read_rule_files
@@ -238,6 +241,17 @@ def test_faults_of_the_map_have_positions(tmp_path: Path) -> None:
     map_file.write_text("field: {}\n")
     with pytest.raises(ProblemsError, match=r"map.yaml:1:1: .*did you mean 'fields'"):
         read_map(map_file)
+
+
+def test_example_workspace_has_the_rules_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "sigma"
+    shutil.copytree(Path(moirae.__file__).parent / "examples" / "sigma", folder)
+    settings = load_settings_from_environment(folder / "moirae.yaml")
+    request = ImportRequest(
+        [folder / "sigma"], "windows", folder / "rules", folder / "sigma_map.yaml"
+    )
+    report = import_collection(settings, request)
+    assert (len(report.unchanged), report.files, report.is_complete) == (4, [], True)
 
 
 def test_files_outside_the_workspace_are_a_warning(tmp_path: Path) -> None:
