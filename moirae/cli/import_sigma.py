@@ -91,7 +91,7 @@ def import_sigma(
 def _print_json(report: "ImportReport") -> None:
     content = asdict(report)
     content["left_out"] = [
-        {**item.place._asdict(), "kind": item.kind, "reason": item.reason}
+        {**item.location._asdict(), "kind": item.kind, "reason": item.reason}
         for item in report.left_out
     ]
     content["conflicts"] = [conflict._asdict() for conflict in report.conflicts]

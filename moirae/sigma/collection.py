@@ -22,7 +22,7 @@ from sigma.policy.regex_engine import PythonRegexEngine, RE2RegexEngine
 from sigma.rule import SigmaRule
 from sigma.rule.base import SigmaYAMLLoader, check_alias_expansion
 
-from moirae.sigma.report import LeftOut, RulePlace
+from moirae.sigma.report import LeftOut, RuleLocation
 
 SUFFIXES = frozenset({".yml", ".yaml"})
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -60,7 +60,7 @@ class SigmaDocument:
     content: SigmaRule | SigmaCorrelationRule | SigmaFilter
     id: str
     name: str
-    place: RulePlace
+    location: RuleLocation
 
 
 @dataclass
@@ -82,8 +82,8 @@ def read_collection(paths: Sequence[Path]) -> Collection:
             text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            place = RulePlace(str(file), None)
-            collection.left_out.append(LeftOut(place, "file", f"cannot be read: {reason}"))
+            location = RuleLocation(str(file), None)
+            collection.left_out.append(LeftOut(location, "file", f"cannot be read: {reason}"))
             continue
         _add_file(collection, str(file), name, text)
     _drop_repeated_ids(collection)
@@ -115,19 +115,19 @@ def _add_file(collection: Collection, file: str, name: str, text: str) -> None:
     global_part: dict[str, Any] = {}
     previous: dict[str, Any] = {}
     for number, (line, part) in enumerate(_split_documents(text)):
-        place = RulePlace(file, line)
+        location = RuleLocation(file, line)
         try:
             document = yaml.load(part, SigmaYAMLLoader)
             check_alias_expansion(document, SigmaError)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             if mark is not None:
-                place = RulePlace(file, line + mark.line, mark.column + 1)
+                location = RuleLocation(file, line + mark.line, mark.column + 1)
             reason = f"not YAML: {error.problem or error.context}"
-            collection.left_out.append(LeftOut(place, "file", reason))
+            collection.left_out.append(LeftOut(location, "file", reason))
             continue
         except (yaml.YAMLError, SigmaError, ValueError, RecursionError) as error:
-            collection.left_out.append(LeftOut(place, "file", f"not YAML: {_one_line(error)}"))
+            collection.left_out.append(LeftOut(location, "file", f"not YAML: {_one_line(error)}"))
             continue
         if document is None:
             continue
@@ -145,9 +145,9 @@ def _add_file(collection: Collection, file: str, name: str, text: str) -> None:
             elif not {"correlation", "filter"}.intersection(document):
                 document = deep_dict_update(document, deepcopy(global_part))
             previous = document
-            _add_document(collection, document, place, f"{name}#{number}" if number else name)
+            _add_document(collection, document, location, f"{name}#{number}" if number else name)
         else:
-            collection.left_out.append(LeftOut(place, "invalid", f"unknown action {action!r}"))
+            collection.left_out.append(LeftOut(location, "invalid", f"unknown action {action!r}"))
 
 
 def _split_documents(text: str) -> Iterator[tuple[int, str]]:
@@ -160,21 +160,21 @@ def _split_documents(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _add_document(
-    collection: Collection, document: dict[str, Any], place: RulePlace, name: str
+    collection: Collection, document: dict[str, Any], location: RuleLocation, name: str
 ) -> None:
     title = str(document.get("title") or "")
-    place = place._replace(title=title, sigma_id=str(document.get("id") or ""))
+    location = location._replace(title=title, sigma_id=str(document.get("id") or ""))
     try:
         content = _parse(deepcopy(document))
     except SigmaError as error:
-        collection.left_out.append(LeftOut(place, "invalid", _one_line(error)))
+        collection.left_out.append(LeftOut(location, "invalid", _one_line(error)))
         return
     except Exception as error:
         # pySigma also fails in other ways on values that it does not expect.
         reason = f"not a valid Sigma rule: {_one_line(error)}"
-        collection.left_out.append(LeftOut(place, "invalid", reason))
+        collection.left_out.append(LeftOut(location, "invalid", reason))
         return
-    collection.documents.append(SigmaDocument(content, _identify(content, name), name, place))
+    collection.documents.append(SigmaDocument(content, _identify(content, name), name, location))
 
 
 def _parse(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
@@ -193,15 +193,15 @@ def _identify(content: SigmaRule | SigmaCorrelationRule | SigmaFilter, name: str
 
 def _drop_repeated_ids(collection: Collection) -> None:
     """Keep the first document with each ID."""
-    first_places: dict[str, RulePlace] = {}
+    first_locations: dict[str, RuleLocation] = {}
     documents = []
     for document in collection.documents:
-        first = first_places.setdefault(document.id, document.place)
-        if first is document.place:
+        first = first_locations.setdefault(document.id, document.location)
+        if first is document.location:
             documents.append(document)
             continue
         reason = f"the ID {document.id} is also that of {first}"
-        collection.left_out.append(LeftOut(document.place, "repeated id", reason))
+        collection.left_out.append(LeftOut(document.location, "repeated id", reason))
     collection.documents = documents
 
 

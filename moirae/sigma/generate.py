@@ -67,7 +67,7 @@ class RuleGenerator:
                     continue
                 result.rules.append(self._convert(document))
             except NotImported as error:
-                result.left_out.append(LeftOut(document.place, error.kind, str(error)))
+                result.left_out.append(LeftOut(document.location, error.kind, str(error)))
         return result
 
     def _convert(self, document: SigmaDocument) -> GeneratedRule:
@@ -113,10 +113,12 @@ def _apply_filters(collection: Collection, result: GeneratedRules) -> None:
                     count += 1
         except SigmaError as error:
             reason = f"the filter cannot be applied: {' '.join(str(error).split())}"
-            result.left_out.append(LeftOut(document.place, "filter", reason))
+            result.left_out.append(LeftOut(document.location, "filter", reason))
             continue
         if not count:
-            result.warnings.append(f"{document.place}: the filter is for no rule of the collection")
+            result.warnings.append(
+                f"{document.location}: the filter is for no rule of the collection"
+            )
 
 
 def _resolve_correlations(collection: Collection) -> dict[str, str]:
@@ -126,12 +128,12 @@ def _resolve_correlations(collection: Collection) -> dict[str, str]:
         for document in collection.documents
         if isinstance(document.content, SigmaRule | SigmaCorrelationRule)
     ]
-    known = SigmaCollection(contents, resolve_references=False)
+    resolved_rules = SigmaCollection(contents, resolve_references=False)
     failures: dict[str, str] = {}
     for document in collection.documents:
         if isinstance(document.content, SigmaCorrelationRule):
             try:
-                document.content.resolve_rule_references(known)
+                document.content.resolve_rule_references(resolved_rules)
             except SigmaError as error:
                 failures[document.id] = " ".join(str(error).split())
     return failures

@@ -115,8 +115,10 @@ def _find_key(layout: StreamLayout, request: ImportRequest) -> list[str]:
     for name in names:
         column = columns.get(name.lower())
         if column is None:
-            known = ", ".join(layout.columns)
-            raise UsageError(f"stream {layout.stream} has no column {name!r}; columns: {known}")
+            names_of_columns = ", ".join(layout.columns)
+            raise UsageError(
+                f"stream {layout.stream} has no column {name!r}; columns: {names_of_columns}"
+            )
         key.append(column)
     return key
 

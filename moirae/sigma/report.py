@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class RulePlace(NamedTuple):
+class RuleLocation(NamedTuple):
     """Where a Sigma rule is: its file, the line at which it starts, its title and ID."""
 
     file: str
@@ -23,12 +23,12 @@ class RulePlace(NamedTuple):
 class LeftOut(NamedTuple):
     """A rule that is not imported. `kind`: under which it is counted."""
 
-    place: RulePlace
+    location: RuleLocation
     kind: str
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.place}: left out: {self.reason}"
+        return f"{self.location}: left out: {self.reason}"
 
 
 class MergeConflict(NamedTuple):

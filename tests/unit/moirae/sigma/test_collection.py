@@ -13,7 +13,7 @@ def test_damaged_files_are_named_and_others_are_read(tmp_path: Path) -> None:
     (folder / ".hidden" / "f.yml").write_text("title: [")
     collection = read_collection([folder])
     assert [document.name for document in collection.documents] == ["a.yml", "c.yml"]
-    assert [str(item.place) for item in collection.left_out] == [
+    assert [str(item.location) for item in collection.left_out] == [
         f"{folder}/b.yml:2:1",
         f"{folder}/e.yml",
     ]
@@ -28,7 +28,7 @@ def test_documents_of_a_file_are_independent() -> None:
         "Download by curl",
     ]
     (broken,) = collection.left_out
-    assert broken.place.line == 13
+    assert broken.location.line == 13
     assert broken.reason.startswith("not YAML")
 
 
@@ -61,7 +61,7 @@ action: other
 def test_invalid_rules_are_named_with_title_and_id() -> None:
     text = f"title: x\nid: {NET_ID}\nlogsource: {{product: a}}\ndetection: {{condition: a}}\n"
     (item,) = parse_collection("f.yml", text).left_out
-    assert (item.place.title, item.place.sigma_id, item.kind) == ("x", NET_ID, "invalid")
+    assert (item.location.title, item.location.sigma_id, item.kind) == ("x", NET_ID, "invalid")
 
 
 def test_repeated_id_is_left_out() -> None:

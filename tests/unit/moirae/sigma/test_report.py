@@ -1,14 +1,14 @@
 """The report of an import."""
 
-from moirae.sigma.report import ImportReport, LeftOut, MergeConflict, RulePlace
+from moirae.sigma.report import ImportReport, LeftOut, MergeConflict, RuleLocation
 
 
 def test_reasons_are_counted_by_kind() -> None:
-    place = RulePlace("f.yml", 3, None, "title", "id")
+    location = RuleLocation("f.yml", 3, None, "title", "id")
     left_out = [
-        LeftOut(place, "field", "a"),
-        LeftOut(place, "status", "b"),
-        LeftOut(place, "field", "c"),
+        LeftOut(location, "field", "a"),
+        LeftOut(location, "status", "b"),
+        LeftOut(location, "field", "c"),
     ]
     report = ImportReport(added=["x"], unchanged=["y"], left_out=left_out)
     assert report.count_left_out() == {"field": 2, "status": 1}
