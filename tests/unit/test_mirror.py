@@ -102,7 +102,7 @@ MODULES_BY_TEST = {
     "contract/test_compiled_conditions.py": """
         moirae.evaluation.index.compiled_rules moirae.evaluation.index.conditions
         moirae.evaluation.index.functions
-        moirae.evaluation.index.order
+        moirae.evaluation.index.like moirae.evaluation.index.order
         moirae.evaluation.index.regex moirae.evaluation.index.values""",
     "property/test_rule_index.py": """
         moirae.evaluation.index.anchor_lookup moirae.evaluation.index.index_batch

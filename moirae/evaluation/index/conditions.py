@@ -1,6 +1,5 @@
 """Conditions compiled from SQL: tests of a row with the truth of Spark. No I/O."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ from sqlglot import exp
 
 from moirae.evaluation.index.anchors import Necessary, all_of, any_of
 from moirae.evaluation.index.functions import compile_function
+from moirae.evaluation.index.like import ANY_TEXT, LikePart, split_like, to_regex
 from moirae.evaluation.index.order import (
     OPPOSITES,
     ORDER_TESTS,
@@ -31,21 +31,6 @@ from recall.query import clauses_of
 from recall.query.plain import COMPARISONS
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_LIKE_CHARACTERS = {"%": ".*", "_": "."}
-_LIKE_PARTS = re.compile(
-    r"(?P<wildcard>%+|_)|(?P<text>(?:\\[\\%_]|[^%_\\])+)|(?P<rest>.)", re.DOTALL
-)
-_LIKE_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-
-
-class LikePart(NamedTuple):
-    """A part of a LIKE pattern: a wildcard, % or _, or text."""
-
-    text: str
-    is_wildcard: bool
-
-
-_ANY_TEXT = LikePart("%", True)
 
 
 class CompiledCondition(NamedTuple):
@@ -205,12 +190,12 @@ class ConditionCompiler:
             pattern = change_case(constant_value(pattern, "string"), "lower", self._layout).constant
         value.check_sigma(pattern)
         _check_text(value)
-        condition = self._like_pattern(value, _split_like(pattern))
+        condition = self._like_pattern(value, split_like(pattern))
         return condition.negate() if node.args.get("negate") else condition
 
     def _like_pattern(self, value: Value, parts: Sequence[LikePart]) -> CompiledCondition:
-        starts = not parts or parts[0] != _ANY_TEXT
-        ends = not parts or parts[-1] != _ANY_TEXT
+        starts = not parts or parts[0] != ANY_TEXT
+        ends = not parts or parts[-1] != ANY_TEXT
         inner_parts = parts[int(not starts) : len(parts) - int(not ends)]
         if any(part.is_wildcard for part in inner_parts):
             return self._match_parts(value, parts)
@@ -225,11 +210,8 @@ class ConditionCompiler:
         return _text_condition(value, lambda text: inner in text, necessary)
 
     def _match_parts(self, value: Value, parts: Sequence[LikePart]) -> CompiledCondition:
-        regex = ""
-        for part in parts:
-            regex += _LIKE_CHARACTERS[part.text] if part.is_wildcard else _quote(part.text)
         # With a character after it, `$` does not match before a line end.
-        test = compile_regex(f"(?s)^{regex}\\x00$")
+        test = compile_regex(f"(?s)^{to_regex(parts)}\\x00$")
         texts = [part.text for part in parts if not part.is_wildcard]
         necessary = all_of([value.contains(text) for text in texts])
         return _text_condition(value, lambda text: test.holds(text + "\0", text), necessary)
@@ -399,21 +381,3 @@ def _text_condition(
 def _check_text(value: Value) -> None:
     if value.type != "string":
         raise SparkRequired("test of a text over a value that is none")
-
-
-def _split_like(pattern: str) -> list[LikePart]:
-    """The parts of a LIKE pattern. Raises `SparkRequired`."""
-    parts: list[LikePart] = []
-    for match in _LIKE_PARTS.finditer(pattern):
-        if match["rest"]:
-            raise SparkRequired("LIKE with an escape of a character that needs none")
-        if match["wildcard"]:
-            parts.append(LikePart(match["wildcard"][0], True))
-        else:
-            parts.append(LikePart(_LIKE_ESCAPE.sub(r"\1", match["text"]), False))
-    return parts
-
-
-def _quote(text: str) -> str:
-    """A text whose characters mean themselves in a regular expression."""
-    return re.sub(r"[^\w\s]", lambda match: "\\" + match.group(), text, flags=re.ASCII)
