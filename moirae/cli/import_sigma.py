@@ -1,7 +1,7 @@
 """`moirae rules import-sigma`: import a collection of Sigma rules into rule files."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from moirae.cli.options import (
     OutputOption,
     WorkspaceOption,
     escape_control,
+    expand_option_groups,
     format_count,
     print_json,
     print_properties,
@@ -28,17 +29,17 @@ _EXIT_INCOMPLETE = 3
 _MISSING_EXTRA = "pySigma is not installed: install the extra, `pip install 'moirae[sigma]'`"
 
 
-def import_sigma(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH", help="Sigma files, or folders of them.")
-    ],
+@dataclass(frozen=True)
+class ImportOptions:
+    """How rules are imported, and where they are written."""
+
     stream: Annotated[
         str, typer.Option("--stream", metavar="NAME", help="Stream that the rules read.")
-    ],
+    ]
     map_file: Annotated[
         Path | None,
         typer.Option("--map", metavar="FILE", help="Map of Sigma fields to columns of the stream."),
-    ] = None,
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +48,7 @@ def import_sigma(
             help="Columns that form the fingerprint of alerts, separated by commas. Required "
             "unless the map names them.",
         ),
-    ] = None,
+    ] = None
     rules: Annotated[
         Path | None,
         typer.Option(
@@ -55,10 +56,18 @@ def import_sigma(
             metavar="DIR",
             help="Folder of the rule files. Default: rules, beside the workspace file.",
         ),
-    ] = None,
+    ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be imported, write nothing.")
-    ] = False,
+    ] = False
+
+
+@expand_option_groups
+def import_sigma(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Sigma files, or folders of them.")
+    ],
+    options: ImportOptions,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -73,19 +82,25 @@ def import_sigma(
     settings = load_settings_from_environment(workspace)
     request = ImportRequest(
         paths=paths,
-        stream=stream,
-        folder=rules or workspace.parent / "rules",
-        map_file=map_file,
-        key=None if key is None else [name.strip() for name in key.split(",") if name.strip()],
-        dry_run=dry_run,
+        stream=options.stream,
+        folder=options.rules or workspace.parent / "rules",
+        map_file=options.map_file,
+        key=_split_names(options.key),
+        dry_run=options.dry_run,
     )
     report = import_collection(settings, request)
     if output is OutputFormat.JSON:
         _print_json(report)
     else:
-        _print_report(report, dry_run)
+        _print_report(report, options.dry_run)
     if not report.is_complete:
         raise typer.Exit(_EXIT_INCOMPLETE)
+
+
+def _split_names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _print_json(report: "ImportReport") -> None:

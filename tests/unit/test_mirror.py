@@ -104,6 +104,7 @@ MODULES_BY_TEST = {
         moirae.evaluation.index.functions
         moirae.evaluation.index.like moirae.evaluation.index.order
         moirae.evaluation.index.regex moirae.evaluation.index.values""",
+    "contract/test_sigma_conditions.py": "moirae.sigma.conditions",
     "property/test_rule_index.py": """
         moirae.evaluation.index.anchor_lookup moirae.evaluation.index.index_batch
         moirae.evaluation.index.rule_index""",
