@@ -8,17 +8,22 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from archiver.threads import start_thread
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import database
+from tests.backups import filled, make_workspace, numbers_of, problems_of, stop_database
 from tests.faults.harness import Stage, stage
+from tests.landing import put_file
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 BACKUP_KILLS = 8
@@ -71,16 +76,13 @@ def _kill_at_random(rng: random.Random, longest: float, root: Path, *arguments: 
     return True
 
 
-def _ids(root: Path, appends: int) -> set[tuple[str, int]]:
-    """The rows of the first appends, each once."""
+def _ids(root: Path) -> set[tuple[str, int]]:
+    """The archived rows, each once."""
     table = DeltaTable(root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table(
-        columns=["host", "n", "_append"]
+        columns=["host", "n"]
     )
-    # Small files do not store the number: their names have it.
-    rows = table.to_pylist()
-    numbers = [(row["host"], row["n"]) for row in rows]
+    numbers = [(row["host"], row["n"]) for row in table.to_pylist()]
     assert len(numbers) == len(set(numbers)), "a row is archived twice"
-    assert appends > 0
     return set(numbers)
 
 
@@ -92,6 +94,23 @@ def _backed_up_ids(system: Stage, appends: int) -> set[tuple[str, int]]:
     schema = stream_schema("cpu", system.settings.streams["cpu"])
     rows = StreamTable(Path(system.settings.archive), schema).read(["host", "n", "_append"])
     return {(row["host"], row["n"]) for row in rows.to_pylist() if row["_append"] <= appends}
+
+
+def _write_earlier_rows(system: Stage) -> list[dict[str, Any]]:
+    """A file of rows of an hour ago, some with an event."""
+    start = datetime.now(UTC) - timedelta(hours=1)
+    rows = [
+        {
+            "ts": (start + timedelta(milliseconds=n)).isoformat().replace("+00:00", "Z"),
+            "host": f"h{n % 5}",
+            "n": -n - 1,
+            "cpu": 99.9 if n % 50 == 49 else 20.0,
+        }
+        for n in range(200)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    put_file(system.root / "landing" / "cpu" / "00000000-earlier.jsonl", text)
+    return rows
 
 
 def _answered_events(system: Stage, before: Any) -> Sequence[str]:
@@ -110,10 +129,13 @@ def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: 
         target = system.root / "restored"
         target.mkdir()
         target.chmod(0o755)
+        # Recalls of these rows have ended before the first backup.
+        earlier = _write_earlier_rows(system)
+        system.drain()
+        assert _answered_events(system, "infinity")
         system.up()
         system.producer.start()
         system.wait(lambda: system.archived_units() > 50, 240)
-        system.wait(lambda: bool(_answered_events(system, "infinity")), 240)
         completed = 0
         for number in range(BACKUP_KILLS):
             completed += _kill_at_random(rng, 6.0 + number, system.root, "backup", str(backups))
@@ -136,7 +158,7 @@ def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: 
                 break
         if not restored:
             _run(target, "restore", str(backups))
-        ids = _ids(target, appends)
+        ids = _ids(target)
         assert ids == expected
         _run(target, "doctor")
         assert [_run(target, "recalls", "repeat", eid) for eid in answered] == answers
@@ -152,10 +174,61 @@ def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: 
         source = target / "landing"
         source.symlink_to(system.root / "landing")
         _run(target, "up", "--drain")
-        assert _ids(target, appends) == {(row["host"], row["n"]) for row in system.producer.rows}
+        accepted = [*earlier, *system.producer.rows]
+        assert _ids(target) == {(row["host"], row["n"]) for row in accepted}
         _run(target, "doctor")
         print(
             f"{completed} backups and {restored} restores ended before they were killed; "
             f"{len(ids):,} rows restored, {len(system.producer.rows):,} after the drain, "
             f"{len(answers)} answers repeated"
         )
+
+
+def test_backups_of_an_archive_under_load_are_killed(public_folder: Path) -> None:
+    """Without rules: batches are archived all the time, by this process."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    settings = make_workspace(public_folder / "original")
+    backups = public_folder / "backups"
+    root, target = settings.file.parent, public_folder / "restored"
+    target.mkdir()
+    stop = threading.Event()
+    started = threading.Event()
+
+    def archive_all() -> int:
+        number = 0
+        with filled(settings) as archive:
+            while not stop.is_set():
+                archive.post(range(number, number + 3))
+                archive.archive()
+                number += 3
+                started.set()
+        return number
+
+    archiving = start_thread(archive_all, "archiving")
+    try:
+        assert started.wait(120)
+        completed = 0
+        for number in range(BACKUP_KILLS):
+            completed += _kill_at_random(rng, 4.0 + number, root, "backup", str(backups))
+        summary = json.loads(_run(root, "backup", str(backups), "-o", "json"))
+    finally:
+        stop.set()
+    count = archiving.result(60)
+    expected = numbers_of(settings, summary["appends"]["cpu"])
+    assert len(expected) == summary["rows"] < count
+    restored = any(
+        _kill_at_random(rng, 3.0 + 2 * number, target, "restore", str(backups))
+        for number in range(RESTORE_KILLS)
+    )
+    if not restored:
+        _run(target, "restore", str(backups))
+    restored_settings = load_settings_from_environment(target / "moirae.yaml")
+    assert numbers_of(restored_settings) == expected
+    assert problems_of(restored_settings) == []
+    print(
+        f"{completed} of {BACKUP_KILLS} backups ended before they were killed, a restore: "
+        f"{restored}; {count:,} rows archived meanwhile, {len(expected):,} restored"
+    )
+    stop_database(restored_settings)
+    stop_database(settings)
