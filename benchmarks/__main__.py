@@ -39,6 +39,7 @@ _MODULES_BY_GOAL = {
     "RS1": "benchmarks.rule_set_drains",
     "RS2": "benchmarks.rule_index",
     "RS4": "benchmarks.rule_checks",
+    "D4": "benchmarks.decoding",
     "RS5": "benchmarks.rule_index",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta import StreamSchema
 from archiver.formats import JSONL, CsvDialect, Format, RecordReading, TimeReading
-from archiver.ingest.decoding import block_decoder, decode_blocks, decode_lines
+from archiver.ingest.decoding import block_decoder, decode_blocks, decode_lines, text_reader
 from archiver.ingest.decoding.json_reader import read_json_block
 from archiver.ingest.decoding.text_block_reader import read_text_block
+from archiver.ingest.decoding.text_reader import read_texts, to_records
 from tests.formats import CLOCK, declare
 from tests.property.test_columnar_decoder import comparable, mutated
 
@@ -132,6 +134,21 @@ def test_regular_log_lines_are_read_in_blocks(name: str) -> None:
     pattern = PATTERN if name == "text" else None
     reading = RecordReading(Format(name, pattern=pattern), clock=CLOCK)  # type: ignore[arg-type]
     assert read_text_block(schema, reading, LINES[name][:1] * 3) is not None
+
+
+@given(st.data(), st.sampled_from(["combined", "common", "syslog"]))
+def test_split_lines_have_the_fields_of_the_pattern(data: st.DataObject, name: str) -> None:
+    samples = LINES["syslog"] if name == "syslog" else LINES["combined"]
+    regular = st.sampled_from(samples[:2])
+    lines = data.draw(st.lists(regular | mutated(samples), min_size=1, max_size=3))
+    texts = pa.array([line.decode("utf-8", "replace") for line in lines], pa.string())
+    reading = RecordReading(Format(name), clock=CLOCK)  # type: ignore[arg-type]
+    fields = read_texts(reading, texts, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_reader, "SPLITTERS", {})
+        patch.setattr(text_reader, "split_request", lambda _: None)
+        by_pattern = read_texts(reading, texts, 0)
+    assert to_records(fields) == to_records(by_pattern)
 
 
 time_readings = st.builds(

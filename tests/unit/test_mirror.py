@@ -31,6 +31,7 @@ MODULES_BY_TEST = {
     "property/test_formats.py": """
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader
+        archiver.ingest.decoding.text_splitting
         archiver.ingest.decoding.time_texts archiver.ingest.decoding.value_conversion""",
     "unit/moirae/inspect/test_stream_inference.py": """
         moirae.inspect.field_types moirae.inspect.format_inference""",

@@ -15,6 +15,7 @@ from archiver.formats import (
     compile_time_format,
     find_pattern,
 )
+from archiver.ingest.decoding.text_splitting import SPLITTERS, split_request
 from archiver.ingest.decoding.time_texts import parse_time_texts
 
 
@@ -32,6 +33,11 @@ def read_texts(reading: RecordReading, texts: pa.Array, future: int) -> TextFiel
     assert text_pattern is not None, "a format of text"
     columns: dict[str, pa.Array] = {}
     is_match = np.zeros(len(texts), bool)
+    split_fields = _split_lines(reading, texts)
+    if split_fields is not None:
+        is_match[:] = True
+        for name, values in split_fields.items():
+            columns[name] = _present(values, is_match, text_pattern.empty)
     for pattern in text_pattern.patterns:
         if is_match.all() and len(texts):
             break
@@ -52,12 +58,25 @@ def read_texts(reading: RecordReading, texts: pa.Array, future: int) -> TextFiel
     return TextFields(columns, is_match)
 
 
+def _split_lines(reading: RecordReading, texts: pa.Array) -> dict[str, pa.Array] | None:
+    """The fields of lines that are all regular, for a format that has them."""
+    name = reading.format.name
+    if name not in SPLITTERS or texts.null_count:
+        return None
+    fields = SPLITTERS[name](texts)
+    if fields is None or (name != "syslog" and ("agent" in fields) != (name == "combined")):
+        return None
+    return fields
+
+
 def _present(values: pa.Array, is_match: npt.NDArray[np.bool_], empty: str | None) -> pa.Array:
     is_absent = pc.equal(values, "")
     if empty is not None:
         is_absent = pc.or_(is_absent, pc.equal(values, empty))
     if not is_match.all():
         is_absent = pc.or_(pc.fill_null(is_absent, True), pa.array(~is_match))
+    elif pc.any(is_absent).as_py() is not True:
+        return values
     return pc.if_else(is_absent, None, values)
 
 
@@ -66,8 +85,15 @@ def _read_times(
 ) -> pa.Array:
     """Times in the formats of the pattern as ISO 8601; other texts as they are."""
     newest = int(np.datetime64("now", "us").astype(np.int64)) if clock is None else clock
+    # Lines of one second have the same text.
+    encoded = texts.dictionary_encode()
+    distinct = _read_distinct_times(encoded.dictionary, text_pattern, newest + future)
+    return distinct.take(encoded.indices)
+
+
+def _read_distinct_times(texts: pa.Array, text_pattern: TextPattern, newest: int) -> pa.Array:
     for text in text_pattern.times:
-        times = parse_time_texts(texts, compile_time_format(text), newest + future)
+        times = parse_time_texts(texts, compile_time_format(text), newest)
         if not times.is_valid.any():
             continue
         moments = pa.array(times.micros).cast(pa.timestamp("us"))
@@ -80,6 +106,9 @@ def _read_times(
 
 def _split_request(requests: pa.Array) -> dict[str, pa.Array]:
     """The parts of requests; the whole text remains of those that have none."""
+    split_fields = split_request(requests)
+    if split_fields is not None:
+        return {**split_fields, "request": pa.nulls(len(requests), pa.string())}
     matched = pc.extract_regex(requests, REQUEST_PATTERN)
     is_match = pc.is_valid(matched).to_numpy(zero_copy_only=False)
     parts: dict[str, pa.Array] = {}
