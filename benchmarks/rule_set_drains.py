@@ -106,7 +106,8 @@ def _write_rules(rules: Sequence[DetectionRule]) -> str:
     for rule in rules:
         spec = rule.activate().spec
         alerts.append({"alert": spec.alert, "expr": spec.expr, "key": ["Image"]})
-    return json.dumps({"groups": [{"name": "detection", "rules": alerts}]}, indent=1)
+    groups = [{"name": "detection", "rules": alerts}]
+    return json.dumps({"groups": groups}, indent=1, ensure_ascii=False)
 
 
 def _write_events(folder: Path, suffix: str) -> None:
