@@ -109,7 +109,9 @@ def _write_earlier_rows(system: Stage) -> list[dict[str, Any]]:
         for n in range(200)
     ]
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    put_file(system.root / "landing" / "cpu" / "00000000-earlier.jsonl", text)
+    folder = system.root / "landing" / "cpu"
+    folder.mkdir(parents=True)
+    put_file(folder / "00000000-earlier.jsonl", text)
     return rows
 
 
