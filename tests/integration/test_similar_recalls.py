@@ -26,7 +26,7 @@ from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.integration.history import START, History, history, run_until
 
 _CHUNKS, _ROWS = 12, 20

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from moirae.cli import app
 from moirae.feedback.context_files import read_alerts, read_groups
 from recall.relevance.rankers.ready_contexts import AlertContext, SimilarAlerts, find_similar
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.similarity_scenario import (
     Answers,
     ScenarioEvent,

@@ -27,7 +27,7 @@ from recall.corpora import Corpora
 from recall.requests import SimilarQuestion
 from recall.similarity.comparison import Comparison
 from recall.similarity.events import make_corpus_event
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from recall.similarity.ranking import TopK
 from tests.progress import Progress
 from tests.property.world import START, Plan, World, definitions, workspace

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
+from recall.similarity.measures import MEASURES
 from recall.similarity.measures.corpus import ContextVectors, Corpus
-from recall.similarity.measures.measure import MEASURES
 from recall.similarity.ranking import TopK, explain_score
 
 TermCounts = dict[str, int]

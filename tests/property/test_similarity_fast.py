@@ -10,8 +10,8 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.index import Index
+from recall.similarity.measures import MEASURES, Measure
 from recall.similarity.measures.corpus import ContextVectors
-from recall.similarity.measures.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
 from tests.examples import examples
 

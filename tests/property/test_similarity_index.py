@@ -13,7 +13,7 @@ from recall.relevance.rankers.ready_contexts import AlertContext, find_similar
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.examples import examples
 
 SECOND = 1_000_000  # microseconds

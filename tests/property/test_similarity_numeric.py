@@ -13,7 +13,7 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from recall.similarity.numeric import MAX_BINS, AttributeScale, Histogram
 from tests.examples import examples
 

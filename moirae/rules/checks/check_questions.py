@@ -40,7 +40,7 @@ from recall.query import (
 )
 from recall.query.lift import TableBindings, lift_query
 from recall.sandbox import validate_query
-from recall.similarity.measures import MEASURE_NAMES
+from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
 # Views of a check begin with _, as no name in a workspace or a rule file does.
 _PENDING_VIEW = "_pending"
@@ -154,10 +154,9 @@ class _QuestionChecker:
 
     def _check_similarity_recall(self, name: str, recall: SimilarRecall) -> Iterator[Problem]:
         measure = recall.similar.measure
-        if measure not in MEASURE_NAMES:
-            message = (
-                f"unknown measure {measure!r}; must be one of {', '.join(sorted(MEASURE_NAMES))}"
-            )
+        if measure != LEARNED_MEASURE and measure not in MEASURES:
+            names = ", ".join(sorted([*MEASURES, LEARNED_MEASURE]))
+            message = f"unknown measure {measure!r}; must be one of {names}"
             yield self._rule.make_problem(message, "recall", name, "similar", "measure")
         if not self._rule.spec.context:
             message = "a similarity recall compares contexts; add a context to the rule"

@@ -191,9 +191,9 @@ def summarize(report: "EvaluationReport") -> EvaluationSummary:
 
 def check_measure(name: str) -> str:
     """The name of a similarity measure. Raises `UsageError` for another one."""
-    from recall.similarity.measures import MEASURE_NAMES
+    from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
-    if name not in MEASURE_NAMES:
-        choices = ", ".join(sorted(MEASURE_NAMES))
+    if name != LEARNED_MEASURE and name not in MEASURES:
+        choices = ", ".join(sorted([*MEASURES, LEARNED_MEASURE]))
         raise UsageError(f"--measure: unknown measure {name!r}: must be one of {choices}")
     return name

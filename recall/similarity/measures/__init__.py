@@ -12,8 +12,7 @@ from recall.similarity.measures.corpus import (
 )
 from recall.similarity.measures.measure import (
     LEARNED_MEASURE,
-    MEASURE_NAMES,
-    MEASURES,
+    OWN_MEASURES,
     UNLEARNED_MEASURE,
     BinaryMeasure,
     Measure,
@@ -21,6 +20,10 @@ from recall.similarity.measures.measure import (
     round_scores,
     score_with_numbers,
 )
+from recall.similarity.measures.plugins import Measures
+
+MEASURES = Measures(OWN_MEASURES, {LEARNED_MEASURE})
+"""By name: all but `LEARNED_MEASURE`."""
 
 __all__ = [
     "BinaryMeasure",
@@ -32,7 +35,6 @@ __all__ = [
     "Ids",
     "LEARNED_MEASURE",
     "MEASURES",
-    "MEASURE_NAMES",
     "Measure",
     "SparseRows",
     "TfIdfMeasure",

@@ -136,12 +136,9 @@ class AttributeMeasure:
 LEARNED_MEASURE = "learned"
 UNLEARNED_MEASURE = "attributes"
 
-MEASURES: dict[str, Measure] = {
+OWN_MEASURES: dict[str, Measure] = {
     measure.name: measure for measure in (TfIdfMeasure(), BinaryMeasure(), AttributeMeasure())
 }
-
-
-MEASURE_NAMES = (*MEASURES, LEARNED_MEASURE)
 
 
 def score_with_numbers(

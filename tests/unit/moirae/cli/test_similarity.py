@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from moirae.cli import app
 from moirae.errors import MoiraeError, UsageError
 from recall.relevance.rankers.ready_contexts import rank_similar
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.unit.recall.contexts import E1, E2, E3, make_alerts
 
 TFIDF, BINARY = MEASURES["tfidf"], MEASURES["binary"]

@@ -14,7 +14,7 @@ from recall.relevance.forecasts import ForecastBin, ForecastReliability
 from recall.relevance.quality import METRICS, Evaluation, MetricEstimate, evaluate
 from recall.relevance.rankers.baselines import BASELINES
 from recall.relevance.rankers.ready_contexts import rank_by
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
 RELIABILITY = Reliability(70, 30, 0.1, 0.2, [ReliabilityBin(0.9, 1.0, 30, 0.95, 0.9)])

@@ -10,7 +10,7 @@ from sklearn.metrics import ndcg_score
 from recall.relevance.quality import METRICS, Evaluation, compute_metrics, evaluate
 from recall.relevance.rankers.baselines import BASELINES
 from recall.relevance.rankers.ready_contexts import AlertContext, rank_by
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
 RANKERS = {**{name: rank_by(measure) for name, measure in MEASURES.items()}, **BASELINES}

@@ -7,7 +7,7 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 
 
 def _frequencies(index: Index, event: CorpusEvent) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from recall.similarity.ranking import TopK, explain_score, top_rows
 from tests.unit.recall.contexts import E1, E2, E3, make_corpus
 

@@ -12,7 +12,7 @@ from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from recall.similarity.store import IndexStore
 
 DAY = 86_400.0  # seconds

@@ -21,7 +21,7 @@ from recall.relevance.rankers.ready_contexts import (
     iter_candidate_sets,
     rank_by,
 )
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
 HOUR = 3_600_000_000  # microseconds

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from recall.relevance.rankers.ready_contexts import AlertContext, find_similar, rank_similar
-from recall.similarity.measures.measure import MEASURES
+from recall.similarity.measures import MEASURES
 from tests.unit.recall.contexts import E1, E2, E3, HOUR, make_alerts, pairs
 
 TFIDF, BINARY = MEASURES["tfidf"], MEASURES["binary"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from recall.relevance.rankers.ready_contexts import rank_similar
+from recall.similarity.measures import MEASURES
 from recall.similarity.measures.corpus import ContextVectors
-from recall.similarity.measures.measure import MEASURES
 from tests.unit.recall.contexts import E1, E2, E3, make_alerts, make_corpus, pairs
 
 TFIDF, BINARY, ATTRIBUTES = MEASURES["tfidf"], MEASURES["binary"], MEASURES["attributes"]

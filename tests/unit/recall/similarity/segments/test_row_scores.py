@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from recall.similarity.measures import MEASURES
 from recall.similarity.measures.corpus import Corpus
-from recall.similarity.measures.measure import MEASURES
 from recall.similarity.segments.row_scores import score_by_measures
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from archiver.time_range import TimeRange
 from recall.similarity.events import CorpusEvent
+from recall.similarity.measures import MEASURES
 from recall.similarity.measures.corpus import CorpusCounts, Vocabulary
-from recall.similarity.measures.measure import MEASURES
 from recall.similarity.segments.pinned_counts import PinnedCounts
 from recall.similarity.segments.segment import SearchBuffers, Segment
 from recall.similarity.segments.segment_merge import merge_segments
