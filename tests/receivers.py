@@ -83,6 +83,7 @@ def fake_receiver() -> Iterator[FakeReceiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of killed clients
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     receiver.url = f"http://127.0.0.1:{server.server_port}/"
