@@ -135,9 +135,6 @@ class Receiver(ConfigModel):
         description="What becomes of later messages of a group: edit the first one or follow it in "
         "its thread (Slack bots), or new messages.",
     )
-    refined: Literal["never", "if_changed"] = Field(
-        default="never", description="Report a better answer from history to a message sent before."
-    )
     repeat_acknowledged: Flag = Field(
         default=False, description="Repeat also alerts that somebody has acknowledged."
     )
