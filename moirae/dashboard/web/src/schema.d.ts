@@ -2083,6 +2083,33 @@ export interface components {
             };
         };
         /**
+         * BackupStatus
+         * @description Backups. `to` None: none are scheduled. `last`: the newest complete one. `failure`: a later
+         *     attempt that failed.
+         */
+        BackupStatus: {
+            /** To */
+            to: string | null;
+            /** Every Seconds */
+            every_seconds: number | null;
+            /** Last */
+            last: {
+                [key: string]: unknown;
+            } | null;
+            /** Age Seconds */
+            age_seconds: number | null;
+            /** Failure */
+            failure: {
+                [key: string]: unknown;
+            } | null;
+            /** Is Overdue */
+            is_overdue: boolean;
+            /** Description */
+            description: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * BatchNames
          * @description Batches of a stream.
          */
@@ -2769,6 +2796,24 @@ export interface components {
             error: string | null;
             /** Summary */
             summary: number | null;
+        };
+        /**
+         * NotificationStatus
+         * @description Messages to receivers. `problems`: of the workspace file, why it is not in force.
+         */
+        NotificationStatus: {
+            /** Waiting */
+            waiting: number;
+            /** Given Up */
+            given_up: number;
+            /** Failing */
+            failing: {
+                [key: string]: unknown;
+            }[];
+            /** Problems */
+            problems: string[];
+        } & {
+            [key: string]: unknown;
         };
         /**
          * OccurrenceRow
@@ -4402,6 +4447,7 @@ export interface components {
             /** Retrying */
             retrying: components["schemas"]["SetAsideStatus"][];
             rule_files: components["schemas"]["RuleFileStatus"];
+            notifications: components["schemas"]["NotificationStatus"];
             /** Chunks */
             chunks: {
                 [key: string]: number;
@@ -4417,6 +4463,7 @@ export interface components {
             restarts: components["schemas"]["RestartStatus"][];
             /** Unread Input */
             unread_input: components["schemas"]["UnreadInputStatus"][];
+            backup: components["schemas"]["BackupStatus"];
             /** Disks */
             disks: {
                 [key: string]: unknown;
