@@ -16,9 +16,15 @@ from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.times import to_micros
 from moirae.config import Settings, stream_schema
 from moirae.live.set_aside import SetAside
-from moirae.live.sources import FileInput, InputArchiving, SourceReaders, TopicReaders
+from moirae.live.sources import (
+    FileInput,
+    GrowingFileInput,
+    InputArchiving,
+    SourceReaders,
+    TopicReaders,
+)
 from moirae.live.unit_failures import UnitFailures
-from sql.archive import SetAsideGateway, UnitGateway
+from sql.archive import GrowingFileGateway, SetAsideGateway, UnitGateway
 from sql.topics import SourceErrorGateway
 
 
@@ -54,7 +60,10 @@ def make_source_readers(
     )
     files = FileInput(spark, settings, archiving, drain=drain)
     topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
-    return SourceReaders(settings, files, topics, drain=drain)
+    growing_files = GrowingFileInput(
+        settings, archiving, GrowingFileGateway(connection), drain=drain
+    )
+    return SourceReaders(settings, files, growing_files, topics, drain=drain)
 
 
 def archive_present_files(

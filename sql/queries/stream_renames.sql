@@ -34,6 +34,9 @@ UPDATE lost_records SET stream = %(new)s WHERE stream = %(old)s
 -- rename_source_errors --
 DELETE FROM source_errors WHERE stream = %(old)s
 
+-- rename_growing_files --
+UPDATE growing_files SET stream = %(new)s WHERE stream = %(old)s
+
 -- rename_pushes --
 UPDATE pushes SET stream = %(new)s WHERE stream = %(old)s
 
