@@ -62,7 +62,7 @@ TOPIC = Stream.model_validate(
 class NoReaders:
     """Queries of sources without unread input."""
 
-    def has_unread_files(self, _: str) -> bool:
+    def has_unread_files(self, _: str, partition: str | None = None) -> bool:
         return False
 
 
