@@ -5,6 +5,7 @@ No I/O.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
 # Which rules are evaluated together varies from one batch of rows to the next.
 _MAX_RULE_SETS = 64  # sets of rules whose groups are cached
-_NO_CONSTANTS = pa.table({"rule": pa.array([0], pa.int32())})
 
 ColumnsByStream = Mapping[str, Mapping[str, str]]  # types by column, by stream
 ColumnsByRelation = Mapping[str, Mapping[str, str]]  # types by column, by relation
@@ -38,6 +38,12 @@ class _PlainQueries(NamedTuple):
     source: exp.Subquery | None
 
 
+@cache
+def _no_constants() -> pa.Table:
+    """Of one rule. Arrays load pandas, which a process needs only once it evaluates rules."""
+    return pa.table({"rule": pa.array([0], pa.int32())})
+
+
 @dataclass(frozen=True, eq=False)
 class RuleGroup:
     """Rules that are evaluated by one query. Compared by identity.
@@ -51,7 +57,7 @@ class RuleGroup:
     query: PlainQuery | None = None
     spark_query: PlainQuery | None = None
     source: exp.Subquery | None = None
-    constants: pa.Table = field(default_factory=lambda: _NO_CONSTANTS)
+    constants: pa.Table = field(default_factory=_no_constants)
 
     @property
     def plain_query(self) -> PlainQuery:

@@ -39,6 +39,7 @@ PATH_VALUES = {
     "relation": "none",
     "kind": "events",
     "view": "alerts",
+    "silence": "none",
 }
 BODIES: dict[str, Any] = {
     "/api/v1/alerts/{alert}/notes": {"text": "a"},

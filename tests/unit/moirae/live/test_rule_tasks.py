@@ -10,11 +10,12 @@ from moirae.live.rule_tasks import make_rule_tasks
 @pytest.mark.parametrize(
     ("drain", "names"),
     [
-        (True, ["reload rules"]),
+        (True, ["reload rules", "store candidates"]),
         (
             False,
             [
                 "reload rules",
+                "store candidates",
                 "advance idle sources",
                 "settle",
                 "follow revisions",
