@@ -34,6 +34,7 @@ def changed(spark: SparkSession) -> list[dict[str, Any]]:
     return result
 
 
+@pytest.mark.slow
 def test_tables_have_the_images_of_all_code_points(changed: list[dict[str, Any]]) -> None:
     lower = {row["code"]: row["lower"] for row in changed if row["lower"] != row["text"]}
     assert lower == lower_mapping()

@@ -65,6 +65,7 @@ def _select(collection: Collection, every: int) -> Collection:
     return collection._replace(rules=rules)
 
 
+@pytest.mark.slow
 def test_some_rules_find_the_expected_events(tmp_path: Path, collection: Collection) -> None:
     selected = _select(collection, every=50)
     folder = write_workspace(tmp_path, selected.rules)

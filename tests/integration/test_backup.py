@@ -77,6 +77,7 @@ def _restore(backups: Path, target: Path, name: str | None = None) -> Settings:
     return settings
 
 
+@pytest.mark.slow
 def test_workspace_is_restored_and_goes_on(original: Settings, folder: Path) -> None:
     first = make_backup(original, folder / "backups")
     assert (first.rows, first.previous) == (60, None)

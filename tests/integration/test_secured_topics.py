@@ -83,6 +83,7 @@ def test_topic_is_read_with_the_settings_of_a_file(
         assert world.count("x") == 10
 
 
+@pytest.mark.slow
 def test_records_of_open_and_aborted_transactions_are_not_read(
     topics: Topics, certificate: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

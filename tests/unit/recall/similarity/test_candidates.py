@@ -98,6 +98,7 @@ def _large_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_scorer, "NAMED_COUNT", NAMED_COUNT)
 
 
+@pytest.mark.slow
 def test_best_of_all_events_are_among_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     index = make_index()
     found = total = 0
