@@ -1,6 +1,7 @@
 """What agents get to see of alerts, in the order of what helps first. No I/O."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from moirae.inspect.past_events import PastNote, RecallAnswer, SimilarEvent
@@ -24,7 +25,7 @@ def list_report_parts(report: AlertReport) -> Iterator[Part]:
         for name, rows in (report.event.contexts or {}).items():
             yield Part("context", {"name": name, "rows": list(rows)})
     for note in report.alert.notes:
-        yield Part("notes", _describe_note(vars_of(note)))
+        yield Part("notes", _describe_note(asdict(note)))
     if report.event is not None:
         for name, rows in (report.event.surroundings or {}).items():
             yield Part("surroundings", {"name": name, "rows": list(rows)})
@@ -73,11 +74,6 @@ def describe_report(report: AlertReport) -> dict[str, Any]:
         "attributes": {} if report.event is None else report.event.attributes,
         "url": report.url,
     }
-
-
-def vars_of(record: Any) -> Mapping[str, Any]:
-    """The fields of a record with slots."""
-    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _describe_answer(answer: RecallAnswer) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from moirae.mcp.alerts import (
     list_report_parts,
     list_similar_parts,
 )
-from moirae.mcp.pages import MAX_BYTES, Part, make_page
+from moirae.mcp.pages import Part, make_page
 from moirae.services import Workspace
 from moirae.services.operations import alerts, events, queries, recalls, rules
 
@@ -173,5 +173,3 @@ ASKING: tuple[Callable[..., Page], ...] = (ask_history,)
 """What needs an operator, as `moirae query` does."""
 WRITING: tuple[Callable[..., Page], ...] = (acknowledge, note, checked, resolve)
 """What needs an operator, and a server that was started with writes allowed."""
-
-__all__ = ["ASKING", "MAX_BYTES", "READING", "WRITING"]

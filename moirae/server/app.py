@@ -28,7 +28,7 @@ from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.mcp import add_mcp_route
 from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
-from moirae.server.routes.operations import add_operation_routes
+from moirae.server.routes.operations import OperationRunner, add_operation_routes
 from moirae.server.routes.pages import add_page_routes, send_unknown_page
 from moirae.server.routes.sessions import add_session_routes
 from moirae.server.state_probe import StateProbe
@@ -66,6 +66,7 @@ def _create_routes(
     settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
 ) -> tuple[FastAPI, list[RouteAccess]]:
     app = FastAPI(title="Moirae", docs_url=None, redoc_url=None, openapi_url=None)
+    runner = OperationRunner(settings, pool)
     routes = [
         *_add_service_routes(app, pool, ingest_handler),
         *add_session_routes(app, pool),
@@ -73,8 +74,8 @@ def _create_routes(
         *add_file_routes(app, settings, pool, ingest_handler),
         *add_metrics_route(app, pool),
         *add_openapi_route(app),
-        *add_operation_routes(app, settings, pool),
-        *add_mcp_route(app, settings, pool),
+        *add_operation_routes(app, runner),
+        *add_mcp_route(app, settings, pool, runner),
         *add_page_routes(app),
     ]
     _add_error_handlers(app, RouteTable(routes))

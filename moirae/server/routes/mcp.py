@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 _PATH = "/mcp"
 
 
-def add_mcp_route(app: FastAPI, settings: Settings, pool: ConnectionPool) -> list[RouteAccess]:
+def add_mcp_route(
+    app: FastAPI, settings: Settings, pool: ConnectionPool, runner: OperationRunner
+) -> list[RouteAccess]:
     """Add the route, if the library is installed; returns its access."""
     if find_spec("mcp") is None:
         return []
-    handler = _McpHandler(settings, pool)
+    handler = _McpHandler(settings, pool, runner)
     app.router.routes.append(Route(_PATH, endpoint=handler, methods=["POST"]))
     return [RouteAccess("POST", _PATH, "viewer", has_json_body=True)]
 
@@ -44,10 +46,10 @@ def add_mcp_route(app: FastAPI, settings: Settings, pool: ConnectionPool) -> lis
 class _McpHandler:
     """An ASGI application with one server of the protocol for each kind of access."""
 
-    def __init__(self, settings: Settings, pool: ConnectionPool) -> None:
+    def __init__(self, settings: Settings, pool: ConnectionPool, runner: OperationRunner) -> None:
         self._settings = settings
         self._pool = pool
-        self._runner = OperationRunner(settings, pool)
+        self._runner = runner
         self._managers: dict[AgentAccess, StreamableHTTPSessionManager] = {}
         self._running: set[asyncio.Task[None]] = set()
 

@@ -28,11 +28,8 @@ _CREATED = 201
 _OK = 200
 
 
-def add_operation_routes(
-    app: FastAPI, settings: Settings, pool: ConnectionPool
-) -> list[RouteAccess]:
+def add_operation_routes(app: FastAPI, runner: "OperationRunner") -> list[RouteAccess]:
     """Add the routes of all operations; returns their access in the order of matching."""
-    runner = OperationRunner(settings, pool)
     routes = []
     # Fixed paths come before those with a parameter in the same place.
     operations = sorted(
