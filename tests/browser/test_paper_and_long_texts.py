@@ -3,6 +3,8 @@
 import base64
 import re
 
+import pytest
+
 from tests.api_data import COUNT, alert_id
 from tests.browser.driver import Browser
 from tests.browser.test_dashboard import ALERT, put_alert
@@ -17,6 +19,7 @@ SCROLLING = (
 )
 
 
+@pytest.mark.slow
 def test_long_summary_is_cut_and_shown_on_request(browser: Browser, served: Served) -> None:
     number = COUNT + 20
     alert = put_alert(served, number, "long " + "word " * (LONG // 5))

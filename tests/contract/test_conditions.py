@@ -90,6 +90,7 @@ def _condition(where: str) -> Condition:
     return Condition(where=where, judged={}, attributes=TYPES)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )

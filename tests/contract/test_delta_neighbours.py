@@ -196,6 +196,7 @@ def test_in_commit_timestamps_that_another_program_enables_are_written(
     assert read_as_of(spark, copy, times[version]) == list(range(50))
 
 
+@pytest.mark.slow
 def test_checkpoints_serve_spark_and_the_deltalake_library(
     spark: SparkSession, table: StreamTable
 ) -> None:

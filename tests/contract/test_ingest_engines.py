@@ -339,6 +339,7 @@ def test_executors_archive_large_files_and_a_topic_like_this_process(
     assert jobs.task_count > tasks_before + 20
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_executors_write_to_object_storage_like_this_process(
     settings: Settings, tmp_path: Path, jobs: SparkJobs, bucket: str

@@ -497,6 +497,7 @@ def _agree(session: SparkSession, texts: list[str]) -> set[int]:
     return rule_indexes
 
 
+@pytest.mark.slow
 def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSession) -> None:
     """Filters, windows, derived streams, constants anywhere."""
     texts = [text for texts in EXAMPLES for text in texts]

@@ -15,6 +15,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "howto" / "read-the-archive.md"
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_examples_of_the_documentation_run(spark: SparkSession, tmp_path: Path) -> None:
     table = StreamTable(tmp_path, SCHEMA)
     for number in range(3):

@@ -134,6 +134,7 @@ def _evaluate(
     return {rule.name: len(events) for rule, events in result.event_rows}, reads
 
 
+@pytest.mark.slow
 def test_derived_stream_of_several_rules_is_computed_once(
     spark: SparkSession, rows: CountedRows
 ) -> None:

@@ -48,6 +48,7 @@ def test_live_process_exits_with_its_supervisor(running: Stage) -> None:
     running.wait(lambda: running.archived_units() > before, 250)
 
 
+@pytest.mark.slow
 def test_second_instance_refuses_to_start(running: Stage) -> None:
     running.wait(lambda: running.log.read_text().count("workspace is running") == 1, 20)
     second = subprocess.run(

@@ -355,6 +355,7 @@ def test_change_is_recorded_with_its_author_or_not_made(served: Served) -> None:
     assert not any(change["arguments"].get("body") == {"text": " "} for change in changes)
 
 
+@pytest.mark.slow
 def test_rules_are_not_applied_while_the_workspace_watches_its_files() -> None:
     with serve(WORKSPACE.replace("watch_rules: false", ""), RULES) as running:
         answer = running.ask("POST", "/api/v1/rules/apply", headers=JSON, content="{}")

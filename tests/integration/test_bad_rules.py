@@ -105,7 +105,7 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
     return connection.execute(query).fetchall()
 
 
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("bad", [pytest.param("throws", marks=pytest.mark.slow), "floods"])
 def test_other_rules_find_every_event(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:

@@ -56,6 +56,12 @@ def _given(past: History, *arguments: str) -> str:
     return CliRunner().invoke(app, command, catch_exceptions=False).stdout
 
 
+def _count_commands(past: History) -> int:
+    row = past.connection.execute("SELECT count(*) FROM commands").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def _until_answered(past: History, *tasks: Any) -> None:
     deadline = time.monotonic() + 20
     while not all(past.task(task)["revision"] for task in tasks):
@@ -115,6 +121,8 @@ def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
         )
         said: list[str] = []
         output.start()
+        while not _count_commands(past):  # before the manager has a turn for the second recall
+            time.sleep(0.02)
         while output.is_alive():
             manager.run_once()
             manager.wait_for_query()

@@ -189,6 +189,7 @@ def test_evaluation_of_a_workspace_is_printed(
         run(workspace[0], "similarity", "eval", "--rule", "None")
 
 
+@pytest.mark.slow
 def test_tags_are_learned_from_the_time_on_that_known_after_sets(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
@@ -213,6 +214,7 @@ def test_unresolved_alerts_are_listed(workspace: tuple[Path, Connection[Any]]) -
     assert "no unresolved" in run(workspace[0], "similarity", "ask", "--rule", "None")
 
 
+@pytest.mark.slow
 def test_models_are_built_for_recalls_by_the_learned_measure_only(
     workspace: tuple[Path, Connection[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def similar_context(world: World, n: int) -> str:
     return str(similar.coverage["context"])
 
 
+@pytest.mark.slow
 def test_context_is_settled_when_the_recall_that_it_reads_has_ended(world: World) -> None:
     ingest(world, (0, "h0", 10.0), (10, "h0", 90.0), (20, "h0", 75.0), (30, "h0", 99.0))
     ingest(world, (200, "h1", 0.0))

@@ -48,6 +48,7 @@ def _definition(i: int) -> Definition:
     )
 
 
+@pytest.mark.slow
 def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     spark: SparkSession,
     connection: Connection[Any],

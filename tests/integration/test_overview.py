@@ -25,6 +25,7 @@ def get(served: Served, path: str, **query: Any) -> Any:
     return answer.json()
 
 
+@pytest.mark.slow
 def test_answers_of_several_events_have_hits_without_terms(served: Served) -> None:
     similar, missing = str(event_id(COUNT - 1)), "ffffffff-0000-0000-0000-000000000000"
     entries = get(served, "/overview/answers", event=[similar, str(event_id(0)), missing, similar])

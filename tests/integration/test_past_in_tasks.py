@@ -85,6 +85,7 @@ def test_past_in_tasks_is_that_of_one_statement(world: tuple[World, Settings]) -
             assert (tasks > 0, local_tasks) == (IN_TASKS[rule.name], 0), rule.name
 
 
+@pytest.mark.slow
 def test_past_with_too_many_event_rows_is_refused(world: tuple[World, Settings]) -> None:
     """By the statement of Spark, to which tasks leave what is beyond their limit."""
     archive, settings = world

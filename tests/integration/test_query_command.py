@@ -5,7 +5,7 @@ import io
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,8 +37,10 @@ def past(archived: History) -> History:
 
 
 @pytest.fixture
-def recalling(past: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A recall process, as a thread. The command must not work itself."""
+def recalling(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[MutableMapping[str, Any]]]:
+    """A recall process, as a thread, and its log. The command must not work itself."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("a recall process runs")
@@ -47,10 +49,10 @@ def recalling(past: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     stop = threading.Event()
     beat = "INSERT INTO processes (role, epoch, pid, state) VALUES ('recall', 1, 1, 'running')"
     past.connection.execute(beat)
-    with capture_logs(), past.manager() as manager:
+    with capture_logs() as log, past.manager() as manager:
         thread = threading.Thread(target=manager.run, args=(stop, lambda _: None))
         thread.start()
-        yield
+        yield log
         stop.set()
         thread.join()
 
@@ -93,10 +95,12 @@ def test_command_answers_where_no_recall_process_runs(past: History) -> None:
     assert task(past) == ("query", "done")
 
 
-@pytest.mark.usefixtures("recalling")
-def test_recall_process_answers_where_one_runs(past: History) -> None:
-    answer = orjson.loads(run(past, GROUPS, "-o", "json").stdout)
-    assert answer["rows"] == expected_groups(past)
+def test_recall_process_answers_where_one_runs(
+    past: History, recalling: Sequence[Mapping[str, Any]]
+) -> None:
+    command = ["query", GROUPS, "--workspace", str(past.settings.file), "-o", "json"]
+    answer = orjson.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+    assert answer["rows"] == expected_groups(past), (answer["coverage"], task(past), recalling)
 
 
 def test_plain_rows_are_the_newest_ones(past: History) -> None:

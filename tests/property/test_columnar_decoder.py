@@ -163,7 +163,15 @@ def test_json_values_of_any_type_are_decoded_as_one_by_one(lines: list[bytes]) -
     assert_equal_results(lines)
 
 
-@pytest.mark.parametrize("kind", sorted(ARROW_TYPES))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=[] if kind in ("bigint", "double", "timestamp") else pytest.mark.slow
+        )
+        for kind in sorted(ARROW_TYPES)
+    ],
+)
 def test_unusual_texts_are_decoded_as_one_by_one(kind: str) -> None:
     schema = schema_of(x=kind)
     for text in [*ODD_TEXTS, *BLANKS, *HUGE_NUMBERS]:

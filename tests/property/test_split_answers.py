@@ -439,6 +439,7 @@ def check(spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: 
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=4))
 def test_merged_answer_equals_the_query_over_all_rows(

@@ -25,6 +25,7 @@ def send(url: str, allowed: list[str] | None = None) -> None:
     send_by_apprise(make_receiver(apprise=url), delivery, HostPolicy(allowed), 30)
 
 
+@pytest.mark.slow
 def test_message_is_delivered_and_redirects_and_other_hosts_are_refused() -> None:
     with fake_receiver() as receiver:
         url = receiver.url.replace("http://", "json://")

@@ -90,6 +90,7 @@ def test_learns_to_rank_better_than_every_other_measure() -> None:
         assert learned > precision(corpus.alerts, kinds, rank_by(measure)) + 0.05
 
 
+@pytest.mark.slow
 def test_wrong_tags_do_not_make_it_worse() -> None:
     """One tag for all, a tenth wrong, renamed, another meaning, merged: P@10 by kinds stays."""
     corpus = make_incidents(120)
