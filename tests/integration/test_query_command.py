@@ -47,8 +47,10 @@ def recalling(
 
     monkeypatch.setattr(recall_process, "run_query_task", refuse)
     stop = threading.Event()
-    beat = "INSERT INTO processes (role, epoch, pid, state) VALUES ('recall', 1, 1, 'running')"
-    past.connection.execute(beat)
+    past.connection.execute(
+        "INSERT INTO processes (role, epoch, pid, state, beat_at)"
+        " VALUES ('recall', 1, 1, 'running', now() + interval '1 hour')"
+    )
     with capture_logs() as log, past.manager() as manager:
         thread = threading.Thread(target=manager.run, args=(stop, lambda _: None))
         thread.start()
