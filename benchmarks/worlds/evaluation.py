@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.worlds.generator import GAP, DrawnWorld
-from recall.learning import Resolution
+from recall.learning import MIN_EPISODES, Resolution
 from recall.relevance.rankers import (
     CandidateSet,
     LearnedRanker,
@@ -41,6 +41,8 @@ class Outcomes:
     predicted: Floats
     """Probability of the most probable label."""
     correct: Floats
+    withheld: Floats
+    """1 if there were too few episodes to say, else 0: frequencies are predicted then."""
 
 
 def evaluate_world(drawn: DrawnWorld) -> Outcomes:
@@ -58,6 +60,7 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
     resolved: list[int] = []
     predicted: list[float] = []
     correct: list[bool] = []
+    withheld: list[bool] = []
     gap = timedelta(microseconds=GAP)
     for candidate_set in iter_candidate_sets(drawn.alerts, gap, event_ids=event_ids):
         alert = candidate_set.alert
@@ -75,6 +78,7 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
             row.update(forecast.losses)
             predicted.append(forecast.best_probability)
             correct.append(forecast.is_correct)
+            withheld.append(forecast.is_withheld)
             rows.append(row)
             episodes.append(drawn.episodes[alert.event_id])
             resolved.append(len({drawn.episodes[other.event_id] for other in past}))
@@ -85,6 +89,7 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
         values,
         np.array(predicted),
         np.array(correct, float),
+        np.array(withheld, float),
     )
 
 
@@ -107,6 +112,7 @@ class _ForecastOutcome:
     losses: Mapping[str, float]
     best_probability: float
     is_correct: bool
+    is_withheld: bool
 
 
 def _compare_forecast(learned: LearnedRanker, candidate_set: CandidateSet) -> _ForecastOutcome:
@@ -114,11 +120,15 @@ def _compare_forecast(learned: LearnedRanker, candidate_set: CandidateSet) -> _F
     tag = learned.find_tag(candidate_set)
     labels = np.append(probabilities, new_tag)
     label = len(probabilities) if tag is None else tag
-    counts = learned.model(candidate_set).tag_model.tag_counts
+    model = learned.model(candidate_set)
+    counts = model.tag_model.tag_counts
     frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
+    is_withheld = model.history.episode_count < MIN_EPISODES
+    if is_withheld:
+        labels = frequencies
     losses = {}
     for name, shares in (("learned", labels), ("frequencies", frequencies)):
         losses[f"loss {name}"] = -float(np.log(max(shares[label], 1e-12)))
         losses[f"brier {name}"] = float((shares**2).sum() - 2 * shares[label] + 1)
     best = int(np.argmax(labels))
-    return _ForecastOutcome(losses, float(labels[best]), best == label)
+    return _ForecastOutcome(losses, float(labels[best]), best == label, is_withheld)

@@ -51,12 +51,16 @@ class World:
 
 @dataclass(frozen=True)
 class DrawnWorld:
-    """The alerts in time order and, by event ID, their causes, tags and numbers of episodes."""
+    """The alerts in time order and, by event ID, their causes, tags and numbers of episodes.
+
+    `shifted_from`: the first episode after the causes have shifted; None: they do not.
+    """
 
     alerts: list[AlertContext]
     causes: dict[str, str]
     tags: dict[str, str]
     episodes: dict[str, int]
+    shifted_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,14 @@ def draw_world(world: World, seed: int) -> DrawnWorld:
         # Half of the causes are others.
         phases[1] = _draw_causes(rng, range(count // 2, count + count // 2), count)
     late_cause = _draw_causes(rng, range(2 * count, 2 * count + 1), count)[0]
-    drawn = DrawnWorld([], {}, {}, {})
+    shifted_from = None
     alerts: list[tuple[AlertContext, str, str, int]] = []
     ts = 0
     for episode, size in enumerate(sizes):
         ts += int(rng.exponential(_MEAN_INTERVAL)) + HOUR // 60
         done = len(alerts) / world.resolutions
+        if world.shift and done >= 0.5 and shifted_from is None:
+            shifted_from = episode
         causes = phases[int(done >= 0.5)]
         shares = np.ones(count) if world.rare else 1 / np.arange(1, count + 1)
         cause = causes[int(rng.choice(len(causes), p=shares / shares.sum()))]
@@ -90,6 +96,7 @@ def draw_world(world: World, seed: int) -> DrawnWorld:
         names = [other.name for other in causes if other is not cause]
         alerts += _draw_episode(rng, world, cause, names, episode, size, ts)
     alerts.sort(key=lambda row: (row[0].ts, row[0].event_id))
+    drawn = DrawnWorld([], {}, {}, {}, shifted_from)
     for alert, cause_name, tag, episode in alerts:
         drawn.alerts.append(alert)
         drawn.causes[alert.event_id] = cause_name

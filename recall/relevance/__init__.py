@@ -14,7 +14,9 @@ from recall.relevance.forecasts import (
     FIRST_RESOLUTIONS,
     MIN_QUERIES,
     ForecastReliability,
+    calibration_error,
     measure_forecasts,
+    perfect_calibration_error,
 )
 from recall.relevance.quality import (
     METRICS,
@@ -36,9 +38,11 @@ __all__ = [
     "MIN_QUERIES",
     "MetricEstimate",
     "Reliability",
+    "calibration_error",
     "evaluate",
     "fit_calibration",
     "make_case",
     "measure_forecasts",
     "measure_reliability",
+    "perfect_calibration_error",
 ]

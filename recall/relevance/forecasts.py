@@ -114,8 +114,8 @@ def measure_forecasts(
     return ForecastReliability(
         queries=len(predicted),
         episodes=int(groups.max()) + 1,
-        calibration_error=_calibration_error(bins),
-        perfect_calibration_error=_perfect_calibration_error(predicted, groups),
+        calibration_error=_error_of_bins(bins),
+        perfect_calibration_error=perfect_calibration_error(predicted, groups),
         accuracy=float(correct.mean()),
         log_loss=_log_loss(outcomes.label),
         frequency_log_loss=_log_loss(outcomes.frequency),
@@ -126,14 +126,19 @@ def measure_forecasts(
     )
 
 
-def _calibration_error(bins: Sequence[ForecastBin]) -> float:
+def calibration_error(predicted: Floats, correct: Floats) -> float:
+    """The expected calibration error. `correct`: 1 if the most probable label was right, else 0."""
+    return _error_of_bins(_equal_bins(predicted, correct))
+
+
+def _error_of_bins(bins: Sequence[ForecastBin]) -> float:
     error = 0.0
     for part in bins:
         error += part.queries * abs(part.mean_predicted - part.observed_share)
     return error / sum(part.queries for part in bins)
 
 
-def _perfect_calibration_error(predicted: Floats, groups: npt.NDArray[np.intp]) -> float:
+def perfect_calibration_error(predicted: Floats, groups: npt.NDArray[np.intp]) -> float:
     """The mean calibration error if each prediction is right as often as it says, and those of one
     episode are right or wrong together.
 
@@ -143,7 +148,7 @@ def _perfect_calibration_error(predicted: Floats, groups: npt.NDArray[np.intp]) 
     errors = []
     for draw in draws:
         correct = (draw[groups] < predicted).astype(float)
-        errors.append(_calibration_error(_equal_bins(predicted, correct)))
+        errors.append(calibration_error(predicted, correct))
     return float(np.mean(errors))
 
 
