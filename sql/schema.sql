@@ -685,6 +685,40 @@ CREATE TABLE learned_models (
 );
 CREATE INDEX learned_models_recall ON learned_models (rule, version, recall, id DESC);
 
+-- The forecasts of the measure `learned` as they were shown last before a resolution was known. `shares`: by label, its
+-- probability and its share by plain frequencies; see `recall.learning.resolution_forecast`.
+CREATE TABLE shown_forecasts (
+    rule     text NOT NULL,
+    version  text NOT NULL,
+    recall   text NOT NULL,
+    eid      uuid NOT NULL,
+    ts       timestamptz NOT NULL,
+    shares   jsonb NOT NULL,
+    shown_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, recall, eid)
+);
+CREATE INDEX shown_forecasts_by_time ON shown_forecasts (rule, version, recall, ts DESC);
+
+-- How the shown forecasts of recalls have held over the newest resolved episodes; see `recall.relevance.shown_forecasts`.
+-- Figures are NULL without episodes. `excess`: of the log loss, compared with frequencies, with its 95 % interval.
+-- `reason`: why frequencies are shown, since `worse_since`; NULL: they are not.
+CREATE TABLE forecast_records (
+    rule               text NOT NULL,
+    version            text NOT NULL,
+    recall             text NOT NULL,
+    episodes           integer NOT NULL,
+    withheld_share     double precision,
+    log_loss           double precision,
+    frequency_log_loss double precision,
+    excess             double precision,
+    excess_low         double precision,
+    excess_high        double precision,
+    reason             text,
+    worse_since        timestamptz,
+    checked_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, recall)
+);
+
 -- Contexts and surroundings of the events of recalls: by name, a list of rows.
 CREATE TABLE contexts (
     rule         text NOT NULL,
@@ -821,6 +855,24 @@ CREATE OR REPLACE FUNCTION compared_context(task tasks, answered_at timestamptz)
     WHERE c.rule = task.rule AND c.version = task.version AND c.eid = task.eid
 $$;
 
+-- The forecast of an answer as it is shown: by plain frequencies while the recall's forecasts are worse.
+CREATE OR REPLACE FUNCTION shown_forecast(task tasks, forecast jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN r.reason IS NULL OR (forecast->>'withheld')::boolean THEN forecast - 'frequencies'
+        ELSE (forecast - 'frequencies') || coalesce(nullif(forecast->'frequencies', 'null'), '{"tags": [], "new_tag": null}')
+            || jsonb_build_object('by', 'frequencies', 'reason', r.reason) END
+    FROM (SELECT) present LEFT JOIN forecast_records r
+        ON r.rule = task.rule AND r.version = task.version AND r.recall = task.recall
+$$;
+
+-- The match probability of an answer as it is shown, of which `comparable` is stored.
+CREATE OR REPLACE FUNCTION shown_comparable(task tasks, forecast jsonb, comparable double precision)
+RETURNS double precision LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN comparable IS NULL THEN NULL
+        WHEN s.forecast->>'by' = 'frequencies' THEN 1 - (s.forecast->>'new_tag')::double precision
+        ELSE comparable END
+    FROM (SELECT shown_forecast(task, forecast) AS forecast) s
+$$;
+
 -- Answers of a task, numbered without gaps. The last one of an ended task is its final answer.
 CREATE TABLE revisions (
     task       uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
@@ -837,7 +889,7 @@ CREATE TABLE revisions (
     -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
     -- Of an answer by the measure `learned`: the most probable tags of the event's resolution, and the
-    -- probability of none of these.
+    -- probability of none of these; `frequencies`: the same by plain frequencies.
     forecast   jsonb,
     PRIMARY KEY (task, number)
 );

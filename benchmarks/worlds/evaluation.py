@@ -121,8 +121,7 @@ def _compare_forecast(learned: LearnedRanker, candidate_set: CandidateSet) -> _F
     labels = np.append(probabilities, new_tag)
     label = len(probabilities) if tag is None else tag
     model = learned.model(candidate_set)
-    counts = model.tag_model.tag_counts
-    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
+    frequencies = model.frequencies()
     is_withheld = model.history.episode_count < MIN_EPISODES
     if is_withheld:
         labels = frequencies

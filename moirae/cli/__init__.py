@@ -20,6 +20,7 @@ from moirae.cli import (
     events,
     export,
     feedback,
+    forecasts,
     ingest,
     init,
     mcp,
@@ -120,6 +121,7 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")
 similarity.app.command("eval")(accept_server(feedback.evaluate))
 similarity.app.command("ask")(accept_server(feedback.ask))
+similarity.app.command("forecasts")(accept_server(forecasts.list_records))
 similarity.app.command("agree")(accept_server(feedback.agree))
 similarity.app.command("disagree")(accept_server(feedback.disagree))
 similarity.app.command("withdraw")(accept_server(feedback.withdraw))

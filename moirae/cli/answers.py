@@ -89,9 +89,24 @@ def _render_forecast(forecast: Mapping[str, Any]) -> Text:
     if forecast.get("withheld"):
         text = f"too few to say ({forecast['episodes']} episodes of known resolution)"
         return Text.assemble(label, text)
-    parts = [f"{escape_control(tag)} {probability:.2f}" for tag, probability in forecast["tags"]]
-    parts.append(f"none of these {forecast['new_tag']:.2f}")
-    return Text.assemble(label, ", ".join(parts))
+    parts = []
+    intervals = forecast.get("intervals", ())
+    for (tag, probability), interval in zip_longest(forecast["tags"], intervals):
+        parts.append(f"{escape_control(tag)} {_format_share(probability, interval)}")
+    if forecast["new_tag"] is not None:
+        interval = forecast.get("new_tag_interval")
+        parts.append(f"none of these {_format_share(forecast['new_tag'], interval)}")
+    shares = Text.assemble(label, ", ".join(parts))
+    if forecast.get("reason"):
+        shares.append(f"\n  {escape_control(forecast['reason'])}", "yellow")
+    return shares
+
+
+def _format_share(probability: float, interval: Sequence[float] | None) -> str:
+    """`0.72 (0.55–0.84)`."""
+    if interval is None:
+        return f"{probability:.2f}"
+    return f"{probability:.2f} ({interval[0]:.2f}–{interval[1]:.2f})"
 
 
 def _render_comparable(probability: float) -> Text:

@@ -143,7 +143,8 @@ def _format_forecast(forecast: Mapping[str, Any]) -> Text:
     for tag, probability in forecast["tags"]:
         if probability >= _MIN_PROBABILITY:
             parts.append(f"{tag} {probability:.2f}")
-    parts.append(f"none of these {forecast['new_tag']:.2f}")
+    if forecast["new_tag"] is not None:
+        parts.append(f"none of these {forecast['new_tag']:.2f}")
     return Text(", ".join(parts))
 
 

@@ -8,6 +8,7 @@ from moirae.feedback.context_files import (
     read_labels,
     read_resolutions,
 )
+from moirae.feedback.forecast_records import update_forecast_records
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
 from moirae.feedback.training import build_training_cases
@@ -34,5 +35,6 @@ __all__ = [
     "read_resolutions",
     "record_judgement",
     "build_training_cases",
+    "update_forecast_records",
     "withdraw_judgement",
 ]

@@ -13,6 +13,7 @@ from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from archiver.times import Micros
 from moirae.errors import MoiraeError
+from moirae.feedback.forecast_records import update_forecast_records
 from moirae.feedback.judgements import JudgedCorpus
 from moirae.feedback.learning_process import run_in_process
 from moirae.feedback.training import build_past_events, build_training_cases
@@ -167,6 +168,7 @@ class CalibrationTask:
         calibrated = calibrate(connection, self._storage)
         _LOG.info("calibrations updated", action="calibrations_updated", recalls=calibrated)
         built, waiting = build_models(connection, self._storage)
+        update_forecast_records(connection)
         self._next_run_at = None
         if waiting:
             now = time.monotonic()

@@ -13,7 +13,7 @@ from moirae.rules import Definition, SimilarRecall
 from recall.learned_models import LearnedModels
 from recall.learning import StoredModel
 from recall.similarity import count_terms
-from sql.similarity import JudgementGateway
+from sql.similarity import ForecastGateway, JudgementGateway
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,14 @@ def _list_of_recall(
     contexts = recall.similar.contexts or tuple(definition.spec.context)
     model = LearnedModels(connection).load_newest(definition.name, definition.version, name)
     alerts = []
+    by_frequencies = ForecastGateway(connection).get_reason(
+        (definition.name, definition.version, name)
+    )
     rows = JudgementGateway(connection).list_unresolved(definition.name, definition.version)
     for row in rows:
-        tag, probability = _predict(model, count_terms(row.contexts, contexts))
+        tag, probability = _predict(
+            model, count_terms(row.contexts, contexts), by_frequencies is not None
+        )
         alerts.append(
             UnresolvedAlert(
                 alert=row.alert,
@@ -75,18 +80,23 @@ def _list_of_recall(
     return alerts
 
 
-def _predict(model: StoredModel | None, term_counts: Mapping[str, int]) -> tuple[str | None, float]:
+def _predict(
+    model: StoredModel | None, term_counts: Mapping[str, int], by_frequencies: bool
+) -> tuple[str | None, float]:
     """The most probable tag, and the highest probability of any label.
 
-    With too few episodes to say, nothing is probable.
+    With too few episodes to say, nothing is probable. `by_frequencies`: forecasts are worse than plain
+    frequencies, which are used instead.
     """
     if model is None:
         return None, 0.0
     forecast = model.forecast(term_counts, 1)
     if forecast.withheld:
         return None, 0.0
-    tag, probability = forecast.tags[0]
-    return tag, max(probability, forecast.new_tag)
+    labels = forecast.frequencies if by_frequencies else forecast
+    assert labels is not None
+    tag, probability = labels.tags[0]
+    return tag, max(probability, labels.new_tag)
 
 
 def choose_alerts(alerts: Iterable[UnresolvedAlert], limit: int) -> list[UnresolvedAlert]:

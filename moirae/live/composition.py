@@ -57,6 +57,7 @@ from moirae.live.spark_start import start_spark
 from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
 from moirae.live.unread_input import UnreadInputRecorder
+from moirae.live.worse_forecasts import WorseForecastsMonitor
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import (
     Role,
@@ -83,6 +84,7 @@ from sql.archive import (
 )
 from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
+from sql.similarity import ForecastGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -94,6 +96,7 @@ _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _BACKUP_INTERVAL = 10.0  # seconds between checks whether a backup is overdue
+_FORECASTS_INTERVAL = 10.0  # seconds between checks whether forecasts are worse than frequencies
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
 _TOPICS_INTERVAL = 1.0  # seconds between reports of topics that cannot be read
 _UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
@@ -211,6 +214,8 @@ def build_live_process(
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
     periodics.append(Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once))
+    worse_forecasts = WorseForecastsMonitor(AlertGateway(connection), ForecastGateway(connection))
+    periodics.append(Periodic("watch forecasts", _FORECASTS_INTERVAL, worse_forecasts.run_once))
     if settings.backup is not None and not drain:
         overdue_backup = OverdueBackupMonitor(
             AlertGateway(connection), partial(read_backup_state, connection, settings.backup)

@@ -8,13 +8,13 @@ import sql
 from archiver.times import from_micros
 from moirae.notify.alert import NotifiedAlert
 from moirae.notify.content import format_time
+from moirae.notify.forecast import describe_forecast
 from sql.notifications import AnswerOfEventRow, FixRow, NotifyStateGateway
 
 _MAX_ALERTS = 50  # of one round whose history is read: a message of thousands names them without
 _MAX_HITS = 3
 _MAX_ROWS = 3  # of an SQL recall
 _MAX_TEXT = 500  # characters of a note or a value
-_MAX_TAGS = 3
 
 
 def find_history(
@@ -51,9 +51,8 @@ def describe_answers(
             described.setdefault("similar", []).extend(similar)
             if answer.comparable is not None:
                 described["comparable"] = answer.comparable
-            tags = (answer.forecast or {}).get("tags") or []
-            if tags:
-                described["resolution"] = [_shorten(tag) for tag in tags[:_MAX_TAGS]]
+            if answer.forecast is not None:
+                described |= describe_forecast(answer.forecast)
         else:
             rows = [_shorten(row) for row in (answer.answer or ())[:_MAX_ROWS]]
             norm: dict[str, Any] = {"rows": rows}

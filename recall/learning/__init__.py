@@ -4,13 +4,10 @@ from recall.learning.build import BuiltModel, TrainingEvent, build_model
 from recall.learning.episode_corpus import EpisodeCorpus
 from recall.learning.episodes import number_episodes
 from recall.learning.event_scorer import LearnedScorer
-from recall.learning.learned_model import (
-    MIN_EPISODES,
-    LearnedModel,
-    ResolutionForecast,
-    TagIds,
-)
+from recall.learning.forecast_record import wilson_interval
+from recall.learning.learned_model import LearnedModel, TagIds
 from recall.learning.learner import Learner
+from recall.learning.resolution_forecast import MIN_EPISODES, ResolutionForecast
 from recall.learning.resolutions import GroupedEvent, Resolution, find_usable_times
 from recall.learning.stored_model import MODEL_FORMAT, StoredModel, name_place
 
@@ -32,4 +29,5 @@ __all__ = [
     "find_usable_times",
     "name_place",
     "number_episodes",
+    "wilson_interval",
 ]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from recall.learning.learned_model import LearnedQuery, PastRows
 from recall.learning.pair_model import Feature
 from recall.learning.stored_model import StoredModel
-from recall.similarity import CorpusEvent, ScoredRows
+from recall.similarity import CorpusEvent, EventForecast, ScoredRows
 from recall.similarity.measures import ContextVector, CorpusCounts
 from recall.similarity.segments import RowsOfSegment, Segment, gather_rows
 
@@ -95,12 +95,15 @@ class LearnedScorer:
         terms = vocabulary.decode_terms(self._model_context.terms[positive].tolist())
         return list(zip(terms, evidence[positive].tolist(), strict=True))
 
-    def forecast(self) -> Mapping[str, Any]:
+    def forecast(self) -> EventForecast:
         """The most probable tags of the new event, see `ResolutionForecast`."""
+        model = self._stored.model
         forecast = self._stored.forecast_tags(self._model_context, self._log_probabilities)
-        return self._stored.model.make_forecast(
-            forecast.probabilities, forecast.new_tag, _FORECAST_TAGS
-        ).to_json()
+        labels = forecast.probabilities, forecast.new_tag
+        return EventForecast(
+            model.make_forecast(*labels, _FORECAST_TAGS).to_json(),
+            model.shares_of_labels(*labels).to_json(),
+        )
 
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:

@@ -29,12 +29,7 @@ class ForecastRecord:
         Its number of cases is that of the episodes with a similar probability, so that it is wide
         where few forecasts were tested.
         """
-        count = self._similar_count(probability)
-        spread = _QUANTILE**2
-        center = (probability * count + spread / 2) / (count + spread)
-        variance = probability * (1 - probability) * count + spread / 4
-        half_width = _QUANTILE * np.sqrt(variance) / (count + spread)
-        return float(max(center - half_width, 0.0)), float(min(center + half_width, 1.0))
+        return wilson_interval(probability, self._similar_count(probability))
 
     def _similar_count(self, probability: float) -> float:
         distances = (_log_odds(np.array(self._probabilities)) - _log_odds(probability)) / _BANDWIDTH
@@ -49,3 +44,12 @@ def _log_odds(probabilities: Floats | float) -> Floats:
     clipped = np.clip(probabilities, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     log_odds: Floats = np.log(clipped / (1 - clipped))
     return log_odds
+
+
+def wilson_interval(share: float, count: float) -> tuple[float, float]:
+    """The 95 % interval of a share of so many cases (Wilson, JASA 1927)."""
+    spread = _QUANTILE**2
+    center = (share * count + spread / 2) / (count + spread)
+    variance = share * (1 - share) * count + spread / 4
+    half_width = _QUANTILE * np.sqrt(variance) / (count + spread)
+    return float(max(center - half_width, 0.0)), float(min(center + half_width, 1.0))

@@ -1,14 +1,19 @@
 """The learned measure: tag model, pair model and calibration together. No I/O."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros
-from recall.learning.forecast_record import ForecastRecord
+from recall.learning.forecast_record import ForecastRecord, wilson_interval
 from recall.learning.pair_model import Feature, PairModel
+from recall.learning.resolution_forecast import (
+    MIN_EPISODES,
+    ForecastShares,
+    LabelShares,
+    ResolutionForecast,
+)
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_mixture import TagForecast, TagHistory, TagMixture
 from recall.learning.tag_model import TagModel, TagPrediction
@@ -28,41 +33,12 @@ from recall.similarity.segments import score_by_measures
 TagIds = npt.NDArray[np.int32]
 
 UNKNOWN_TAG = -1
-MIN_EPISODES = 20
-"""With fewer episodes of known tag, no probabilities are stated."""
 # Added to probabilities before the logarithm: all improbable tags are about equally far away.
 _PROBABILITY_FLOOR = 0.01
 _MICROS_PER_DAY = 86_400e6
 _MIN_AGE = 1 / 1440  # days
 # Scores are a logistic function of the weighted sum divided by this, so that they stay below 1.
 _SCORE_SCALE = 4.0
-
-
-@dataclass(frozen=True)
-class ResolutionForecast:
-    """The most probable tags of an event, best first, and the probability of none of these.
-
-    `new_tag`: the probability that the tag was never seen; without it and the tags that are not
-    listed, the probabilities add up to less than 1. `intervals`, `new_tag_interval`: of 95 %.
-    `episodes`: from how many the model has learned.
-    """
-
-    tags: list[tuple[str, float]]
-    new_tag: float
-    episodes: int = 0
-    intervals: list[tuple[float, float]] = field(default_factory=list)
-    new_tag_interval: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def withheld(self) -> bool:
-        """Whether there are too few episodes to say how probable a tag is."""
-        return self.episodes < MIN_EPISODES
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields by name, and `withheld`; without probabilities if they are withheld."""
-        if self.withheld:
-            return {"tags": [], "new_tag": None, "episodes": self.episodes, "withheld": True}
-        return {**asdict(self), "withheld": False}
 
 
 @dataclass(frozen=True)
@@ -232,14 +208,47 @@ class LearnedModel:
         self, probabilities: Floats, new_tag: float, count: int
     ) -> ResolutionForecast:
         """The `count` most probable tags. `probabilities`: by tag."""
-        best = np.argsort(-probabilities, kind="stable")[:count]
-        tags = [(self.tag_model.tags[tag], float(probabilities[tag])) for tag in best]
+        tags = self._best_tags(probabilities, count)
         return ResolutionForecast(
             tags,
             new_tag,
             self.history.episode_count,
             [self.record.interval(probability) for _, probability in tags],
             self.record.interval(new_tag),
+            self._forecast_by_frequencies(count),
+        )
+
+    def _best_tags(self, shares: Floats, count: int) -> list[tuple[str, float]]:
+        best = np.argsort(-shares, kind="stable")[:count]
+        return [(self.tag_model.tags[tag], float(shares[tag])) for tag in best]
+
+    def frequencies(self) -> Floats:
+        """How often each tag was seen, as shares, and last that of a tag that was never seen."""
+        counts = self.tag_model.tag_counts
+        shares: Floats = np.append(counts, 1.0) / (counts.sum() + 1)
+        return shares
+
+    def _forecast_by_frequencies(self, count: int) -> LabelShares:
+        """The `count` most frequent tags."""
+        shares = self.frequencies()
+        tags = self._best_tags(shares[:-1], count)
+        episodes = float(self.history.counts.sum())
+        new_tag = float(shares[-1])
+        return LabelShares(
+            tags,
+            new_tag,
+            [wilson_interval(share, episodes) for _, share in tags],
+            wilson_interval(new_tag, episodes),
+        )
+
+    def shares_of_labels(self, probabilities: Floats, new_tag: float) -> ForecastShares:
+        """What is compared with the tag, once it is known. `probabilities`: by tag."""
+        shares = self.frequencies()
+        pairs = zip(probabilities.tolist(), shares[:-1].tolist(), strict=True)
+        return ForecastShares(
+            dict(zip(self.tag_model.tags, pairs, strict=True)),
+            (new_tag, float(shares[-1])),
+            self.history.episode_count < MIN_EPISODES,
         )
 
 

@@ -14,10 +14,10 @@ from recall.learning.forecast_record import ForecastRecord
 from recall.learning.learned_model import (
     UNKNOWN_TAG,
     LearnedModel,
-    ResolutionForecast,
     TagIds,
 )
 from recall.learning.pair_model import PairModel
+from recall.learning.resolution_forecast import ResolutionForecast
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_evidence import TagEvidence
 from recall.learning.tag_mixture import TagForecast, TagHistory, TagMixture

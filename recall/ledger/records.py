@@ -83,7 +83,8 @@ class Revision:
 
     `estimates`: for each row, by output column, the estimate for the full range of the question.
     `comparable`: the match probability of a final similarity answer, see `recall.confidence`.
-    `forecast`: of an answer by `learned`, see `recall.learning.ResolutionForecast`.
+    `forecast`: of an answer by `learned`, see `recall.learning.ResolutionForecast`; `label_shares`:
+    what is compared with the resolution, see `recall.learning.resolution_forecast.ForecastShares`.
     """
 
     coverage: Coverage
@@ -91,6 +92,7 @@ class Revision:
     estimates: Sequence[Mapping[str, Any]] = ()
     comparable: float | None = None
     forecast: Mapping[str, Any] | None = None
+    label_shares: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ from sql.recalls import (
     TaskGateway,
     TaskRow,
 )
+from sql.similarity import ForecastGateway
 from sql.stages import RecalledEventGateway
 
 _LOG = structlog.get_logger()
@@ -333,6 +334,11 @@ class Ledger:
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
         put_revision(self._tasks, task.id, number, revision)
+        if revision.label_shares is not None:
+            recall = (task.rule, task.version, task.recall)
+            ForecastGateway(self._connection).put_shown(
+                recall, task.event.eid, from_micros(task.event.ts), revision.label_shares
+            )
         if task.rule == AD_HOC_RULE:
             return  # nothing follows from its rows
         question = task.question

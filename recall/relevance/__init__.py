@@ -26,6 +26,12 @@ from recall.relevance.quality import (
     MetricEstimate,
     evaluate,
 )
+from recall.relevance.shown_forecasts import (
+    RECORD_EPISODES,
+    ShownForecast,
+    ShownRecord,
+    measure_shown,
+)
 
 __all__ = [
     "CalibrationCase",
@@ -37,12 +43,16 @@ __all__ = [
     "METRICS",
     "MIN_QUERIES",
     "MetricEstimate",
+    "RECORD_EPISODES",
     "Reliability",
+    "ShownForecast",
+    "ShownRecord",
     "calibration_error",
     "evaluate",
     "fit_calibration",
     "make_case",
     "measure_forecasts",
     "measure_reliability",
+    "measure_shown",
     "perfect_calibration_error",
 ]

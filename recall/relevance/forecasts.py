@@ -156,8 +156,7 @@ def _add_outcome(outcomes: _Outcomes, candidate_set: CandidateSet, ranker: Learn
     model = ranker.model(candidate_set)
     probabilities, new_tag = ranker.tag_probabilities(candidate_set)
     tag = ranker.find_tag(candidate_set)
-    counts = model.tag_model.tag_counts
-    frequencies = np.append(counts, 1.0) / (counts.sum() + 1)
+    frequencies = model.frequencies()
     all_labels = np.append(probabilities, new_tag)
     is_withheld = model.history.episode_count < MIN_EPISODES
     if is_withheld:

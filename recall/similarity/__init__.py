@@ -5,7 +5,7 @@ Two folders have front doors of their own: `recall.similarity.measures` scores t
 """
 
 from recall.similarity.answer import SimilarState, compare
-from recall.similarity.comparison import EventScorer, ScoredRows
+from recall.similarity.comparison import EventForecast, EventScorer, ScoredRows
 from recall.similarity.compilation import compiled
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
@@ -16,6 +16,7 @@ from recall.similarity.warm_up import compile_kernels
 __all__ = [
     "CorpusEvent",
     "EventKey",
+    "EventForecast",
     "EventScorer",
     "Index",
     "IndexStore",

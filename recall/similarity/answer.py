@@ -1,6 +1,6 @@
 """The state of one similarity recall, which can be stored between pieces and resumed. No I/O."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity.comparison import (
     Comparison,
+    EventForecast,
     EventScorer,
     make_candidates,
     restore_top,
@@ -132,8 +133,8 @@ class SimilarState:
         bounds = np.array(index.score_bounds(self.comparison, spans))
         return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))
 
-    def forecast(self) -> Mapping[str, Any] | None:
-        """What the event probably is, as JSON; None if nothing was learned."""
+    def forecast(self) -> EventForecast | None:
+        """What the event probably is; None if nothing was learned."""
         scorer = self.comparison.scorer
         return None if scorer is None else scorer.forecast()
 

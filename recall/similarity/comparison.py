@@ -25,6 +25,15 @@ class ScoredRows(NamedTuple):
     tfidf_scores: Floats
 
 
+class EventForecast(NamedTuple):
+    """What an event probably is, as JSON: what is shown, and the shares of all labels, which are
+    compared with the right one when it becomes known.
+    """
+
+    shown: Mapping[str, Any]
+    shares: Mapping[str, Any]
+
+
 class EventScorer(Protocol):
     """Scores past events of an index by more than their contexts."""
 
@@ -41,8 +50,8 @@ class EventScorer(Protocol):
     ) -> Mapping[str, Any]:
         """What the score of one past event consists of, as keys of its hit."""
 
-    def forecast(self) -> Mapping[str, Any]:
-        """What the event probably is, as JSON."""
+    def forecast(self) -> EventForecast:
+        """What the event probably is."""
 
 
 @dataclass

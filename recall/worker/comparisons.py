@@ -212,6 +212,7 @@ def _build_result(
         # Pieces of incomplete chunks may hold anything: each of them may change the answer.
         unknown = len(unread) - len(spans_left)
         hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
+        forecast = state.forecast()
         revision = Revision(
             relate_to_request(
                 replace(coverage, hopeful=hopeful),
@@ -220,7 +221,8 @@ def _build_result(
                 pieces,
             ),
             state.build_answer(index),
-            forecast=state.forecast(),
+            forecast=None if forecast is None else forecast.shown,
+            label_shares=None if forecast is None else forecast.shares,
         )
     return TurnResult(
         next=turn.end,

@@ -7,8 +7,8 @@ SELECT answer FROM revisions WHERE task = %(task)s ORDER BY number DESC LIMIT 1
 -- the settled one.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, t.retry_at, r.number, r.final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
-        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates, r.comparable,
-    r.forecast, r.at
+        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates,
+    shown_comparable(t, r.forecast, r.comparable) AS comparable, shown_forecast(t, r.forecast) AS forecast, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
@@ -24,7 +24,7 @@ WHERE t.eid = ANY(%(eids)s::uuid[])
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
         THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates,
-    r.forecast, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
+    shown_forecast(t, r.forecast) AS forecast, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 WHERE t.rule <> 'query'
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall

@@ -2,6 +2,12 @@
 
 from sql.similarity.calibrations import CalibrationGateway
 from sql.similarity.corpora import CorpusGateway
+from sql.similarity.forecasts import (
+    ForecastGateway,
+    ForecastRecordRow,
+    RecordFigures,
+    ResolvedForecastRow,
+)
 from sql.similarity.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
 from sql.similarity.learned_models import LearnedModelGateway, LearnedModelRow
 
@@ -9,8 +15,12 @@ __all__ = [
     "CalibrationGateway",
     "CorpusGateway",
     "FeedbackStateRow",
+    "ForecastGateway",
+    "ForecastRecordRow",
     "JudgementGateway",
     "LearnedModelGateway",
     "LearnedModelRow",
+    "RecordFigures",
+    "ResolvedForecastRow",
     "UnresolvedEventRow",
 ]

@@ -108,6 +108,13 @@ def test_answer_names_the_probable_resolution_and_is_replayed_until_its_model_ex
     tags = revision["forecast"]["tags"]
     assert tags[0][0] == _tag(_COUNT) and tags[0][1] > 0.5
     assert revision["comparable"] == pytest.approx(1 - revision["forecast"]["new_tag"])
+    assert revision["forecast"]["frequencies"]["tags"][0][1] < tags[0][1]
+    (shares,) = past.connection.execute(
+        "SELECT shares FROM shown_forecasts WHERE recall = 'similar' AND eid = %s",
+        (UUID(int=_COUNT),),
+    ).fetchone() or (None,)
+    assert shares["tags"][_tag(_COUNT)][0] == pytest.approx(tags[0][1])
+    assert not shares["withheld"]
     assert _replay(past, task).equal
 
     # A later model is not used by an answer that has begun, nor by its repetition.

@@ -96,6 +96,7 @@ READING: list[list[str]] = [
     ["similarity", "eval", "--rule", "none"],
     ["similarity", "ask"],
     ["similarity", "ask", "--rule", "none"],
+    ["similarity", "forecasts"],
     ["tokens", "list"],
     ["status", "--process", "live"],
 ]

@@ -180,6 +180,7 @@ MODULES_BY_TEST = {
         sql.recalls.tasks sql.reports.changes sql.reports.dashboard sql.reports.demo
         sql.reports.lookup sql.rules.deployments sql.rules.rule_errors sql.rules.rule_files
         sql.rules.rules sql.rules.views sql.similarity.calibrations sql.similarity.corpora
+        sql.similarity.forecasts
         sql.similarity.judgements sql.similarity.learned_models sql.stages.recalled_events
         sql.stages.row_revisions sql.workspace.backups sql.workspace.identity""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",

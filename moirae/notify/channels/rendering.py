@@ -11,6 +11,7 @@ from typing import Any
 from moirae.config import Receiver
 from moirae.errors import TemplateFault
 from moirae.notify.content import find_common
+from moirae.notify.forecast import format_forecast
 from moirae.rules import render
 
 Escape = Callable[[str], str]
@@ -112,11 +113,7 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
             verdict = "normal" if norm["normal"] else "not normal"
             line += f" ({verdict}: {norm['deviations']:+g} standard deviations)"
         lines.append(line)
-    for tag in moirae.get("resolution", ())[:1]:
-        if isinstance(tag, Mapping) and "tag" in tag:
-            probability = tag.get("probability")
-            share = f" ({probability:.0%})" if isinstance(probability, int | float) else ""
-            lines.append(f"probable resolution: {tag['tag']}{share}")
+    lines += format_forecast(moirae)
     for number, hit in enumerate(moirae.get("similar", ()), 1):
         line = f"similar {number}: {hit['at']}"
         if hit.get("resolution"):

@@ -1,7 +1,7 @@
 """Evaluate the ranking of similar past events on the feedback of operators."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,33 @@ class UnresolvedAlertSummary:
 
 
 @dataclass(frozen=True)
+class ForecastRecordSummary:
+    """How the probabilities of a recall by `learned` have held as they were shown, over its last 50
+    resolved episodes.
+
+    `episodes`: of these, how many there are so far. `withheld_share`: of the episodes, those without
+    probabilities, which count as the frequencies' ones. `log_loss`: the mean of -log of the
+    probability of the resolution, in nats; `frequency_log_loss`: of plain frequencies; `excess`: the
+    difference, with its 95 % interval from `excess_low` to `excess_high`. `reason`: why frequencies
+    are shown since `worse_since`; null: they are not.
+    """
+
+    rule: str
+    version: str
+    recall: str
+    episodes: int
+    withheld_share: float | None
+    log_loss: float | None
+    frequency_log_loss: float | None
+    excess: float | None
+    excess_low: float | None
+    excess_high: float | None
+    reason: str | None
+    worse_since: datetime | None
+    checked_at: datetime
+
+
+@dataclass(frozen=True)
 class EvaluationSummary:
     """The evaluation of one corpus: all figures, and the rows of its tables as text."""
 
@@ -113,6 +140,15 @@ def list_unresolved(
 
     alerts = list_alerts(workspace.connection, query.rule, query.limit)
     return [UnresolvedAlertSummary(**vars(alert), benefit=alert.benefit) for alert in alerts]
+
+
+@operation("GET", "/similarity/forecasts", role="viewer")
+def list_forecast_records(workspace: "LocalWorkspace") -> list[ForecastRecordSummary]:
+    """List how the probabilities of recalls by `learned` have held as they were shown."""
+    from sql.similarity import ForecastGateway
+
+    rows = ForecastGateway(workspace.connection).list_records()
+    return [ForecastRecordSummary(**asdict(row)) for row in rows]
 
 
 def build_report(

@@ -94,15 +94,28 @@ function withStage(answers: readonly Answer[], revision: Revision): Answer[] {
 export interface Forecast {
   tags: [string, number][];
   newTag: number;
+  /** Of 95 %, of the tags and of none of these; none in answers of earlier versions. */
+  intervals: [number, number][];
+  /** Why plain frequencies are shown; null: probabilities are learned. */
+  reason: string | null;
+}
+
+interface StoredForecast {
+  tags?: [string, number][];
+  new_tag?: number;
+  intervals?: [number, number][];
+  new_tag_interval?: [number, number];
+  reason?: string;
 }
 
 /** The forecast of a similarity recall by the measure `learned`; null if it has none. */
 export function readForecast(answer: Answer | undefined): Forecast | null {
-  const stored = answer?.forecast as { tags?: [string, number][]; new_tag?: number } | null | undefined;
+  const stored = answer?.forecast as StoredForecast | null | undefined;
   if (!stored?.tags?.length) {
     return null;
   }
-  return { tags: stored.tags, newTag: stored.new_tag ?? 0 };
+  const intervals = stored.new_tag_interval ? [...(stored.intervals ?? []), stored.new_tag_interval] : [];
+  return { tags: stored.tags, newTag: stored.new_tag ?? 0, intervals, reason: stored.reason ?? null };
 }
 
 /** From how many episodes a model learned that says nothing yet; null if it says something. */
@@ -115,6 +128,12 @@ export function countTooFewEpisodes(answer: Answer | undefined): number | null {
 export function describeForecast(forecast: Forecast): string | null {
   const [tag, probability] = forecast.tags[0];
   return probability > forecast.newTag ? `${tag} ${formatPercent(probability)}` : null;
+}
+
+/** `55–84 %`: the interval of the probability at a position; empty without one. */
+export function describeInterval(forecast: Forecast, index: number): string {
+  const interval = forecast.intervals.at(index);
+  return interval ? `${Math.round(interval[0] * 100)}–${formatPercent(interval[1])}` : "";
 }
 
 export function formatPercent(share: number): string {

@@ -15,6 +15,7 @@ export type Command = Schemas["Command"];
 export type DeadLetterPage = Schemas["DeadLetterPage"];
 export type EventAnswers = Schemas["EventAnswers"];
 export type EventDetails = Schemas["EventDetails"];
+export type ForecastRecord = Schemas["ForecastRecordSummary"];
 export type HistoryChange = Schemas["HistoryChangeRow"];
 export type Hit = Schemas["SimilarEvent"];
 export type Judgement = Schemas["EventJudgementRow"];

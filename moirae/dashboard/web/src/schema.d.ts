@@ -904,6 +904,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/similarity/forecasts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List how the probabilities of recalls by `learned` have held as they were shown.
+         * @description List how the probabilities of recalls by `learned` have held as they were shown.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["similarity_list_forecast_records"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/similarity/unresolved": {
         parameters: {
             query?: never;
@@ -2547,6 +2569,48 @@ export interface components {
             next: string | null;
             /** Total */
             total: number | null;
+        };
+        /**
+         * ForecastRecordSummary
+         * @description How the probabilities of a recall by `learned` have held as they were shown, over its last 50
+         *     resolved episodes.
+         *
+         *     `episodes`: of these, how many there are so far. `withheld_share`: of the episodes, those without
+         *     probabilities, which count as the frequencies' ones. `log_loss`: the mean of -log of the
+         *     probability of the resolution, in nats; `frequency_log_loss`: of plain frequencies; `excess`: the
+         *     difference, with its 95 % interval from `excess_low` to `excess_high`. `reason`: why frequencies
+         *     are shown since `worse_since`; null: they are not.
+         */
+        ForecastRecordSummary: {
+            /** Rule */
+            rule: string;
+            /** Version */
+            version: string;
+            /** Recall */
+            recall: string;
+            /** Episodes */
+            episodes: number;
+            /** Withheld Share */
+            withheld_share: number | null;
+            /** Log Loss */
+            log_loss: number | null;
+            /** Frequency Log Loss */
+            frequency_log_loss: number | null;
+            /** Excess */
+            excess: number | null;
+            /** Excess Low */
+            excess_low: number | null;
+            /** Excess High */
+            excess_high: number | null;
+            /** Reason */
+            reason: string | null;
+            /** Worse Since */
+            worse_since: string | null;
+            /**
+             * Checked At
+             * Format: date-time
+             */
+            checked_at: string;
         };
         /**
          * HeldVersion
@@ -5990,6 +6054,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EvaluationSummary"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    similarity_list_forecast_records: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForecastRecordSummary"][];
                 };
             };
             /** @description A problem */

@@ -52,7 +52,12 @@ def test_similar_alerts_come_with_what_fixed_them() -> None:
         tag="restart",
         author="ann",
     )
-    forecast = {"tags": [{"tag": "restart", "probability": 0.8}]}
+    forecast = {
+        "tags": [["restart", 0.8]],
+        "new_tag": 0.1,
+        "intervals": [[0.6, 0.9]],
+        "episodes": 30,
+    }
     answer = make_answer(recall="similar", kind="similar", answer=[hit], forecast=forecast)
     described = describe_answers([answer], {PAST: fix})
     assert described["similar"] == [
@@ -67,4 +72,6 @@ def test_similar_alerts_come_with_what_fixed_them() -> None:
             "by": "ann",
         }
     ]
-    assert described["resolution"] == [{"tag": "restart", "probability": 0.8}]
+    assert described["resolution"] == [
+        {"tag": "restart", "probability": 0.8, "low": 0.6, "high": 0.9}
+    ]

@@ -43,8 +43,9 @@ def test_hits_have_the_probable_tag_and_say_why() -> None:
         assert hit["tag_terms"][0][0] == "msg=disk" or hit["tag"] != "disk"
         assert hit["parts"]["resolution"] < 0 < hit["parts"]["terms"]
         assert 0 < hit["score"] < 1
-    forecast = state.forecast()
-    assert forecast is not None
+    event_forecast = state.forecast()
+    assert event_forecast is not None
+    forecast = event_forecast.shown
     assert forecast["tags"][0][0] == "disk"
 
 

@@ -23,6 +23,7 @@ import {
   describeCoverage,
   describeDistance,
   describeHit,
+  describeInterval,
   describeLength,
   describeReturn,
   findNorm,
@@ -292,10 +293,15 @@ function ForecastCard({ similar }: { similar: Answer | undefined }) {
               <span className="forecast-tag">{tag}</span>
               <meter min={0} max={1} value={probability} aria-label={`Probability of ${tag}`} />
               <span>{formatPercent(probability)}</span>
+              <span className="note">{describeInterval(forecast, index)}</span>
             </li>
           ))}
         </ol>
-        <p className="note">Learned from the resolutions of past alerts of this rule.</p>
+        {forecast.reason ? (
+          <Message variant="warning" isInline isPlain title={forecast.reason} />
+        ) : (
+          <p className="note">Learned from the resolutions of past alerts of this rule. Ranges are 95 % intervals.</p>
+        )}
       </CardBody>
     </Card>
   );

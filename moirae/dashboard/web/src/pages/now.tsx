@@ -173,7 +173,7 @@ function Past({ alert, answers }: { alert: Alert; answers: readonly Answer[] }) 
           : conclusion.title}
       </span>
       <span className="note">
-        {probable && `probably ${probable}, `}
+        {probable && `${forecast.reason ? "by frequency" : "probably"} ${probable}, `}
         {shown && (
           <>
             seen <Time value={shown.ts} brief />, similarity {shown.score.toFixed(2)}

@@ -4,6 +4,7 @@ import { Link } from "react-router";
 import { type ChunkPage, type ChunkSummary, type DeadLetterPage, type RecallPage, type Status, type StreamSummary, describeProblem, get, post } from "../api";
 import { Pending, StateLabel, Time, formatCount, shortName, useTitle } from "../components/common";
 import { ClockCard, InputCard, RestartCard, TopicCard } from "../components/conditions";
+import { ForecastRecordCard } from "../components/forecasts";
 import { Problems } from "../components/problems";
 import { LiveProblem } from "../components/process";
 import { DataTable } from "../components/rows";
@@ -24,6 +25,7 @@ export function SystemPage() {
       <div className="system-grid">
         <StatusCards />
         <RecallCard />
+        <ForecastRecordCard />
         <StreamCard />
         <ChunkCard />
         <DeadLetterCard />
