@@ -3,11 +3,11 @@
 Their times are wall-clock times.
 """
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID, uuid5
 
+from moirae.alerts.event import make_fingerprint
 from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
 
 _VERSION = "built-in"
@@ -32,7 +32,7 @@ def describe_alert(
         eid=alert_id,
         rule=rule,
         version=_VERSION,
-        fingerprint=json.dumps(list(key.values())),
+        fingerprint=make_fingerprint(key),
         key=key,
         labels=labels,
         annotations=annotations,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha1
+from hashlib import sha1, sha256
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # Types that orjson writes like `json`, in a quarter of the time; it refuses integers of more than 64
 # bits, and writes some floats differently.
 _TYPES_WRITTEN_ALIKE = frozenset((str, int, bool, type(None)))
+# Of a fingerprint, in bytes: PostgreSQL indexes no rows of more than 2,704.
+_MAX_FINGERPRINT = 1000
 # Version 5 and variant RFC 4122 of a UUID.
 _UUID_BITS = 0x5000_8000_0000_0000_0000
 _UUID_MASK = ~0xF000_C000_0000_0000_0000
@@ -37,7 +39,7 @@ class Event:
     """A unique event of a rule.
 
     `ts`: event time. `key`: the values of the rule's key columns.
-    `fingerprint`: the same values as canonical JSON.
+    `fingerprint`: see `make_fingerprint`.
     """
 
     eid: UUID
@@ -58,6 +60,15 @@ def canonical_json(values: Sequence[Any]) -> str:
         except TypeError:  # a text with half of a surrogate pair
             pass
     return _encode(values)
+
+
+def make_fingerprint(key: Mapping[str, Any]) -> str:
+    """The values of a key as canonical JSON; of those that are too long for an index, a digest."""
+    fingerprint = canonical_json(list(key.values()))
+    encoded = fingerprint.encode(errors="surrogatepass")
+    if len(encoded) <= _MAX_FINGERPRINT:
+        return fingerprint
+    return f"sha256:{sha256(encoded).hexdigest()}"
 
 
 def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
@@ -105,7 +116,7 @@ def deduplicate(
 
 def _make_event(eid: UUID, key_columns: Sequence[str], row: EventRow) -> Event:
     key = {column: row.attributes.get(column) for column in key_columns}
-    return Event(eid, row.ts, key, canonical_json(list(key.values())), row.attributes)
+    return Event(eid, row.ts, key, make_fingerprint(key), row.attributes)
 
 
 def _sort_key(row: EventRow) -> list[tuple[int, Any]]:

@@ -72,6 +72,18 @@ def test_event_has_its_key_and_fingerprint() -> None:
     assert event.fingerprint == '["n1",null]'
 
 
+@given(st.text(min_size=400))
+def test_long_keys_have_short_fingerprints(value: str) -> None:
+    """PostgreSQL refuses long values in indexes, unless it can compress them."""
+    fingerprints = {
+        event.fingerprint
+        for text in (value, value + "x", value * 3_000)
+        for event in deduplicate("g/A", ["host"], ["host"], [EventRow(1, {"host": text})])
+    }
+    assert len(fingerprints) == 3
+    assert all(len(fingerprint.encode()) <= 1000 for fingerprint in fingerprints)
+
+
 def test_smallest_of_rows_with_one_identity_is_the_event() -> None:
     rows = [EventRow(1, {"host": "a", "n": n}) for n in ("x", 3, 20, None)]
     numbers = [
