@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from moirae.cli.options import escape_control, format_cell, format_time, make_console
+from moirae.cli.options import cut_text, escape_control, format_cell, format_time, make_console
 
 if TYPE_CHECKING:
     from moirae.inspect.past_events import RecallAnswer, SimilarEvent
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _ANSWER_WIDTH = 160  # characters of a line when standard output is not a terminal
 _MAX_ROWS = 20  # of an SQL answer
 _MAX_TERMS = 5  # shared terms of a past event
+_MAX_TERM = 200  # characters
+_MAX_SUMMARY = 1000  # characters
 _ALERT_PREFIX = 8  # characters of an alert ID, enough for `alerts resolve` and `similar`
 _OPEN_STATES = ("waiting", "running", "suspended")
 # Below this probability that the best hit is of the same kind, a hint is shown.
@@ -138,10 +140,13 @@ def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
     yield Text.assemble(
         (f"  {event.rank:>2}. {event.score:.3f} ", "bold cyan"),
         (time, "dim"),
-        escape_control(summary),
+        cut_text(escape_control(summary), _MAX_SUMMARY),
         (_format_outcome(past), "dim"),
     )
-    shared = [f"{escape_control(term)} {share:.0%}" for term, share in event.shared[:_MAX_TERMS]]
+    shared = [
+        f"{cut_text(escape_control(term), _MAX_TERM)} {share:.0%}"
+        for term, share in event.shared[:_MAX_TERMS]
+    ]
     yield Text.assemble(("      shares ", "dim"), ", ".join(shared))
     if event.parts is not None:
         yield _render_parts(event)

@@ -25,6 +25,7 @@ from moirae.errors import Problem, UsageError
 from moirae.runtime import connect_database, replace_unencodable, write_json
 
 _MAX_LIMIT = 100_000  # rows of a list
+_MAX_CELL = 1000  # characters of a cell of a list; JSON, and the command for one row, have all
 _FILE_WIDTH = 200  # characters of a table line when standard output is not a terminal
 
 
@@ -184,7 +185,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], empty_mes
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(format_cell, row))
+        table.add_row(*(format_cell(value, _MAX_CELL) for value in row))
     if table.row_count:
         make_console().print(table)
     else:
@@ -201,8 +202,11 @@ def print_properties(properties: Iterable[tuple[str, Any]]) -> None:
     make_console().print(table)
 
 
-def format_cell(value: Any) -> str:
-    """A value as text of a table cell. Control characters and markup in it have no effect."""
+def format_cell(value: Any, length: int | None = None) -> str:
+    """A value as text of a table cell. Control characters and markup in it have no effect.
+
+    `length`: characters after which it is cut; None: it is not.
+    """
     if value is None:
         return replace_unencodable("–", sys.stdout)
     if isinstance(value, datetime):
@@ -213,7 +217,15 @@ def format_cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return escape(replace_unencodable(escape_control(str(value)), sys.stdout))
+    text = str(value)
+    if length is not None:
+        text = cut_text(text, length)
+    return escape(replace_unencodable(escape_control(text), sys.stdout))
+
+
+def cut_text(text: str, length: int) -> str:
+    """A text, or its beginning and how long it is if it has more than `length` characters."""
+    return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
 
 
 def escape_control(text: str) -> str:

@@ -64,6 +64,13 @@ def test_empty_table_prints_its_message(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.strip() == "no rows"
 
 
+def test_long_texts_of_a_list_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["a"], [["[x]" * 500_000], [{"key": "y" * 999}], ["z" * 1000]], "no rows")
+    output = capsys.readouterr().out
+    assert len(output) < 5000 and "… (1,500,000 characters)" in output.replace("\n", "")
+    assert output.count("y") == 1 + 996 and output.count("z") == 1000
+
+
 def test_unknown_choice_names_the_choices() -> None:
     check_choices("state", ["firing"], ("pending", "firing"))
     with pytest.raises(UsageError, match="unknown state 'on': must be one of pending, firing"):
