@@ -77,11 +77,12 @@ class Alerts:
         self._gateway.put([(description, lifetime)])
         return number
 
-    def resolve(self, name: str, key: Mapping[str, Any] | None = None) -> None:
+    def resolve(self, name: str, key: Mapping[str, Any] | None = None) -> UUID:
         """Store the end of an alert."""
         description, lifetime = self._stored[_key(name, key)]
         ended = replace(lifetime, state="resolved", ends_at=datetime.now(UTC))
         self._gateway.update({description.id: ended})
+        return description.id
 
     def withdraw(self, name: str, key: Mapping[str, Any] | None = None) -> None:
         """Store that settling has not confirmed an alert."""

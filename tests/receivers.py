@@ -59,9 +59,11 @@ def fake_receiver() -> Iterator[FakeReceiver]:
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            request = Received(
-                self.path, dict(self.headers.items()), self.rfile.read(length), time.time()
-            )
+            body = self.rfile.read(length)
+            if len(body) < length:  # the client was killed while it sent
+                self.close_connection = True
+                return
+            request = Received(self.path, dict(self.headers.items()), body, time.time())
             answer = receiver.answer(request)
             if answer is None:
                 self.close_connection = True

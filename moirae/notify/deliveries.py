@@ -1,5 +1,6 @@
 """The queues of all receivers, and what became of their messages."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -82,10 +83,13 @@ class Deliveries:
             else:
                 self._gateway.put_failure(receiver, failures[receiver], error)
 
-    def close(self) -> None:
-        """Let the threads end after what they send now."""
+    def close(self, timeout: float) -> None:
+        """Let the threads end after what they send now, and wait for that some seconds at most."""
         for queue in self._queues.values():
             queue.close()
+        deadline = time.monotonic() + timeout
+        for queue in self._queues.values():
+            queue.wait_until_idle(deadline)
 
     def count(self) -> int:
         """Messages that are queued."""

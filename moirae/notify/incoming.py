@@ -10,7 +10,9 @@ from moirae.notify.intake import (
     Hold,
     describe_row,
     find_hold,
+    fired_long_ago,
     has_caught_up,
+    has_outlasted,
     is_hold_over,
     waits_of,
 )
@@ -34,16 +36,17 @@ class Incoming:
         """Alerts whose first message waits, why, and since when."""
         self._added: dict[UUID, str] = {}
         self._removed: set[UUID] = set()
+        self._unsent: list[NotifiedAlert] = []
+        """Alerts that fired and have ended before they could be sent."""
 
     def restore(self, now: datetime) -> None:
         """Continue where an earlier process has stopped; at first, with all alerts that fire."""
         held_rows = {row.alert_id: row for row in self._store.load_held()}
-        for alert in self._store.list_alerts(list(held_rows)):
-            since = held_rows[alert.id].since
-            if held_rows[alert.id].reason == "late":
-                self._held[alert.id] = Hold("late", None), since
-            else:
-                self._take(alert, now)
+        for row in self._store.list_alerts(list(held_rows)):
+            hold = Hold("late", None)
+            if held_rows[row.id].reason == "history":
+                hold = self._find_hold(row, describe_row(row, now)) or Hold("history", now)
+            self._held[row.id] = hold, held_rows[row.id].since
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
@@ -60,28 +63,60 @@ class Incoming:
             return False
         rows = self._store.list_alerts(alert_ids)
         self._store.load_waits()
+        self._note_missed(rows, now)
         for row in rows:
             # All sources of inhibition are known before any group is due.
             self._take(row, now)
         self._position, self._has_moved = position, True
         return True
 
-    def release(self, now: datetime) -> Sequence[NotifiedAlert]:
-        """Take alerts that need not wait any more; returns late ones that have ended meanwhile."""
+    def _note_missed(self, rows: Sequence[NotifiedAlertRow], now: datetime) -> None:
+        """Note alerts whose first message was due before they ended, and that nothing knew of.
+
+        They fired and ended while no process of notifications ran, or while history was awaited.
+        Those that had fired long ago are counted once all input is read.
+        """
+        ended: dict[UUID, tuple[NotifiedAlertRow, NotifiedAlert]] = {}
+        for row in rows:
+            alert = describe_row(row, now)
+            waits_for_input = row.id in self._held and self._held[row.id][0].reason == "late"
+            if alert.member in self.grouping.alerts or waits_for_input:
+                continue
+            if has_outlasted(row, alert, self._shortest_wait(alert)):
+                ended[row.id] = row, alert
+        if not ended:
+            return
+        assert self._position is not None
+        unread = set(self._store.list_raised_after(self._position, list(ended)))
+        for row, alert in ended.values():
+            if row.id in self._held:
+                self._unsent.append(alert)
+            elif row.id in unread and fired_long_ago(row, self.notify_within):
+                self._hold(row.id, Hold("late", None), now)
+            elif row.id in unread:
+                self._unsent.append(alert)
+
+    def take_unsent(self, now: datetime) -> Sequence[NotifiedAlert]:
+        """Alerts that fired and have ended before they could be sent, since the last call."""
+        unsent, self._unsent = self._unsent, []
+        return self.grouping.muting.select_audible(unsent, now)
+
+    def release(self, now: datetime) -> None:
+        """Take alerts that need not wait any more."""
         history = [alert for alert, (hold, _) in self._held.items() if hold.reason == "history"]
         self._release_history(self._store.list_alerts(history), now)
         late = {alert: since for alert, (hold, since) in self._held.items() if hold.until is None}
         if not late or not has_caught_up(self._store.has_unread_input(), max(late.values()), now):
-            return []
-        ended = []
+            return
         for row in self._store.list_alerts(list(late)):
             self._drop_hold(row.id)
             alert = describe_row(row, now, is_late=True)
+            if alert.end_reason == "withdrawn":
+                continue
             if alert.is_resolved:
-                ended.append(alert)
+                self._unsent.append(alert)
             else:
                 self.grouping.put(alert, now)
-        return ended
 
     def _release_history(self, rows: Sequence[NotifiedAlertRow], now: datetime) -> None:
         if not rows:
@@ -95,6 +130,8 @@ class Incoming:
                 alert = describe_row(row, now)
                 if not alert.is_resolved:
                     self.grouping.put(alert, now)
+                elif has_outlasted(row, alert, self._shortest_wait(alert)):
+                    self._unsent.append(alert)
 
     def next_release(self) -> datetime | None:
         """When a wait ends by the clock; None: none does."""
@@ -128,15 +165,21 @@ class Incoming:
             return
         if row.past or row.id in self._held:
             return
-        waits = waits_of(self._store.load_waits(), row.rule)
-        hold = find_hold(row, waits, self.notify_within, self._shortest_wait(alert))
+        hold = self._find_hold(row, alert)
         if hold is None or (hold.until is not None and hold.until <= now):
             # Group times do not depend on how soon a change is read.
             self.grouping.put(alert, now, min(row.raised_at, now))
             return
-        self._held[row.id] = hold, now
-        self._added[row.id] = hold.reason
-        self._removed.discard(row.id)
+        self._hold(row.id, hold, now)
+
+    def _find_hold(self, row: NotifiedAlertRow, alert: NotifiedAlert) -> Hold | None:
+        waits = waits_of(self._store.load_waits(), row.rule)
+        return find_hold(row, waits, self.notify_within, self._shortest_wait(alert))
+
+    def _hold(self, alert_id: UUID, hold: Hold, now: datetime) -> None:
+        self._held[alert_id] = hold, now
+        self._added[alert_id] = hold.reason
+        self._removed.discard(alert_id)
 
     def _shortest_wait(self, alert: NotifiedAlert) -> timedelta:
         nodes: Iterable[timedelta] = (

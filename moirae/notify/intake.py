@@ -90,14 +90,19 @@ def find_hold(
 
     `shortest_wait`: the least `group_wait` of its routes: answers may come meanwhile.
     """
-    fired_at = row.raised_at if row.rule.startswith(_EXTERNAL) else row.fired_at
-    if fired_at is not None and row.raised_at - fired_at > notify_within:
+    if fired_long_ago(row, notify_within):
         return Hold("late", None)
     if waits.where is not None and row.history == "waiting":
         return Hold("history", row.raised_at + waits.where)
     if waits.history > shortest_wait:
         return Hold("history", row.raised_at + waits.history)
     return None
+
+
+def fired_long_ago(row: NotifiedAlertRow, notify_within: timedelta) -> bool:
+    """Whether an alert had fired long ago when it was stored as firing."""
+    fired_at = row.raised_at if row.rule.startswith(_EXTERNAL) else row.fired_at
+    return fired_at is not None and row.raised_at - fired_at > notify_within
 
 
 def is_hold_over(
@@ -114,6 +119,18 @@ def is_hold_over(
 def has_caught_up(has_unread_input: bool, held_since: datetime, now: datetime) -> bool:
     """Whether alerts that were held since a time, as they fired long ago, are decided now."""
     return not has_unread_input and now - held_since > _CATCH_UP_TIME
+
+
+def has_outlasted(row: NotifiedAlertRow, alert: NotifiedAlert, shortest_wait: timedelta) -> bool:
+    """Whether an alert fired, has ended, and lasted until its first message was due.
+
+    `shortest_wait`: the least `group_wait` of its routes. By event time, too: what is evaluated
+    late begins and ends at once.
+    """
+    if row.past or alert.ends_at is None or alert.end_reason == "withdrawn":
+        return False
+    lasted = max(row.updated_at - row.raised_at, alert.ends_at - alert.starts_at)
+    return lasted >= shortest_wait
 
 
 def waits_of(rules: Mapping[str, RuleWaits], rule: str) -> RuleWaits:

@@ -7,7 +7,6 @@ from typing import Any
 import sql
 from moirae.notify.alert import NotifiedAlert
 from moirae.notify.content import (
-    describe_alert,
     list_alert_ids,
     make_content,
     make_summary_content,
@@ -19,8 +18,8 @@ from sql.notifications import NewNotification, NotificationGateway
 
 _WINDOW = timedelta(minutes=1)
 _MAX_FOLDED = 20_000  # messages of one summary
-_STORM = "More messages than limits.notifications were due:"
-_LATE = "Alerts that fired while older input was read, and have ended since:"
+_STORM = "More messages than limits.notifications were due."
+_UNSENT = "Alerts fired and ended before they could be sent."
 
 FindHistory = Callable[[Sequence[NotifiedAlert]], Mapping[str, Mapping[str, Any]]]
 """What is known of alerts, by ID."""
@@ -49,17 +48,8 @@ class MessageOutbox:
             is_admitted = self._budget.admits(message)
             if not is_admitted:
                 self._folded.add(message.receiver)
-            added.append(
-                NewNotification(
-                    receiver=message.receiver,
-                    group_key=message.group_key,
-                    cause=message.cause,
-                    status=message.status,
-                    content=make_content(message, public_url, history),
-                    alerts=list_alert_ids(message),
-                    state="pending" if is_admitted else "folded",
-                )
-            )
+            content = make_content(message, public_url, history)
+            added.append(_make_notification(message, content, is_admitted))
         return self._insert(added)
 
     def add_summaries(self, receivers: Sequence[str], public_url: str) -> list[Delivery]:
@@ -74,28 +64,35 @@ class MessageOutbox:
             if not folded:
                 continue
             summary = summarize(row.content for row in folded)
-            content = make_summary_content(receiver, summary, public_url, now, _STORM)
+            causes = {row.cause for row in folded}
+            reasons = [_UNSENT] if "unsent" in causes else []
+            if causes - {"unsent"}:
+                reasons.append(_STORM)
+            content = make_summary_content(receiver, summary, public_url, now, " ".join(reasons))
             (delivery,) = self._insert([_make_summary(receiver, content)])
             assert delivery.id is not None
             self._gateway.set_summary([row.id for row in folded], delivery.id)
             deliveries.append(delivery)
         return deliveries
 
-    def add_late(
+    def add_unsent(
         self, alerts_by_receiver: Mapping[str, Sequence[NotifiedAlert]], public_url: str
-    ) -> list[Delivery]:
-        """Count alerts that ended before they could be sent, in one message for each receiver."""
-        now = datetime.now(UTC)
+    ) -> None:
+        """Have alerts that ended before they could be sent counted in the next summaries."""
         added = []
         for receiver, alerts in alerts_by_receiver.items():
-            described = [describe_alert(alert, public_url, {}) for alert in alerts]
-            summary = summarize([{"alerts": [alert]} for alert in described])
-            content = make_summary_content(receiver, summary, public_url, now, _LATE)
-            self._budget.add(receiver, now)
-            message = _make_summary(receiver, content)
-            ids = [(alert.id, "resolved") for alert in alerts]
-            added.append(NewNotification(**{**_fields(message), "alerts": ids}))
-        return self._insert(added)
+            group_key = f"moirae/unsent/{receiver}"
+            message = Message(
+                receiver=receiver,
+                group_key=group_key,
+                group_labels={},
+                alerts=alerts,
+                cause="unsent",
+                planned_at=datetime.now(UTC),
+            )
+            self._folded.add(receiver)
+            added.append(_make_notification(message, make_content(message, public_url, {}), False))
+        self._insert(added)
 
     def list_pending(self, after: int, limit: int) -> list[Delivery]:
         """Messages that an earlier process has not delivered, in order, after a number."""
@@ -134,6 +131,20 @@ class MessageOutbox:
         ]
 
 
+def _make_notification(
+    message: Message, content: Mapping[str, Any], is_admitted: bool
+) -> NewNotification:
+    return NewNotification(
+        receiver=message.receiver,
+        group_key=message.group_key,
+        cause=message.cause,
+        status=message.status,
+        content=content,
+        alerts=list_alert_ids(message),
+        state="pending" if is_admitted else "folded",
+    )
+
+
 def _make_summary(receiver: str, content: Mapping[str, Any]) -> NewNotification:
     return NewNotification(
         receiver=receiver,
@@ -143,7 +154,3 @@ def _make_summary(receiver: str, content: Mapping[str, Any]) -> NewNotification:
         content=content,
         alerts=[],
     )
-
-
-def _fields(message: NewNotification) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in NewNotification.__slots__}

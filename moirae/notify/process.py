@@ -20,6 +20,7 @@ _TICK_INTERVAL = 0.05  # seconds between looks at the log of changes
 _RELEASE_INTERVAL = 0.1  # seconds between looks at messages that wait
 _SILENCE_INTERVAL = 0.5  # seconds between looks for changed silences
 _SUMMARY_INTERVAL = 1.0  # seconds between looks at folded messages
+_CLOSE_TIMEOUT = 8.0  # seconds for messages that are being sent at a stop
 _PENDING_BATCH = 2_000  # messages of an earlier process that are queued at once
 
 
@@ -42,7 +43,6 @@ class NotifyProcess:
         self._incoming = incoming
         self._outbox = outbox
         self._deliveries = deliveries
-        self._late: list[NotifiedAlert] = []
         self._schedule = Schedule(
             [
                 Periodic("release", _RELEASE_INTERVAL, self._release),
@@ -79,30 +79,31 @@ class NotifyProcess:
 
     def _flush(self) -> None:
         """Store the messages that are due with the state that they follow from; then send them."""
-        messages = self._incoming.grouping.flush_due(datetime.now(UTC))
-        if not messages and not self._late and not self._incoming.has_changes:
+        now = datetime.now(UTC)
+        messages = self._incoming.grouping.flush_due(now)
+        unsent = self._incoming.take_unsent(now)
+        if not messages and not unsent and not self._incoming.has_changes:
             return
         public_url = self._declared.settings.server.public_url
         with self._connection.transaction():
             deliveries = self._outbox.add(messages, public_url) if messages else []
-            if self._late:
-                deliveries += self._outbox.add_late(self._group_late(), public_url)
+            if unsent:
+                self._outbox.add_unsent(self._group_by_receiver(unsent), public_url)
             self._incoming.save()
-        self._late = []
         self._deliveries.put(deliveries)
 
-    def _group_late(self) -> dict[str, list[NotifiedAlert]]:
-        """Late alerts that have ended, by the receivers of their routes."""
+    def _group_by_receiver(self, alerts: Sequence[NotifiedAlert]) -> dict[str, list[NotifiedAlert]]:
+        """Alerts by the receivers of their routes."""
         root = self._incoming.grouping.policy.root
-        alerts: dict[str, list[NotifiedAlert]] = {}
-        for alert in self._late:
+        groups: dict[str, list[NotifiedAlert]] = {}
+        for alert in alerts:
             for receiver in {node.options.receiver for node in find_routes(root, alert.labels)}:
-                alerts.setdefault(receiver, []).append(alert)
-        return alerts
+                groups.setdefault(receiver, []).append(alert)
+        return groups
 
     def _release(self) -> None:
         if self._incoming.has_held:
-            self._late += self._incoming.release(datetime.now(UTC))
+            self._incoming.release(datetime.now(UTC))
 
     def _load_silences(self) -> None:
         silences = self._store.load_changed_silences(datetime.now(UTC))
@@ -137,6 +138,6 @@ class NotifyProcess:
             after = deliveries[-1].id
 
     def _close(self) -> None:
-        """Store what was delivered meanwhile."""
-        self._deliveries.close()
+        """Store what was delivered: an orderly stop has no message sent twice."""
+        self._deliveries.close(_CLOSE_TIMEOUT)
         self._store_results()

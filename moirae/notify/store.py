@@ -75,7 +75,7 @@ class NotifyStore:
             return None
         position = ChangePosition(*stored)
         # Of another cluster, from which this one was restored, or older than the log.
-        return position if position <= self._log.newest() else None
+        return position if self._log.has_all_after(position) else None
 
     def newest_position(self) -> ChangePosition:
         """The position of the newest change."""
@@ -92,6 +92,12 @@ class NotifyStore:
             return [], after
         alerts = list(dict.fromkeys(change.key for change in reversed(changes)))[::-1]
         return alerts, ChangePosition(changes[-1].xid, changes[-1].id)
+
+    def list_raised_after(
+        self, position: ChangePosition, alert_ids: Collection[UUID]
+    ) -> list[UUID]:
+        """Of some alerts, those that were stored as firing first after a position."""
+        return self._state.list_raised_after(position.xid, position.id, alert_ids)
 
     def list_alerts(self, alert_ids: Collection[UUID]) -> list[NotifiedAlertRow]:
         """Alerts as they are now, in the order of the IDs; deleted ones are missing."""

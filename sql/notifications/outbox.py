@@ -44,6 +44,7 @@ class FoldedNotificationRow:
     """A message that waits to be counted in a summary."""
 
     id: int
+    cause: str
     content: Mapping[str, Any]
 
 

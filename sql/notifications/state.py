@@ -24,7 +24,7 @@ class AlertChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifiedAlertRow:
-    """An alert as it is now. Times are event times, `raised_at` is of the clock."""
+    """An alert as it is now. Times are event times; `raised_at` and `updated_at` are of the clock."""
 
     id: UUID
     eid: UUID
@@ -40,6 +40,7 @@ class NotifiedAlertRow:
     fired_at: datetime | None
     ends_at: datetime | None
     raised_at: datetime
+    updated_at: datetime
     past: bool
     acknowledged: bool
 
@@ -167,6 +168,10 @@ class NotifyStateGateway(Gateway):
         return self._records(
             AlertChangeRow, "list_alert_changes", xid=str(xid), id=change, limit=limit
         )
+
+    def list_raised_after(self, xid: int, change: int, ids: Collection[UUID]) -> list[UUID]:
+        """Of some alerts, those that were stored as firing first after a position."""
+        return self._column("list_raised_after", xid=str(xid), id=change, ids=list(ids))
 
     def list_alerts(self, ids: Collection[UUID]) -> list[NotifiedAlertRow]:
         """Alerts as they are now, in no order."""

@@ -32,7 +32,7 @@ WHERE notifications.id = new.id AND notifications.state = 'pending'
 
 -- list_folded --
 -- Messages that wait to be counted in a summary.
-SELECT id, content FROM notifications
+SELECT id, cause, content FROM notifications
 WHERE receiver = %(receiver)s AND state = 'folded' AND summary IS NULL ORDER BY id LIMIT %(limit)s
 
 -- list_folded_receivers --

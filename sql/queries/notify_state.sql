@@ -13,10 +13,17 @@ WHERE (xid, id) > (%(xid)s::text::xid8, %(id)s) AND kind = 'alert'
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY xid, id LIMIT %(limit)s
 
+-- list_raised_after --
+-- Of some alerts, those whose first change as firing is after a position: none at or before it is newer than that time.
+SELECT id FROM alerts a
+WHERE id = ANY(%(ids)s) AND raised_at >= (SELECT min(at) FROM changes) AND NOT EXISTS (
+    SELECT FROM changes c WHERE c.kind = 'alert' AND c.key = a.id AND c.at >= a.raised_at
+      AND (c.xid, c.id) <= (%(xid)s::text::xid8, %(id)s))
+
 -- list_alerts --
 -- Alerts as they are now.
 SELECT id, eid, rule, version, key, labels, annotations, state, history, history_final, starts_at, fired_at, ends_at,
-    coalesce(raised_at, created_at) AS raised_at, past OR quiet AS past, EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack') AS acknowledged
+    coalesce(raised_at, created_at) AS raised_at, updated_at, past OR quiet AS past, EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack') AS acknowledged
 FROM alerts WHERE id = ANY(%(ids)s)
 
 -- list_active --

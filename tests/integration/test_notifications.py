@@ -18,6 +18,7 @@ from moirae.inspect.notifications import (
 )
 from moirae.notify import failing_receivers, run
 from moirae.runtime import Role, connect_database
+from sql.alerts import AlertNoteGateway, NewAlertNote
 from tests.notified_alerts import Alerts, clear, notifying, write_workspace
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.waiting import wait_until
@@ -157,6 +158,49 @@ def test_messages_beyond_the_limit_are_counted_in_a_summary(
     ]
     counted = sum(summary["moirae"]["summary"]["messages"] for summary in summaries)
     assert counted + len(receiver.requests) - len(summaries) == 20
+
+
+def test_alert_that_fired_and_ended_while_nothing_ran_is_counted(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver, connection: sql.Connection
+) -> None:
+    with notifying(settings):
+        alerts.fire("Known")
+        wait_for(receiver, 1)
+        alerts.resolve("Known")
+        wait_for(receiver, 2)
+    number = alerts.fire("Short")
+    alerts.resolve("Short")
+    alerts.fire("Withdrawn")
+    alerts.withdraw("Withdrawn")
+    with notifying(settings):
+        wait_for(receiver, 3)
+        AlertNoteGateway(connection).insert(
+            number, NewAlertNote(kind="note", author="me", text="read again")
+        )
+        alerts.fire("Next")
+        wait_for(receiver, 4)
+    (summary, example) = receiver.requests[2].json["alerts"]
+    assert summary["moirae"]["summary"]["resolved"] == 1
+    assert summary["annotations"]["description"].startswith("Alerts fired and ended before they")
+    assert example["labels"]["alertname"] == "Short"
+    assert receiver.alert_names()[3] == ["Next firing"]
+    # The note about an alert of which the receiver knows is no reason to count it.
+    assert len(receiver.requests) == 4
+
+
+def test_alerts_that_fired_before_the_oldest_stored_change_are_sent(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver, connection: sql.Connection
+) -> None:
+    """As after a time without receivers that is longer than changes are kept."""
+    with notifying(settings):
+        alerts.fire("Known")
+        wait_for(receiver, 1)
+    alerts.fire("Away")
+    connection.execute(b"TRUNCATE changes")
+    alerts.fire("Back")
+    with notifying(settings):
+        wait_for(receiver, 3)
+    assert sorted(receiver.alert_names()[1:]) == [["Away firing"], ["Back firing"]]
 
 
 def test_routes_are_taken_without_a_restart(

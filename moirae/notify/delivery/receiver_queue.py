@@ -102,6 +102,13 @@ class ReceiverQueue:
             self._is_closed = True
             self._condition.notify_all()
 
+    def wait_until_idle(self, deadline: float) -> bool:
+        """Wait for what is being sent; False: it is not done at a time of the monotonic clock."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: not self._sending, max(0.0, deadline - time.monotonic())
+            )
+
     def count(self) -> int:
         """Messages that are not delivered yet."""
         with self._condition:
@@ -134,6 +141,9 @@ class ReceiverQueue:
                 self._record_failure(delivery, failure)
             else:
                 self._record_success(delivery, thread)
+            with self._condition:
+                self._sending -= 1  # only now: its result is stored by who waits for it
+                self._condition.notify_all()
 
     def _take(self) -> Delivery | None:
         """The next message, once it may be sent; None: the thread ends."""
@@ -164,14 +174,12 @@ class ReceiverQueue:
 
     def _record_success(self, delivery: Delivery, thread: str | None) -> None:
         with self._condition:
-            self._sending -= 1
             self._failures = 0
             self._finish(delivery.group_key)
         self._results.put(DeliveryResult(delivery, None, True, thread))
 
     def _record_failure(self, delivery: Delivery, failure: DeliveryFailed) -> None:
         with self._condition:
-            self._sending -= 1
             attempted = Delivery(**{**vars(delivery), "attempts": delivery.attempts + 1})
             delay = decide_retry(
                 attempts=attempted.attempts,

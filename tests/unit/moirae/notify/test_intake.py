@@ -12,6 +12,7 @@ from moirae.notify.intake import (
     describe_row,
     find_hold,
     has_caught_up,
+    has_outlasted,
     is_hold_over,
 )
 from sql.notifications import NotifiedAlertRow
@@ -34,6 +35,7 @@ ROW = NotifiedAlertRow(
     fired_at=START,
     ends_at=None,
     raised_at=START,
+    updated_at=START,
     past=False,
     acknowledged=False,
 )
@@ -101,3 +103,20 @@ def test_late_alerts_wait_until_all_input_is_read() -> None:
     assert not has_caught_up(True, START, START + HOUR)
     assert not has_caught_up(False, START, at(5))
     assert has_caught_up(False, START, at(13))
+
+
+@pytest.mark.parametrize(
+    ("row", "lasts"),
+    [
+        (replace(ROW, ends_at=at(31), updated_at=at(1)), True),
+        (replace(ROW, ends_at=at(1), updated_at=at(31)), True),
+        (replace(ROW, ends_at=at(29), updated_at=at(29)), False),
+        (replace(ROW, updated_at=at(31)), False),
+        (replace(ROW, ends_at=at(31), state="withdrawn"), False),
+        (replace(ROW, ends_at=at(31), past=True), False),
+    ],
+)
+def test_alert_that_ended_lasted_until_its_first_message_was_due(
+    row: NotifiedAlertRow, lasts: bool
+) -> None:
+    assert has_outlasted(row, describe_row(row, at(40)), WAIT) is lasts

@@ -1,7 +1,5 @@
 """Mail, delivered to a real SMTP server."""
 
-import email
-import email.policy
 import socket
 import ssl
 import subprocess
@@ -19,22 +17,10 @@ from aiosmtpd.smtp import AuthResult
 from moirae.errors import DeliveryFailed
 from moirae.notify.channels.email import make_mail, send_mail
 from moirae.notify.delivery import Delivery, HostPolicy
+from tests.mailbox import Mailbox, make_controller
 from tests.unit.moirae.notify.channels.contents import make_message_content, make_receiver
 
 pytestmark = pytest.mark.services
-
-
-class Mailbox:
-    def __init__(self) -> None:
-        self.mails: list[Any] = []
-        self.refusal: str | None = None
-
-    async def handle_DATA(self, _: Any, __: Any, envelope: Any) -> str:  # noqa: N802
-        if self.refusal is not None:
-            return self.refusal
-        policy = email.policy.default
-        self.mails.append(email.message_from_bytes(envelope.content, policy=policy))
-        return "250 OK"
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +47,8 @@ def server(mailbox: Mailbox, certificate: tuple[Path, Path]) -> Iterator[Control
     def authenticate(_: Any, __: Any, ___: Any, ____: Any, data: Any) -> AuthResult:
         return AuthResult(success=(data.login, data.password) == (b"me", b"secret"))
 
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    controller = Controller(
+    controller = make_controller(
         mailbox,
-        hostname="127.0.0.1",
-        port=port,
         tls_context=context,
         require_starttls=True,
         authenticator=authenticate,

@@ -1,5 +1,6 @@
 """Queues of receivers: order within a group, pauses, messages that are refused."""
 
+import threading
 import time
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -78,3 +79,21 @@ def test_receiver_that_fails_is_tried_by_one_message_at_a_time() -> None:
     time.sleep(0.7)
     queue.close()
     assert 2 <= len(calls) <= 8
+
+
+def test_orderly_end_waits_for_what_is_being_sent() -> None:
+    results: SimpleQueue[DeliveryResult] = SimpleQueue()
+    is_sending, may_end = threading.Event(), threading.Event()
+
+    def send(_: Delivery) -> None:
+        is_sending.set()
+        may_end.wait(10)
+
+    queue = ReceiverQueue(lambda: send, results)
+    queue.put(make_delivery(1))
+    assert is_sending.wait(10)
+    queue.close()
+    assert not queue.wait_until_idle(time.monotonic())
+    may_end.set()
+    assert queue.wait_until_idle(time.monotonic() + 10)
+    assert results.get_nowait().error is None
