@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,12 +122,10 @@ def live(
     """Run the live process: archive input and evaluate rules."""
     from moirae.live import run_live
 
-    configure_logging(log_format)
-    signals = Signals(reloads=True)
-    settings = load_settings_from_environment(workspace)
-    _exit_on_thread_failure("live", settings)
-    with _exit_without_cleanup("live"):
+    def run(settings: Settings, signals: Signals) -> None:
         run_live(settings, signals.stop, drain, apply_rules, parent, signals.reload)
+
+    _run_process("live", workspace, log_format, run, reloads=True)
 
 
 @run_app.command()
@@ -139,12 +137,10 @@ def recall(
     """Run a recall process: answer recalls from the archive."""
     from moirae.recall_process import run_recall
 
-    configure_logging(log_format)
-    signals = Signals()
-    settings = load_settings_from_environment(workspace)
-    _exit_on_thread_failure("recall", settings)
-    with _exit_without_cleanup("recall"):
+    def run(settings: Settings, signals: Signals) -> None:
         run_recall(settings, signals.stop, parent)
+
+    _run_process("recall", workspace, log_format, run)
 
 
 @run_app.command()
@@ -156,10 +152,11 @@ def server(
     """Run the HTTP server: API and posted rows."""
     from moirae.server import run_server
 
-    configure_logging(log_format)
-    settings = load_settings_from_environment(workspace)
-    _exit_on_thread_failure("server", settings)
-    run_server(settings, Signals().stop, parent)
+    def run(settings: Settings, signals: Signals) -> None:
+        run_server(settings, signals.stop, parent)
+
+    # The server answers that PostgreSQL is away, and stays.
+    _run_process("server", workspace, log_format, run, exits_at_outage=False)
 
 
 @run_app.command()
@@ -171,12 +168,10 @@ def notify(
     """Run the process of notifications: send alerts to receivers."""
     from moirae.notify import run_notify
 
-    configure_logging(log_format)
-    signals = Signals(reloads=True)
-    settings = load_settings_from_environment(workspace)
-    _exit_on_thread_failure("notify", settings)
-    with _exit_without_cleanup("notify"):
+    def run(settings: Settings, signals: Signals) -> None:
         run_notify(settings, signals.stop, signals.reload, parent)
+
+    _run_process("notify", workspace, log_format, run, reloads=True)
 
 
 @run_app.command()
@@ -188,13 +183,35 @@ def backup(
     """Run the backup process: make backups as the workspace file schedules them."""
     from moirae.backup import run_backups
 
-    configure_logging(log_format)
-    signals = Signals()
-    settings = load_settings_from_environment(workspace)
-    _exit_on_thread_failure("backup", settings)
-    with _exit_without_cleanup("backup"):
+    def run(settings: Settings, signals: Signals) -> None:
         run_backups(settings, signals.stop, parent)
         os._exit(0)  # a backup in progress is continued by the next one
+
+    _run_process("backup", workspace, log_format, run)
+
+
+def _run_process(
+    process: str,
+    workspace: Path,
+    log_format: LogFormat,
+    run: Callable[[Settings, Signals], None],
+    *,
+    reloads: bool = False,
+    exits_at_outage: bool = True,
+) -> None:
+    """Run a process of a workspace to its end.
+
+    `reloads`: it takes SIGHUP. `exits_at_outage`: it ends with PostgreSQL or object storage.
+    """
+    configure_logging(log_format)
+    signals = Signals(reloads=reloads)
+    settings = load_settings_from_environment(workspace)
+    _exit_on_thread_failure(process, settings)
+    if not exits_at_outage:
+        run(settings, signals)
+        return
+    with _exit_without_cleanup(process):
+        run(settings, signals)
 
 
 def demo(

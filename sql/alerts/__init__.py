@@ -9,6 +9,7 @@ from sql.alerts.alerts import (
     AlertRow,
     NewAlert,
     OpenAlertRow,
+    PresentAlertRow,
     RaisedAlertRow,
     to_json_row,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "NewAlert",
     "NewAlertNote",
     "OpenAlertRow",
+    "PresentAlertRow",
     "RaisedAlertRow",
     "to_json_row",
 ]

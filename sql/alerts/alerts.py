@@ -77,16 +77,14 @@ class OpenAlertRow(AlertLifetimeRow):
     key: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRow:
-    """An alert.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresentAlertRow:
+    """An alert as it is now.
 
-    `starts_at`, `fired_at`, `last_at`, `ends_at`: event times, None until then. `created_at`,
-    `raised_at`, `updated_at`: when it was stored, when it was stored as firing first (None until
-    then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
-    withdrawn or no_history; None without one. `history_final`: it does not change any more.
-    `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
-    whom the last assignment names. `resolution`, `tag`: of the last note on what fixed it.
+    `starts_at`, `fired_at`, `ends_at`: event times, None until then. `raised_at`, `updated_at`: when
+    it was stored as firing first (None until then), and when it changed last. `history`: the result
+    of the rule's `where`, waiting, kept, withdrawn or no_history; None without one.
+    `history_final`: it does not change any more. `past`: found in history.
     """
 
     id: UUID
@@ -101,13 +99,24 @@ class AlertRow:
     history_final: bool
     starts_at: datetime
     fired_at: datetime | None
-    last_at: datetime
     ends_at: datetime | None
-    events: int
-    past: bool
-    created_at: datetime
     raised_at: datetime | None
     updated_at: datetime
+    past: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRow(PresentAlertRow):
+    """An alert with what operators have noted.
+
+    `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
+    author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
+    `tag`: of the last note on what fixed it.
+    """
+
+    last_at: datetime
+    events: int
+    created_at: datetime
     acknowledged_by: str | None
     assigned_to: str | None
     resolution: str | None

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from sql.alerts import PresentAlertRow
 from sql.gateway import Gateway
 from sql.values import replace_nul
 
@@ -23,25 +24,10 @@ class AlertChangeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotifiedAlertRow:
-    """An alert as it is now. Times are event times; `raised_at` and `updated_at` are of the clock."""
+class NotifiedAlertRow(PresentAlertRow):
+    """An alert as notifications need it. `raised_at`: when it was stored, if it never fired."""
 
-    id: UUID
-    eid: UUID
-    rule: str
-    version: str
-    key: Mapping[str, Any]
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    state: str
-    history: str | None
-    history_final: bool
-    starts_at: datetime
-    fired_at: datetime | None
-    ends_at: datetime | None
     raised_at: datetime
-    updated_at: datetime
-    past: bool
     acknowledged: bool
 
 

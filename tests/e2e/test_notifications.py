@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from moirae.examples import sample_rows
+from moirae.examples.sample_data import SPAN, sample_rows
 from tests.commands import Commands
 from tests.landing import put_file
 from tests.mailbox import Mailbox, serving_mail
@@ -60,7 +60,7 @@ def _make_rows(start: datetime, minutes: range, cpu: float) -> list[dict[str, An
 
 
 class _Workspace:
-    """`start`: the first time after the sample data."""
+    """`start`: of the incident, after the sample data: a drain ends alerts beyond the last row."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -68,7 +68,8 @@ class _Workspace:
         self.start = now - timedelta(minutes=45)
         command = [sys.executable, "-m", "moirae", "init", str(root)]
         subprocess.run(command, capture_output=True, timeout=200, check=True)
-        for name, rows in sample_rows(self.start).items():
+        self.sample_end = self.start - timedelta(minutes=75)
+        for name, rows in sample_rows(self.sample_end).items():
             _write_lines(root / "landing" / name / "sample.jsonl", list(rows))
 
     def record_fix(self, commands: Commands) -> None:
@@ -76,8 +77,8 @@ class _Workspace:
         for alert in commands.json(
             "alerts", "list", "--rule", "CpuHigh", "--all", "--limit", "100"
         ):
-            hours = (datetime.fromisoformat(alert["starts_at"]) - self.start).total_seconds() / 3600
-            if alert["key"]["host"] == "beta" and round(hours) == 51 - 72:
+            since = datetime.fromisoformat(alert["starts_at"]) - (self.sample_end - SPAN)
+            if alert["key"]["host"] == "beta" and since // timedelta(hours=1) == 51:
                 commands.output("alerts", "resolve", alert["id"], _FIX, "--tag", "throttle")
 
     def begin_incident(self) -> None:

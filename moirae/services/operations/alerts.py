@@ -137,35 +137,12 @@ class AlertPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertDetails:
-    """An alert with its notes; the fields are those of a listed alert.
+class AlertDetails(AlertRow):
+    """An alert with its notes.
 
     `decisions`: of the condition `where`, oldest first, with their reasons.
     """
 
-    id: UUID
-    eid: UUID
-    rule: str
-    version: str
-    key: Mapping[str, Any]
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    state: str
-    history: str | None
-    history_final: bool
-    starts_at: datetime
-    fired_at: datetime | None
-    last_at: datetime
-    ends_at: datetime | None
-    events: int
-    past: bool
-    created_at: datetime
-    raised_at: datetime | None
-    updated_at: datetime
-    acknowledged_by: str | None
-    assigned_to: str | None
-    resolution: str | None
-    tag: str | None
     notes: Sequence[AlertNoteRow]
     decisions: Sequence[HistoryChangeRow]
 
