@@ -9,7 +9,6 @@ from sql.alerts.alerts import (
     AlertRow,
     NewAlert,
     OpenAlertRow,
-    PresentAlertRow,
     RaisedAlertRow,
     to_json_row,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "NewAlert",
     "NewAlertNote",
     "OpenAlertRow",
-    "PresentAlertRow",
     "RaisedAlertRow",
     "to_json_row",
 ]

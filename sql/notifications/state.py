@@ -9,8 +9,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from sql.alerts import PresentAlertRow
 from sql.gateway import Gateway
+from sql.present_alert import PresentAlertRow
 from sql.values import replace_nul
 
 
