@@ -171,7 +171,8 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
-        sql.alerts.alert_notes sql.alerts.alerts sql.archive.chunks sql.archive.dead_letters
+        sql.alerts.alert_notes sql.alerts.alerts sql.present_alert
+        sql.archive.chunks sql.archive.dead_letters
         sql.archive.derived_chunks sql.archive.relations sql.archive.retention sql.archive.set_aside
         sql.archive.column_rewrites
         sql.archive.streams sql.archive.units sql.archive.unread_input sql.topics.lost_records
