@@ -1068,7 +1068,9 @@ CREATE TABLE notify_log (
     key      text NOT NULL,
     firing   text[] NOT NULL,
     resolved text[] NOT NULL,
-    at       timestamptz NOT NULL
+    at       timestamptz NOT NULL,
+    -- When alerts that fired had begun, by their IDs.
+    starts   jsonb NOT NULL DEFAULT '{}'
 );
 
 -- Alerts whose first message waits: until all input is read, or for the history of `where`.

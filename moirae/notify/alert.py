@@ -38,6 +38,7 @@ class NotifiedAlert:
 
     `labels`: also the values of its key. `ends_at` None: it fires. `end_reason`: why it ended.
     `is_acknowledged`: somebody looks after it. `is_late`: it fired long ago by the clock.
+    `is_restored`: receivers may know it from the workspace before its restore.
     """
 
     id: UUID
@@ -53,6 +54,7 @@ class NotifiedAlert:
     end_reason: EndReason | None = None
     is_acknowledged: bool = False
     is_late: bool = False
+    is_restored: bool = False
 
     @property
     def is_resolved(self) -> bool:

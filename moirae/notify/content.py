@@ -53,6 +53,8 @@ def describe_alert(
         details["reason"] = alert.end_reason
     if alert.is_late:
         details["late"] = True
+    if alert.is_restored:
+        details["restored"] = True
     return {
         "status": "resolved" if alert.is_resolved else "firing",
         "labels": dict(alert.labels),

@@ -39,11 +39,15 @@ class Policy:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What a receiver was told last about a group: the members that fired and that had ended."""
+    """What a receiver was told last about a group: the members that fired and that had ended.
+
+    `starts`: of the alerts that fired, by ID.
+    """
 
     firing: frozenset[str]
     resolved: frozenset[str]
     at: datetime
+    starts: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -279,6 +283,8 @@ class Grouping:
         key = (options.receiver, group.key)
         entry = self._log.get(key)
         cause = decide_cause(entry, firing, resolved, receiver.send_resolved)
+        if cause is None and entry is not None and find_moved(entry, alerts):
+            cause = "update"
         sent = list(alerts)
         if cause is None:
             if entry is None or not entry.at < now - options.repeat_interval:
@@ -288,25 +294,30 @@ class Grouping:
                 sent = [alert for alert in sent if not alert.is_acknowledged or alert.is_resolved]
             if not any(not alert.is_resolved for alert in sent):
                 return []
-        elif cause == "change" and options.changes_only and entry is not None:
+        elif cause != "first" and options.changes_only and entry is not None:
             reported = entry.firing | entry.resolved
+            moved = find_moved(entry, sent)
             sent = [
                 alert
                 for alert in sent
-                if alert.member not in (entry.resolved if alert.is_resolved else entry.firing)
-                and (not alert.is_resolved or alert.member in reported)
+                if alert.id in moved
+                or (
+                    alert.member not in (entry.resolved if alert.is_resolved else entry.firing)
+                    and (not alert.is_resolved or alert.member in reported)
+                )
             ]
         if not receiver.send_resolved:
             sent = [alert for alert in sent if not alert.is_resolved]
         at = now
         if (
-            cause == "change"
+            cause in ("change", "update")
             and options.changes_only
             and entry is not None
             and entry.firing & firing
         ):
             at = entry.at  # the others are repeated when their time has come
-        self._log[key] = LogEntry(firing, resolved, at)
+        starts = {str(alert.id): alert.starts_at for alert in alerts if not alert.is_resolved}
+        self._log[key] = LogEntry(firing, resolved, at, starts)
         self._changed_entries.add(key)
         if not sent:
             return []
@@ -365,6 +376,18 @@ def decide_cause(
     if send_resolved and not resolved <= entry.resolved:
         return "change"
     return None
+
+
+def find_moved(entry: LogEntry, alerts: Iterable[NotifiedAlert]) -> set[UUID]:
+    """The firing alerts that began at another time than the receiver was told: settling has found
+    another first event.
+    """
+    return {
+        alert.id
+        for alert in alerts
+        if not alert.is_resolved
+        and entry.starts.get(str(alert.id), alert.starts_at) != alert.starts_at
+    }
 
 
 def _to_stored(group: AlertGroup) -> StoredGroup:

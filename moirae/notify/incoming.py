@@ -1,7 +1,9 @@
 """Brings changed alerts into groups, or has them wait."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from moirae.notify.alert import NotifiedAlert
@@ -14,6 +16,7 @@ from moirae.notify.intake import (
     has_caught_up,
     has_outlasted,
     is_hold_over,
+    may_be_known,
     waits_of,
 )
 from moirae.notify.routing import find_routes
@@ -26,8 +29,16 @@ _BATCH = 1_000  # changes that are read at once
 class Incoming:
     """Follows the changes of alerts."""
 
-    def __init__(self, store: NotifyStore, grouping: Grouping, notify_within: timedelta) -> None:
+    def __init__(
+        self,
+        store: NotifyStore,
+        grouping: Grouping,
+        notify_within: timedelta,
+        restored_at: datetime | None = None,
+    ) -> None:
+        """`restored_at`: of the workspace from a backup; None: it never was."""
         self.grouping = grouping
+        self._restored_at = restored_at
         self.notify_within = notify_within
         self._store = store
         self._position = store.load_position()
@@ -41,6 +52,11 @@ class Incoming:
 
     def restore(self, now: datetime) -> None:
         """Continue where an earlier process has stopped; at first, with all alerts that fire."""
+        for alert in list(self.grouping.alerts.values()):
+            if may_be_known(
+                alert, self._restored_at, partial(self.grouping.is_reported, alert.member)
+            ):
+                self.grouping.put(replace(alert, is_restored=True), now)
         held_rows = {row.alert_id: row for row in self._store.load_held()}
         for row in self._store.list_alerts(list(held_rows)):
             hold = Hold("late", None)
@@ -52,8 +68,8 @@ class Incoming:
             self._has_moved = True
             active = self._store.list_active()
             for start in range(0, len(active), _BATCH):
-                for alert in self._store.list_alerts(active[start : start + _BATCH]):
-                    self._take(alert, now)
+                for row in self._store.list_alerts(active[start : start + _BATCH]):
+                    self._take(row, now)
 
     def follow(self, now: datetime) -> bool:
         """Take changed alerts; returns whether there may be more of them."""
@@ -110,7 +126,7 @@ class Incoming:
             return
         for row in self._store.list_alerts(list(late)):
             self._drop_hold(row.id)
-            alert = describe_row(row, now, is_late=True)
+            alert = self._describe(row, now, is_late=True)
             if alert.end_reason == "withdrawn":
                 continue
             if alert.is_resolved:
@@ -127,7 +143,7 @@ class Incoming:
             hold, _ = self._held[row.id]
             if is_hold_over(row, hold, waits_of(waits, row.rule), answered.get(row.eid, 0), now):
                 self._drop_hold(row.id)
-                alert = describe_row(row, now)
+                alert = self._describe(row, now)
                 if not alert.is_resolved:
                     self.grouping.put(alert, now)
                 elif has_outlasted(row, alert, self._shortest_wait(alert)):
@@ -153,10 +169,12 @@ class Incoming:
         return bool(self._added or self._removed or self._has_moved or self.grouping.has_changes)
 
     def _take(self, row: NotifiedAlertRow, now: datetime) -> None:
-        alert = describe_row(row, now)
+        alert = self._describe(row, now)
         previous = self.grouping.alerts.get(alert.member)
         if previous is not None and previous.id == alert.id:
-            self.grouping.put(alert if not previous.is_late else describe_row(row, now, True), now)
+            is_restored = alert.is_restored or previous.is_restored
+            alert = replace(alert, is_late=previous.is_late, is_restored=is_restored)
+            self.grouping.put(alert, now)
             return
         if alert.is_resolved:
             if row.id in self._held and self._held[row.id][0].reason == "history":
@@ -171,6 +189,16 @@ class Incoming:
             self.grouping.put(alert, now, min(row.raised_at, now))
             return
         self._hold(row.id, hold, now)
+
+    def _describe(
+        self, row: NotifiedAlertRow, now: datetime, is_late: bool = False
+    ) -> NotifiedAlert:
+        """An alert, marked if its receivers may know it from before a restore."""
+        alert = describe_row(row, now, is_late)
+        is_restored = may_be_known(
+            alert, self._restored_at, lambda: self.grouping.is_reported(alert.member)
+        )
+        return replace(alert, is_restored=is_restored)
 
     def _find_hold(self, row: NotifiedAlertRow, alert: NotifiedAlert) -> Hold | None:
         waits = waits_of(self._store.load_waits(), row.rule)

@@ -1,6 +1,6 @@
 """When an alert is sent: at once, later, never, or as one that has ended. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -119,6 +119,20 @@ def is_hold_over(
 def has_caught_up(has_unread_input: bool, held_since: datetime, now: datetime) -> bool:
     """Whether alerts that were held since a time, as they fired long ago, are decided now."""
     return not has_unread_input and now - held_since > _CATCH_UP_TIME
+
+
+def may_be_known(
+    alert: NotifiedAlert, restored_at: datetime | None, is_reported: Callable[[], bool]
+) -> bool:
+    """Whether receivers may know what is to be sent from before the restore of the workspace.
+
+    `is_reported`: whether the restored log says that the alert was sent.
+    """
+    if restored_at is None:
+        return False
+    if alert.ends_at is not None:
+        return alert.ends_at < restored_at
+    return min(alert.raised_at, alert.starts_at) < restored_at and not is_reported()
 
 
 def has_outlasted(row: NotifiedAlertRow, alert: NotifiedAlert, shortest_wait: timedelta) -> bool:

@@ -14,7 +14,7 @@ from moirae.notify.content import (
 from moirae.notify.delivery import Delivery
 from moirae.notify.folding import Budget, summarize
 from moirae.notify.message import Message
-from sql.notifications import NewNotification, NotificationGateway
+from sql.notifications import NewNotification, NotificationGateway, PendingNotificationRow
 
 _WINDOW = timedelta(minutes=1)
 _MAX_FOLDED = 20_000  # messages of one summary
@@ -28,7 +28,15 @@ FindHistory = Callable[[Sequence[NotifiedAlert]], Mapping[str, Mapping[str, Any]
 class MessageOutbox:
     """Messages of a workspace. The caller owns the transaction."""
 
-    def __init__(self, connection: sql.Connection, limit: int, find_history: FindHistory) -> None:
+    def __init__(
+        self,
+        connection: sql.Connection,
+        limit: int,
+        find_history: FindHistory,
+        restored_at: datetime | None = None,
+    ) -> None:
+        """`restored_at`: of the workspace from a backup; None: it never was."""
+        self._restored_at = restored_at
         self._gateway = NotificationGateway(connection)
         since = datetime.now(UTC) - _WINDOW
         self._budget = Budget(limit, self._gateway.list_recent_times(since))
@@ -101,13 +109,23 @@ class MessageOutbox:
                 id=row.id,
                 receiver=row.receiver,
                 group_key=row.group_key,
-                content=row.content,
+                content=self._mark_restored(row),
                 created_at=row.created_at,
                 attempts=row.attempts,
                 cause=row.cause,
             )
             for row in self._gateway.list_pending(after=after, limit=limit)
         ]
+
+    def _mark_restored(self, row: PendingNotificationRow) -> Mapping[str, Any]:
+        """The content of a message that may have been delivered after the backup was made."""
+        if self._restored_at is None or row.created_at >= self._restored_at:
+            return row.content
+        alerts = [
+            {**alert, "moirae": {**alert["moirae"], "restored": True}}
+            for alert in row.content["alerts"]
+        ]
+        return {**row.content, "alerts": alerts}
 
     @property
     def has_folded(self) -> bool:

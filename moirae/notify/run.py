@@ -3,7 +3,6 @@
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from hashlib import sha256
 
 import sql
 from archiver.periodic import Periodic
@@ -24,6 +23,7 @@ from moirae.notify.process import NotifyProcess
 from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
 from sql.notifications import NotificationGateway, NotifyStateGateway
+from sql.workspace import WorkspaceRow
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
@@ -53,15 +53,19 @@ def run_notify(
     role.heartbeat("starting")
     with record_failure(role):
         declared = DeclaredSettings(settings)
+        store = NotifyStore(connection)
+        identity = store.load_identity()
         threads = ThreadMemory(NotificationGateway(connection).list_threads())
-        context = make_context(settings, threads)
+        context = make_context(settings, identity, threads)
         deliveries = Deliveries(connection, context)
         deliveries.declare(settings.receivers, context)
-        store = NotifyStore(connection)
         grouping = restore_grouping(settings, store)
-        incoming = Incoming(store, grouping, settings.notify_within)
+        incoming = Incoming(store, grouping, settings.notify_within, identity.restored_at)
         outbox = MessageOutbox(
-            connection, settings.limits.notifications, partial(find_history, connection)
+            connection,
+            settings.limits.notifications,
+            partial(find_history, connection),
+            identity.restored_at,
         )
         failing = FailingReceivers(connection)
         heartbeats = HeartbeatMessages(connection)
@@ -86,7 +90,7 @@ def run_notify(
             store.save_problems(problems)
             if not problems:
                 receivers = declared.settings.receivers
-                deliveries.declare(receivers, make_context(declared.settings, threads))
+                deliveries.declare(receivers, make_context(declared.settings, identity, threads))
                 process.take_settings()
 
         process = NotifyProcess(
@@ -138,10 +142,10 @@ def restore_grouping(settings: Settings, store: NotifyStore) -> Grouping:
     return grouping
 
 
-def make_context(settings: Settings, threads: ThreadMemory) -> ChannelContext:
+def make_context(
+    settings: Settings, identity: WorkspaceRow, threads: ThreadMemory
+) -> ChannelContext:
     """What channels need of the workspace."""
-    return ChannelContext(
-        HostPolicy(settings.allow_hosts),
-        sha256(str(settings.file).encode()).hexdigest(),
-        threads,
-    )
+    # Numbers of messages begin again where a backup ends: a generation has keys of its own.
+    workspace = f"{identity.id}/{identity.generation}"
+    return ChannelContext(HostPolicy(settings.allow_hosts), workspace, threads)

@@ -24,6 +24,7 @@ from sql.notifications import (
 )
 from sql.reports import ChangePosition
 from sql.rules import RuleGateway
+from sql.workspace import WorkspaceGateway, WorkspaceRow
 
 _MAX_SILENCES = 10_000
 
@@ -64,9 +65,14 @@ class NotifyStore:
         self._silences = SilenceGateway(connection)
         self._rules = RuleGateway(connection)
         self._log = ChangeLog(connection)
+        self._workspace = WorkspaceGateway(connection)
         self._rules_revision: int | None = None
         self._waits: Mapping[str, RuleWaits] = {}
         self._silences_revision: str | None = None
+
+    def load_identity(self) -> WorkspaceRow:
+        """The identity of the workspace, and whether it was restored."""
+        return self._workspace.get()
 
     def load_position(self) -> ChangePosition | None:
         """Up to which change alerts are notified; None: nothing is yet, or changes are missing."""
@@ -112,7 +118,10 @@ class NotifyStore:
         ]
         log = {
             (row.receiver, row.key): LogEntry(
-                frozenset(row.firing), frozenset(row.resolved), row.at
+                frozenset(row.firing),
+                frozenset(row.resolved),
+                row.at,
+                {alert: datetime.fromisoformat(at) for alert, at in row.starts.items()},
             )
             for row in self._state.list_log()
         }
@@ -139,6 +148,7 @@ class NotifyStore:
                 firing=sorted(entry.firing),
                 resolved=sorted(entry.resolved),
                 at=entry.at,
+                starts={alert: at.isoformat() for alert, at in entry.starts.items()},
             )
             for (receiver, key), entry in changes.log.items()
         )

@@ -57,13 +57,14 @@ class NotifyGroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyLogRow:
-    """What a receiver was told last about a group."""
+    """What a receiver was told last about a group. `starts`: times of firing alerts, by ID."""
 
     receiver: str
     key: str
     firing: Sequence[str]
     resolved: Sequence[str]
     at: datetime
+    starts: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """The columns for a statement."""
@@ -74,6 +75,7 @@ class NotifyLogRow:
             "firing": self.firing,
             "resolved": self.resolved,
             "at": self.at,
+            "starts": self.starts,
         }
 
 

@@ -50,15 +50,15 @@ DELETE FROM notify_groups WHERE id = ANY(%(ids)s)
 
 -- list_log --
 -- What receivers were told last about each group.
-SELECT receiver, key, firing, resolved, at FROM notify_log
+SELECT receiver, key, firing, resolved, at, starts FROM notify_log
 
 -- put_log --
 -- Store what receivers were told about groups.
-INSERT INTO notify_log (id, receiver, key, firing, resolved, at)
-SELECT id, receiver, key, ARRAY(SELECT jsonb_array_elements_text(firing)), ARRAY(SELECT jsonb_array_elements_text(resolved)), at
+INSERT INTO notify_log (id, receiver, key, firing, resolved, at, starts)
+SELECT id, receiver, key, ARRAY(SELECT jsonb_array_elements_text(firing)), ARRAY(SELECT jsonb_array_elements_text(resolved)), at, starts
 FROM json_to_recordset(%(rows)s::json) AS new (
-    id text, receiver text, key text, firing jsonb, resolved jsonb, at timestamptz)
-ON CONFLICT (id) DO UPDATE SET firing = excluded.firing, resolved = excluded.resolved, at = excluded.at
+    id text, receiver text, key text, firing jsonb, resolved jsonb, at timestamptz, starts jsonb)
+ON CONFLICT (id) DO UPDATE SET firing = excluded.firing, resolved = excluded.resolved, at = excluded.at, starts = excluded.starts
 
 -- delete_old_log --
 -- Forget groups all of whose alerts have ended, some time after the receiver was told.

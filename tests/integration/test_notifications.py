@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from moirae.inspect.notifications import (
 from moirae.notify import failing_receivers, run
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
+from sql.workspace import WorkspaceGateway
 from tests.notified_alerts import Alerts, clear, notifying, write_workspace
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.waiting import wait_until
@@ -201,6 +202,34 @@ def test_alerts_that_fired_before_the_oldest_stored_change_are_sent(
     with notifying(settings):
         wait_for(receiver, 3)
     assert sorted(receiver.alert_names()[1:]) == [["Away firing"], ["Back firing"]]
+
+
+def test_restored_workspace_sends_what_its_log_does_not_hold_once_and_marked(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver, connection: sql.Connection
+) -> None:
+    with notifying(settings):
+        alerts.fire("Told")
+        alerts.fire("Ended")
+        wait_for(receiver, 2)
+    keys = {request.headers["Idempotency-Key"] for request in receiver.requests}
+    alerts.resolve("Ended")
+    alerts.fire("Untold")
+    WorkspaceGateway(connection).begin_generation(
+        2, backup="b", backed_up_at=datetime.now(UTC) - timedelta(hours=1)
+    )
+    connection.execute(b"UPDATE notify_state SET xid = xid + 1000000000")  # of another cluster
+    for _ in range(2):
+        with notifying(settings):
+            wait_for(receiver, 4)
+            time.sleep(1.2)
+    sent = {
+        alert["labels"]["alertname"]: (alert["status"], alert["moirae"].get("restored"))
+        for request in receiver.requests[2:]
+        for alert in request.json["alerts"]
+    }
+    assert len(receiver.requests) == 4
+    assert sent == {"Untold": ("firing", True), "Ended": ("resolved", True)}
+    assert not keys & {request.headers["Idempotency-Key"] for request in receiver.requests[2:]}
 
 
 def test_routes_are_taken_without_a_restart(

@@ -19,6 +19,7 @@ Escape = Callable[[str], str]
 TITLE = (
     "[{{ status | upper }}{% if firing %}:{{ firing }}{% endif %}] {{ name }}"
     "{% if where %} {{ where }}{% endif %}{% if late %} (late){% endif %}"
+    "{% if restored %} (restored){% endif %}"
 )
 _MAX_ALERTS = 10  # that a text names; the others are counted
 _MAX_VALUE = 1_000  # characters of a label or an annotation in a text
@@ -71,6 +72,7 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
         "alerts": alerts[:_MAX_ALERTS],
         "more": max(0, len(alerts) - _MAX_ALERTS),
         "late": any(alert["moirae"].get("late") for alert in content["alerts"]),
+        "restored": any(alert["moirae"].get("restored") for alert in content["alerts"]),
         "link": content["alerts"][0]["moirae"]["link"]
         if len(alerts) == 1
         else content["externalURL"],

@@ -1,5 +1,7 @@
 """Groups: when which alerts are sent, as Alertmanager does and with our own keys."""
 
+from dataclasses import replace
+
 from moirae.notify.grouping import Policy, decide_cause
 from moirae.notify.muting import Muting
 from tests.unit.moirae.notify.builders import (
@@ -131,3 +133,25 @@ def test_muted_route_sends_nothing() -> None:
 def test_causes_are_those_of_alertmanager() -> None:
     assert decide_cause(None, frozenset(), frozenset("a"), True) is None
     assert decide_cause(None, frozenset("a"), frozenset(), True) == "first"
+
+
+def test_start_that_settling_moves_is_told_under_the_same_key() -> None:
+    grouping = make_grouping(ROUTE)
+    alert = make_alert("A", 1, host="a")
+    grouping.put(alert, START)
+    run(grouping, 2)
+    grouping.put(replace(alert, starts_at=at(0)), at(3))
+    (message,) = grouping.flush_due(at(6))
+    assert (message.cause, message.group_key) == ("update", '{}/{}:{host="a"}')
+    assert message.alerts[0].starts_at == at(0)
+    assert run(grouping, 20) == []
+
+
+def test_alert_that_begins_anew_is_no_update() -> None:
+    """As in Alertmanager: between two messages it has fired all the time."""
+    grouping = make_grouping(ROUTE)
+    grouping.put(make_alert("A", 0, host="a"), START)
+    run(grouping, 2)
+    grouping.put(make_alert("A", 0, ended=3, host="a"), at(3))
+    grouping.put(make_alert("A", 4, host="a"), at(4))
+    assert grouping.flush_due(at(6)) == []

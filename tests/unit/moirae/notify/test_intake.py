@@ -14,6 +14,7 @@ from moirae.notify.intake import (
     has_caught_up,
     has_outlasted,
     is_hold_over,
+    may_be_known,
 )
 from sql.notifications import NotifiedAlertRow
 from tests.unit.moirae.notify.builders import START, at
@@ -120,3 +121,22 @@ def test_alert_that_ended_lasted_until_its_first_message_was_due(
     row: NotifiedAlertRow, lasts: bool
 ) -> None:
     assert has_outlasted(row, describe_row(row, at(40)), WAIT) is lasts
+
+
+@pytest.mark.parametrize(
+    ("row", "restored_at", "is_reported", "is_known"),
+    [
+        (ROW, None, False, False),
+        (ROW, at(10), False, True),
+        (ROW, at(10), True, False),
+        (replace(ROW, raised_at=at(20)), at(10), False, True),
+        (replace(ROW, starts_at=at(20), raised_at=at(20)), at(10), False, False),
+        (replace(ROW, ends_at=at(5)), at(10), True, True),
+        (replace(ROW, ends_at=at(15)), at(10), True, False),
+    ],
+)
+def test_receivers_may_know_what_the_restored_log_does_not_hold(
+    row: NotifiedAlertRow, restored_at: datetime | None, is_reported: bool, is_known: bool
+) -> None:
+    alert = describe_row(row, at(30))
+    assert may_be_known(alert, restored_at, lambda: is_reported) is is_known
