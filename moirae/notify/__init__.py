@@ -6,8 +6,10 @@ messages out. `process` acts, in a process of its own.
 
 from moirae.notify.alert import make_labels as make_alert_labels
 from moirae.notify.alertmanager_import import convert_alertmanager
+from moirae.notify.content import format_time as format_go_time
 from moirae.notify.muting import Muting
 from moirae.notify.policy import make_policy
+from moirae.notify.present import PresentAlert, list_present_alerts
 from moirae.notify.routing import RouteNode, find_routes, walk_tree
 from moirae.notify.run import run_notify
 from moirae.notify.schedule import Recurrence
@@ -16,10 +18,13 @@ from moirae.notify.trial import preview_message, send_test
 
 __all__ = [
     "Muting",
+    "PresentAlert",
     "Recurrence",
     "RouteNode",
     "convert_alertmanager",
     "find_routes",
+    "format_go_time",
+    "list_present_alerts",
     "list_silences",
     "make_alert_labels",
     "make_policy",

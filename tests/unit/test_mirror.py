@@ -169,6 +169,8 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
+    "contract/test_alertmanager_api.py": """
+        moirae.notify.present moirae.services.alertmanager moirae.server.routes.alertmanager""",
     "integration/sql/test_gateways.py": """
         sql.access.audit sql.access.idempotency_keys sql.access.sessions sql.access.tokens
         sql.alerts.alert_notes sql.alerts.alerts sql.present_alert

@@ -10,17 +10,16 @@ from pydantic import Field
 
 from moirae.config.matchers import format_matchers
 from moirae.notify import (
-    Muting,
+    PresentAlert,
     RouteNode,
     find_routes,
-    list_silences,
+    list_present_alerts,
     make_policy,
-    read_active_alerts,
     walk_tree,
 )
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
-from sql.notifications import NotificationGateway, NotificationRow, NotifyStateGateway
+from sql.notifications import NotificationGateway, NotificationRow
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -160,28 +159,25 @@ def match_routes(workspace: "LocalWorkspace", body: LabelsBody) -> list[RouteMat
 def list_routes(workspace: "LocalWorkspace") -> list[RouteState]:
     """Show the tree of routes, and the alerts that take each of them now."""
     now = datetime.now(UTC)
-    policy = make_policy(workspace.settings)
-    state = NotifyStateGateway(workspace.connection)
-    muting = Muting(workspace.settings.inhibit_rules, list_silences(workspace.connection, now))
-    alerts = read_active_alerts(state, now)
-    for alert in alerts:
-        muting.put(alert)
     by_node: dict[str, list[RoutedAlert]] = {}
-    for alert in alerts:
-        routed = RoutedAlert(
-            id=alert.id,
-            rule=alert.rule,
-            labels=alert.labels,
-            silenced_by=muting.find_silences(alert.labels, now),
-            inhibited=muting.find_inhibitor(alert.labels) is not None,
-        )
-        for node in find_routes(policy.root, alert.labels):
-            by_node.setdefault(node.id, []).append(routed)
+    for present in list_present_alerts(workspace.connection, workspace.settings, now):
+        for node in present.nodes:
+            by_node.setdefault(node.id, []).append(_describe_alert(present))
     return [
         _describe_route(depth, node, now, by_node.get(node.id, []))
-        for depth, node in walk_tree(policy.root)
+        for depth, node in walk_tree(make_policy(workspace.settings).root)
         if not node.key.startswith(_BUILT_IN)
     ]
+
+
+def _describe_alert(present: PresentAlert) -> RoutedAlert:
+    return RoutedAlert(
+        id=present.alert.id,
+        rule=present.alert.rule,
+        labels=present.alert.labels,
+        silenced_by=present.silenced_by,
+        inhibited=present.inhibited_by is not None,
+    )
 
 
 def _describe_route(
