@@ -14,7 +14,6 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
 from moirae.services import LocalWorkspace, alertmanager
-from moirae.services.alertmanager import AlertmanagerSilence, AlertSelection
 
 _PREFIX = "/api/v2"
 
@@ -36,11 +35,11 @@ def _read_selection(
     inhibited: bool = True,
     filter: Filters = None,
     receiver: str | None = None,
-) -> AlertSelection:
-    return AlertSelection(active, silenced, inhibited, filter or (), receiver)
+) -> alertmanager.AlertSelection:
+    return alertmanager.AlertSelection(active, silenced, inhibited, filter or (), receiver)
 
 
-Selection = Annotated[AlertSelection, Depends(_read_selection)]
+Selection = Annotated[alertmanager.AlertSelection, Depends(_read_selection)]
 
 
 def add_alertmanager_routes(
@@ -88,7 +87,7 @@ def add_alertmanager_routes(
             return json_response(alertmanager.get_silence(workspace, silence))
 
     @app.post(f"{_PREFIX}/silences", **add)
-    def put_silence(request: Request, body: AlertmanagerSilence) -> Response:
+    def put_silence(request: Request, body: alertmanager.AlertmanagerSilence) -> Response:
         with open_workspace(request) as workspace, workspace.connection.transaction():
             silence_id = alertmanager.put_silence(workspace, body)
             workspace.record_use("alertmanager.put_silence", {"body": body})
