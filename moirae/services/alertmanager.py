@@ -58,7 +58,7 @@ class AlertmanagerSilence(BaseModel):
 
 
 @dataclass(frozen=True)
-class AlertSelection:
+class ListedAlerts:
     """Which alerts to list. `receiver`: a regular expression; None: all."""
 
     active: bool = True
@@ -68,12 +68,12 @@ class AlertSelection:
     receiver: str | None = None
 
 
-def list_alerts(workspace: "LocalWorkspace", selection: AlertSelection) -> list[dict[str, Any]]:
+def list_alerts(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[dict[str, Any]]:
     """The alerts that fire now. Raises `UsageError`."""
     return [_describe_alert(present, workspace) for present in _select(workspace, selection)]
 
 
-def list_groups(workspace: "LocalWorkspace", selection: AlertSelection) -> list[dict[str, Any]]:
+def list_groups(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[dict[str, Any]]:
     """The alerts that fire now, by receiver and group labels. Raises `UsageError`."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     pattern = _compile(selection.receiver)
@@ -115,13 +115,13 @@ def describe_status(workspace: "LocalWorkspace", started_at: datetime) -> dict[s
 
 def list_silences(workspace: "LocalWorkspace", filters: Sequence[str]) -> list[dict[str, Any]]:
     """All silences, those that ended, too. `filters`: conditions on their own conditions."""
-    wanted = _parse_filters(filters)
+    conditions = _parse_filters(filters)
     now = datetime.now(UTC)
     rows = SilenceGateway(workspace.connection).list_all(limit=_MAX_SILENCES)
     return [
         _describe_silence(row, now)
         for row in rows
-        if match_all(wanted, {m.name: m.value for m in _read_matchers(row)})
+        if match_all(conditions, {m.name: m.value for m in _read_matchers(row)})
     ]
 
 
@@ -188,8 +188,8 @@ def _keeps_start(previous: SilenceRow, starts_at: datetime, now: datetime) -> bo
     return previous.starts_at <= now or previous.starts_at == starts_at
 
 
-def _select(workspace: "LocalWorkspace", selection: AlertSelection) -> list[PresentAlert]:
-    wanted = _parse_filters(selection.filters)
+def _select(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[PresentAlert]:
+    conditions = _parse_filters(selection.filters)
     pattern = _compile(selection.receiver)
     selected = []
     present_alerts = list_present_alerts(
@@ -202,7 +202,7 @@ def _select(workspace: "LocalWorkspace", selection: AlertSelection) -> list[Pres
             and (selection.inhibited or present.inhibited_by is None)
         )
         receivers = [node.options.receiver for node in present.nodes]
-        if not is_shown or not match_all(wanted, present.alert.labels):
+        if not is_shown or not match_all(conditions, present.alert.labels):
             continue
         if pattern is None or any(map(pattern.fullmatch, receivers)):
             selected.append(present)

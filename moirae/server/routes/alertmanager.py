@@ -35,11 +35,11 @@ def _read_selection(
     inhibited: bool = True,
     filter: Filters = None,
     receiver: str | None = None,
-) -> alertmanager.AlertSelection:
-    return alertmanager.AlertSelection(active, silenced, inhibited, filter or (), receiver)
+) -> alertmanager.ListedAlerts:
+    return alertmanager.ListedAlerts(active, silenced, inhibited, filter or (), receiver)
 
 
-Selection = Annotated[alertmanager.AlertSelection, Depends(_read_selection)]
+Selection = Annotated[alertmanager.ListedAlerts, Depends(_read_selection)]
 
 
 def add_alertmanager_routes(
