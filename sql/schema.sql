@@ -487,6 +487,9 @@ CREATE TABLE deployments (
     refused     boolean NOT NULL DEFAULT false,
     -- When it was stopped; NULL: it is not, or was stopped by a version without this column.
     stopped_at  timestamptz,
+    -- Since when it is in quarantine because it lost too many verdicts; one row in 100 is still
+    -- evaluated. NULL: it is not.
+    losing_since timestamptz,
     PRIMARY KEY (rule, version)
 );
 
@@ -531,7 +534,7 @@ CREATE TABLE rule_errors (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule     text NOT NULL,
     version  text NOT NULL,
-    kind     text NOT NULL CHECK (kind IN ('error', 'time', 'memory', 'flood')),
+    kind     text NOT NULL CHECK (kind IN ('error', 'time', 'memory', 'flood', 'lost')),
     message  text NOT NULL,
     -- The row at which the rule fails, if one was found.
     event    jsonb,
@@ -550,6 +553,21 @@ CREATE TABLE rule_candidates (
     candidates bigint NOT NULL,
     matches    bigint NOT NULL,
     PRIMARY KEY (rule, since)
+);
+
+-- Rows over which a version of a rule has no verdict: it exceeded its limit for them.
+CREATE TABLE lost_verdicts (
+    rule     text NOT NULL,
+    version  text NOT NULL,
+    stream   text NOT NULL,
+    -- The event time of the row, and a hash of its values.
+    ts       timestamptz NOT NULL,
+    row_hash text NOT NULL,
+    -- The row as JSON; long texts are shortened.
+    row      jsonb NOT NULL,
+    reason   text NOT NULL,
+    lost_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, stream, ts, row_hash)
 );
 
 -- Events of rules. A detected event is settled once the watermarks have passed all rows that it

@@ -254,6 +254,20 @@ class RecallSettings(ConfigModel):
         return self.query_timeout.total_seconds() * MAX_QUERY_SLOWDOWN
 
 
+class LostLimits(ConfigModel):
+    """Verdicts that a rule may lose; above both numbers it is quarantined."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.01,
+        description="Share of the candidate rows of the last ten minutes, from 0 to 1.",
+    )
+    rows: PositiveInt = Field(
+        default=20,
+        description="Rows lost in the last ten minutes, so that some crafted rows do not switch a "
+        "rule off.",
+    )
+
+
 class Limits(ConfigModel):
     """Limits of one rule in the live process, and of the stages of its events.
 
@@ -263,7 +277,7 @@ class Limits(ConfigModel):
     statement: PositiveDuration = Field(
         default=timedelta(seconds=20),
         description="CPU time of Spark for evaluating a micro-batch; extended for many rows or "
-        "rules.",
+        "rules. A row for which a rule exceeds it alone is lost to the rule.",
     )
     matches: PositiveInt = Field(
         default=10_000,
@@ -273,6 +287,10 @@ class Limits(ConfigModel):
     )
     failures: PositiveInt = Field(
         default=3, description="Consecutive failures after which a rule is quarantined."
+    )
+    lost: LostLimits = Field(
+        default=LostLimits(),
+        description="Rows for which a rule may exceed its limits. It has no verdict over them.",
     )
     stage_rows: PositiveInt = Field(
         default=100_000,

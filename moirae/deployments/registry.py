@@ -134,6 +134,13 @@ class RuleRegistry:
             self._record_error(rule, version, kind=kind, message=text, event=None, times=1)
         return is_quarantined
 
+    def quarantine_losing(self, rule: str, version: str, message: str) -> None:
+        """Quarantine a rule that lost too many verdicts, and record why."""
+        text = message[:_MAX_ERROR_LENGTH]
+        with self._connection.transaction():
+            self._record_error(rule, version, kind="lost", message=text, event=None, times=1)
+            self._deployments.quarantine_losing(rule, version, text)
+
     def _record_error(
         self, rule: str, version: str, *, kind: str, message: str, event: Any, times: int
     ) -> None:

@@ -10,17 +10,23 @@ from moirae.evaluation.contexts import (
     EventContexts,
     RecallAnswers,
 )
-from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, evaluate_groups
+from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules, IndexExplanation
+from moirae.evaluation.isolation import evaluate_groups
+from moirae.evaluation.loss_rates import LossLimits
+from moirae.evaluation.losses import SAMPLE_INTERVAL, VerdictLosses, store_lost_rows
+from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.revision_rows import RevisionRows
+from moirae.evaluation.row_sampler import RowSampler
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.spark_rules import SparkRules
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
 __all__ = [
+    "SAMPLE_INTERVAL",
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
@@ -32,15 +38,20 @@ __all__ = [
     "IndexExplanation",
     "IndexedRules",
     "LiveStreamRows",
+    "LossLimits",
+    "LostRow",
     "PastTasks",
     "RecallAnswers",
     "RevisionRows",
+    "RowSampler",
     "RowSource",
     "RuleEngine",
     "RuleEvaluator",
     "RuleGroup",
     "RuleGrouper",
     "SparkRules",
+    "VerdictLosses",
     "evaluate_groups",
     "is_executable",
+    "store_lost_rows",
 ]

@@ -1,22 +1,24 @@
 """The path of an evaluation: groups of rules, the rows that they read, and engines in turn.
 
-An engine takes the groups that it can evaluate. What it declines goes to the next one; what fails is
-divided until a single rule is left, which is charged for the failure.
+An engine takes the groups that it can evaluate. What it declines goes to the next one. What fails is
+divided, see `moirae.evaluation.isolation`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from archiver.delta import DataFile
 from moirae.alerts import EventRow
+from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from moirae.evaluation.rule_groups import RuleGroup
-from recall.errors import StatementTimeout
-from recall.statements import FileRows
+from recall.statements import FilePart, FileRows
 
 Rows: TypeAlias = pa.Table | FileRows
 RuleEventRows = list[tuple[ActiveRule, EventRow]]
@@ -70,16 +72,47 @@ class RowSource:
         """Some of the rows."""
         return RowSource(len(table), lambda: table, self._make_frame)
 
+    def load(self, max_rows: int) -> "RowSource | None":
+        """The rows in memory; None if files have more than a limit."""
+        files = self.files
+        if files is None:
+            return self
+        if self.count > max_rows:
+            return None
+        return self.reduce(files.read(FilePart(files.files, files.time_range)))
+
+    def divide(self) -> "list[RowSource]":
+        """Two halves of the rows; of archived rows by files. A single row, or none, stays."""
+        files = self.files
+        if files is not None and len(files.files) > 1:
+            middle = len(files.files) // 2
+            return [self._of_files(files.files[:middle]), self._of_files(files.files[middle:])]
+        loaded = self if files is None else self.load(self.count)
+        assert loaded is not None
+        table = loaded.table
+        assert table is not None
+        if len(table) < 2:
+            return [loaded]
+        middle = len(table) // 2
+        return [self.reduce(table.slice(0, middle)), self.reduce(table.slice(middle))]
+
+    def _of_files(self, files: Sequence[DataFile]) -> "RowSource":
+        assert self.files is not None
+        rows = replace(self.files, files=files)
+        return RowSource(rows.row_count, lambda: rows, self._make_frame)
+
 
 @dataclass(frozen=True, eq=False)
 class EvaluationRequest:
     """The rows by stream. `rule_slice`: whose input they are; None: new rows.
 
-    Only events of the slice are complete.
+    Only events of the slice are complete. `is_part`: of rows that exceeded a time limit; what
+    exceeds a lower limit is divided further.
     """
 
     sources: Mapping[str, RowSource]
     rule_slice: RuleSlice | None = None
+    is_part: bool = False
 
     @property
     def row_count(self) -> int:
@@ -92,10 +125,14 @@ class EvaluationRequest:
 
 
 class Events(NamedTuple):
-    """The event rows of groups that were evaluated."""
+    """The event rows of groups that were evaluated.
+
+    `seconds`: the time that rules took, as far as it can be told apart.
+    """
 
     groups: Sequence[RuleGroup]
     event_rows: RuleEventRows
+    seconds: Mapping[ActiveRule, float] = MappingProxyType({})
 
 
 class Declined(NamedTuple):
@@ -117,7 +154,16 @@ class Charged(NamedTuple):
     failing_row: Mapping[str, object] | None = None
 
 
-Outcome = Events | Declined | Charged
+class Lost(NamedTuple):
+    """Rows for which a rule exceeded its limit: it has no verdict over them.
+
+    The rule's events in the other rows are outcomes of their own.
+    """
+
+    rows: Sequence[LostRow]
+
+
+Outcome = Events | Declined | Charged | Lost
 
 
 class RuleEngine(Protocol):
@@ -136,47 +182,6 @@ class RuleEngine(Protocol):
         """The outcomes of selected groups, each of which is in one of them."""
 
 
-class Failure(NamedTuple):
-    """A rule that failed alone."""
-
-    rule: ActiveRule
-    error: Exception
-    failing_row: Mapping[str, object] | None
-
-
-class GroupResults(NamedTuple):
-    """The event rows of all rules, and the failures of those that failed."""
-
-    event_rows: dict[ActiveRule, list[EventRow]]
-    failures: list[Failure]
-
-
-def evaluate_groups(
-    groups: Sequence[RuleGroup], request: EvaluationRequest, engines: Sequence[RuleEngine]
-) -> GroupResults:
-    """Evaluate groups by the engines, in their order; the last one takes all that is left."""
-    results = GroupResults({}, [])
-    pending: dict[EvaluationRequest, list[RuleGroup]] = {request: list(groups)}
-    for engine in engines:
-        remaining: dict[EvaluationRequest, list[RuleGroup]] = {}
-        for part_request, part in pending.items():
-            if not part:
-                continue
-            selected, declined = select_groups(engine, part, part_request)
-            if declined:
-                remaining.setdefault(part_request, []).extend(declined)
-            for outcome in _isolate(engine, selected, part_request):
-                if isinstance(outcome, Declined):
-                    remaining.setdefault(outcome.request, []).extend(outcome.groups)
-                else:
-                    _add_outcome(results, outcome)
-        pending = remaining
-    assert not any(pending.values())
-    for failure in results.failures:
-        results.event_rows.pop(failure.rule, None)
-    return results
-
-
 def select_groups(
     engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest
 ) -> tuple[Sequence[RuleGroup], Sequence[RuleGroup]]:
@@ -186,53 +191,3 @@ def select_groups(
         return selected, [] if selected else groups
     taken = set(selected)
     return selected, [group for group in groups if group not in taken]
-
-
-def _isolate(
-    engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest
-) -> Iterator[Outcome]:
-    """The outcomes of groups, in which each failure is that of a single rule."""
-    pending = [groups] if groups else []
-    while pending:
-        divided: list[Sequence[RuleGroup]] = []
-        for outcome in engine.run(pending.pop(), request):
-            parts: Sequence[Sequence[RuleGroup]] = []
-            if isinstance(outcome, Charged):
-                parts = _divide(outcome.groups, outcome.error)
-            if parts:
-                divided += parts
-            else:
-                yield outcome
-        pending += reversed(divided)
-
-
-def _divide(groups: Sequence[RuleGroup], error: Exception) -> list[Sequence[RuleGroup]]:
-    """Halves; after a timeout each rule, as the slow one would take the whole limit each time.
-
-    Nothing for a single rule.
-    """
-    rule_count = sum(len(group.rules) for group in groups)
-    if rule_count == 1:
-        return []
-    if isinstance(error, StatementTimeout):
-        return [
-            [group.select(number, number + 1)]
-            for group in groups
-            for number in range(len(group.rules))
-        ]
-    if len(groups) == 1:
-        (group,) = groups
-        middle = rule_count // 2
-        return [[group.select(0, middle)], [group.select(middle, rule_count)]]
-    middle = len(groups) // 2
-    return [groups[:middle], groups[middle:]]
-
-
-def _add_outcome(results: GroupResults, outcome: Events | Charged) -> None:
-    if isinstance(outcome, Events):
-        for rule, event_row in outcome.event_rows:
-            results.event_rows.setdefault(rule, []).append(event_row)
-        return
-    (group,) = outcome.groups
-    (rule,) = group.rules
-    results.failures.append(Failure(rule, outcome.error, outcome.failing_row))

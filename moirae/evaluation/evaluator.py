@@ -4,7 +4,6 @@ Panes, the index and DuckDB evaluate rows in memory, tasks on executors archived
 is left. `moirae.evaluation.engine` has the path that a rule takes through them.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,16 +11,12 @@ import pyarrow as pa
 
 from moirae.alerts import EventRow
 from moirae.evaluation.duckdb_rules import DuckDBRules
-from moirae.evaluation.engine import (
-    EvaluationRequest,
-    RowSource,
-    RuleEngine,
-    evaluate_groups,
-    select_groups,
-)
+from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, select_groups
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules, RuleCounts
+from moirae.evaluation.isolation import GroupResults, evaluate_groups
+from moirae.evaluation.losses import VerdictLosses
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion, relation_view
 from moirae.evaluation.rule_groups import (
@@ -50,6 +45,7 @@ class RuleEvaluator:
         self,
         rows: LiveStreamRows,
         guard: Guard,
+        losses: VerdictLosses,
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
         engine_choice: EngineChoice,
@@ -61,6 +57,8 @@ class RuleEvaluator:
         """
         self._rows = rows
         self._guard = guard
+        self.losses = losses
+        self._counts: dict[RuleVersion, RuleCounts] = {}
         self._grouper = RuleGrouper(columns, relations)
         jobs = None if executor_rules is None else executor_rules.jobs
         self._indexed = IndexedRules(columns, self._grouper, jobs)
@@ -102,7 +100,19 @@ class RuleEvaluator:
 
     def take_counts(self) -> Mapping[RuleVersion, RuleCounts]:
         """The rows that the index evaluated with rules since the last call."""
-        return self._indexed.take_counts()
+        self._collect_counts()
+        counts = self._counts
+        self._counts = {}
+        return counts
+
+    def _collect_counts(self) -> None:
+        counts = self._indexed.take_counts()
+        self.losses.add_candidates({rule: count.candidates for rule, count in counts.items()})
+        for rule, (candidates, matches) in counts.items():
+            earlier = self._counts.get(rule, RuleCounts(0, 0))
+            self._counts[rule] = RuleCounts(
+                earlier.candidates + candidates, earlier.matches + matches
+            )
 
     def start_slice(self, rule_slice: RuleSlice) -> None:
         """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.
@@ -147,23 +157,58 @@ class RuleEvaluator:
             sources[stream] = self._rows.find_range(stream, time_range)
         return EvaluationRequest(sources, rule_slice)
 
+    def evaluate_sample(
+        self, rule: ActiveRule, sources: Mapping[str, RowSource]
+    ) -> EvaluationResult:
+        """The event rows of a rule that loses too many verdicts, in some of the new rows."""
+        request = EvaluationRequest(sources)
+        evaluation = evaluate_groups(self._grouper.group([rule]), request, self._engines)
+        self.losses.record_sample(rule, request.row_count, evaluation.lost_rows)
+        return EvaluationResult(list(evaluation.event_rows.items()))
+
     def _evaluate(
         self, rules: Sequence[ActiveRule], request: EvaluationRequest
     ) -> EvaluationResult:
         rule_rows: dict[ActiveRule, list[EventRow]] = {}
         failed: set[str] = set()
+        self.losses.add_rows(request)
         for part in self._guard.isolate_suspects(rules, lambda rule: rule.name):
-            started_at = time.monotonic()
-            evaluation = evaluate_groups(self._grouper.group(part), request, self._engines)
-            rule_rows |= evaluation.event_rows
-            for failure in evaluation.failures:
-                failed.add(failure.rule.name)
-                self._guard.record_failure(*failure)
-            self._add_cost(part, started_at)
+            for members, remaining in self._leave_out_lost_rows(part, request):
+                groups = self._grouper.group(members)
+                evaluation = evaluate_groups(groups, remaining, self._engines)
+                rule_rows |= evaluation.event_rows
+                failed.update(failure.rule.name for failure in evaluation.failures)
+                self._record(members, evaluation)
         return EvaluationResult(list(rule_rows.items()), frozenset(failed))
 
-    def _add_cost(self, rules: Sequence[ActiveRule], started_at: float) -> None:
-        seconds = time.monotonic() - started_at
+    def _leave_out_lost_rows(
+        self, rules: Sequence[ActiveRule], request: EvaluationRequest
+    ) -> list[tuple[Sequence[ActiveRule], EvaluationRequest]]:
+        """Rules with the rows that they are evaluated over: without those that they have lost."""
+        parts: list[tuple[Sequence[ActiveRule], EvaluationRequest]] = []
+        affected: set[ActiveRule] = set()
+        for rule in self.losses.select_losing(rules):
+            remaining = self.losses.remove_lost(rule, request)
+            if remaining is not request:
+                parts.append(([rule], remaining))
+                affected.add(rule)
+        if not affected:
+            return [(rules, request)]
+        others = [rule for rule in rules if rule not in affected]
+        return [(others, request), *parts] if others else parts
+
+    def _record(self, rules: Sequence[ActiveRule], evaluation: GroupResults) -> None:
+        """Record the failures, losses and costs of an evaluation."""
+        for failure in evaluation.failures:
+            self._guard.record_failure(*failure)
+        if evaluation.lost_rows:
+            self._collect_counts()
+            self._guard.isolate({row.rule.name for row in evaluation.lost_rows})
+            self._guard.quarantined |= self.losses.record(evaluation.lost_rows)
+        seconds = dict(evaluation.seconds)
         if self._executor_rules is not None:
-            seconds += self._executor_rules.take_head_start()
-        self._guard.record_cost(rules, seconds)
+            head_start = self._executor_rules.take_head_start() / max(1, len(rules))
+            if head_start:
+                for rule in rules:
+                    seconds[rule] = seconds.get(rule, 0.0) + head_start
+        self._guard.record_cost(seconds)

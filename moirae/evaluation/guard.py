@@ -26,6 +26,7 @@ from moirae.alerts import EventRow
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.limits import statement_limit, truncate_event_rows
+from moirae.evaluation.loss_rates import LossLimits
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
 from recall.engines import SparkStatements, Statement, summarize_error
@@ -34,6 +35,7 @@ from recall.errors import MemoryExceeded, StatementTimeout
 _LOG = structlog.get_logger()
 
 _WARM_UP_ALLOWANCE = 20.0  # seconds of processor time that a new JVM needs besides its statements
+_PART_LIMIT = 0.25  # of the time limit, for a part of what exceeded it
 _RESPONSE_GRACE = 2.0  # seconds for a JVM that does not respond to exit
 _SUSPECT_DURATION = 600.0  # seconds for which a rule is evaluated alone after a crash
 _EXIT_OUT_OF_MEMORY = 3  # exit code of a JVM with -XX:+ExitOnOutOfMemoryError
@@ -61,8 +63,13 @@ class Guard:
         self._suspects: dict[str, float] = {}
         self.rules_over_limit: set[str] = set()
         self.quarantined: set[str] = set()
-        self.on_cost: Callable[[Sequence[str], float], None] | None = None
-        """Gets the names of rules that were evaluated together, and the seconds it took."""
+        self.on_cost: Callable[[Mapping[str, float]], None] | None = None
+        """Gets the seconds that the evaluation of rules took, by name."""
+
+    @property
+    def loss_limits(self) -> LossLimits:
+        """Above which a rule is in quarantine for the verdicts that it loses."""
+        return LossLimits(self._limits.lost.share, self._limits.lost.rows)
 
     # Groups of rules
 
@@ -93,20 +100,40 @@ class Guard:
             return [shared, *isolated]
         return isolated
 
+    def isolate(self, rules: Iterable[str]) -> None:
+        """Evaluate rules alone for some minutes: they delayed the others."""
+        self._suspects |= dict.fromkeys(rules, time.monotonic() + _SUSPECT_DURATION)
+
     # Statements
 
     def run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+        self,
+        rules: Sequence[ActiveRule],
+        row_count: int,
+        statement: Statement,
+        *,
+        is_part: bool = False,
     ) -> pa.Table:
         """As `run`, for a statement whose tables are registered while it runs."""
-        return self.run(rules, row_count, lambda: self._statements.run(statement))
+        return self.run(rules, row_count, lambda: self._statements.run(statement), is_part=is_part)
 
-    def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], _T]) -> _T:
+    def run(
+        self,
+        rules: Sequence[ActiveRule],
+        row_count: int,
+        execute: Callable[[], _T],
+        *,
+        is_part: bool = False,
+    ) -> _T:
         """Run Spark for some rules over about `row_count` rows; return the result of `execute`.
 
-        Raises `StatementTimeout` if it exceeded its time limit; by then its tasks have ended.
+        `is_part`: of rows that exceeded a limit: what exceeds a lower one is divided further, except
+        a single row of a rule. Raises `StatementTimeout` if it exceeded its time limit; by then its
+        tasks have ended.
         """
         limit = self._time_limit(len(rules), row_count)
+        if is_part and (row_count > 1 or len(rules) > 1):
+            limit *= _PART_LIMIT
         self._running_rules = rules
         try:
             with self._statements.limit_time(limit):
@@ -161,10 +188,10 @@ class Guard:
             process.kill()
         os._exit(os.EX_SOFTWARE)
 
-    def record_cost(self, rules: Sequence[ActiveRule], seconds: float) -> None:
+    def record_cost(self, seconds: Mapping[ActiveRule, float]) -> None:
         """Charge the time of an evaluation to its rules."""
-        if self.on_cost is not None and rules:
-            self.on_cost([rule.name for rule in rules], seconds)
+        if self.on_cost is not None and seconds:
+            self.on_cost({rule.name: spent for rule, spent in seconds.items()})
 
     # Failures
 

@@ -212,6 +212,7 @@ class IndexedRules(RuleEngine):
         reduced_tables: list[pa.Table] = []
         reduced_groups: dict[RuleGroup, None] = {}
         event_rows: RuleEventRows = []
+        seconds: dict[ActiveRule, float] = {}
         for table in tables:
             verdicts_by_rule: dict[int, list[Verdicts]] = {}
             needed_rows: set[int] = set()
@@ -219,6 +220,8 @@ class IndexedRules(RuleEngine):
             undecided_groups: set[RuleGroup] = set()
             for verdicts in self._find_verdicts(indexed, table):
                 group = indexed.groups[verdicts.rule]
+                rule = indexed.rules[verdicts.rule]
+                seconds[rule] = seconds.get(rule, 0.0) + verdicts.seconds
                 if not self._is_exact(group):
                     reduced_groups[group] = None
                     needed_rows.update(verdicts.rows, verdicts.undecided)
@@ -242,7 +245,8 @@ class IndexedRules(RuleEngine):
             rows = request.sources[stream].reduce(pa.concat_tables(reduced_tables))
             part_request = request.with_source(stream, rows)
             yield Declined(list(reduced_groups), part_request, "more than a filter over one stream")
-        yield Events([group for group in groups if group not in reduced_groups], event_rows)
+        exact = [group for group in groups if group not in reduced_groups]
+        yield Events(exact, event_rows, seconds)
 
     def _find_verdicts(self, indexed: _IndexedGroups, table: pa.Table) -> Iterator[Verdicts]:
         for verdicts in indexed.rule_index.evaluate(table):

@@ -54,3 +54,26 @@ def find_failing_row(rows: pa.Table, has_failure: Callable[[pa.Table], bool]) ->
     if len(rows) and has_failure(rows):
         return rows
     return None
+
+
+def find_failing_rows(
+    rows: pa.Table, has_failure: Callable[[pa.Table], bool], max_rows: int
+) -> pa.Table | None:
+    """The rows each of which a query fails over, found by halving what fails.
+
+    None if there are none, or more than `max_rows`.
+    """
+    failing: list[pa.Table] = []
+    pending = [rows]
+    while pending:
+        part = pending.pop()
+        if not len(part) or not has_failure(part):
+            continue
+        if len(part) == 1:
+            failing.append(part)
+            if len(failing) > max_rows:
+                return None
+            continue
+        middle = len(part) // 2
+        pending += [part.slice(middle), part.slice(0, middle)]
+    return pa.concat_tables(failing) if failing else None

@@ -14,7 +14,13 @@ from sqlglot import exp
 from archiver.delta import ARROW_TYPES
 from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
-from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
+from moirae.evaluation.statements import (
+    NumberedQuery,
+    Verdict,
+    build_batch_branch,
+    build_branches,
+    find_verdict,
+)
 from recall.engines import LruCache, Statement
 from recall.errors import SparkRequired
 from recall.query import sources_of, sql_names
@@ -184,6 +190,13 @@ class RuleGrouper:
             text = plain_query.sql(table, source)
             branches.append(build_batch_branch(text, plain_query.output_names))
         return Statement(" UNION ALL ".join(branches), tables, sources.views)
+
+    def find_verdict(self, group: RuleGroup) -> Verdict | None:
+        """What the only rule of a group evaluates for each row of its only stream."""
+        if len(group.rules) != 1 or len(group.streams) != 1:
+            return None
+        (rule,), (stream,) = group.rules, group.streams
+        return find_verdict(rule, self._event_query(rule), input_view(stream))
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
         key = rule.rule_version

@@ -1,5 +1,6 @@
 """Evaluation of any rules by Spark: all of them in one statement."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -14,31 +15,49 @@ from moirae.evaluation.engine import (
     Charged,
     EvaluationRequest,
     Events,
+    Lost,
     Outcome,
     RowSource,
     RuleEngine,
     RuleEventRows,
 )
-from moirae.evaluation.limits import find_failing_row
+from moirae.evaluation.limits import find_failing_row, find_failing_rows
+from moirae.evaluation.lost_rows import LostRow, remove_rows
 from moirae.evaluation.plan import ActiveRule, input_view
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
+from moirae.evaluation.statements import (
+    LOSS_SETTINGS,
+    LOST_RULE,
+    Verdict,
+    build_loss_query,
+)
 from recall.engines import Statement
-from recall.errors import StatementTimeout
+from recall.errors import SparkRequired, StatementTimeout
 
 _JOB_ERRORS = (PySparkException, Py4JJavaError)
+# See `archiver/spark/java/org/moirae/patterns/PatternLimitExceeded.java`.
+_PATTERN_LIMIT = re.compile(r"the regular expression [^\n]*? needs more than [\d,]+ steps", re.S)
+_MAX_READ_ROWS = 2_000_000  # rows of files in which lost rows are looked for
+_MAX_SEARCHED_ROWS = 20  # rows that a rule may lose in one evaluation, if each is searched for
 
 
 class RuleStatements(Protocol):
     """Runs statements of Spark."""
 
     def run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement, *, is_part: bool
     ) -> pa.Table:
-        """The result of a statement for some rules over about so many rows."""
+        """The result of a statement for some rules over about so many rows.
+
+        `is_part`: of rows that exceeded a time limit.
+        """
 
 
 class SparkRules(RuleEngine):
-    """Evaluates rules by Spark. Replaces the input views of the session."""
+    """Evaluates rules by Spark. Replaces the input views of the session.
+
+    A row for which a regular expression of a rule needs too many steps is lost to the rule.
+    """
 
     def __init__(self, grouper: RuleGrouper, statements: RuleStatements) -> None:
         self._grouper = grouper
@@ -52,21 +71,34 @@ class SparkRules(RuleEngine):
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""
+        outcome = self._run(groups, request)
+        if isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None:
+            yield from self._run_without_lost_rows(groups, request, outcome.error)
+        else:
+            yield outcome
+
+    def _run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Events | Charged:
         for stream, source in request.sources.items():
             _create_view(stream, source)
         rules = [rule for group in groups for rule in group.rules]
         statement = self._grouper.build_statement(groups)
         try:
-            table = self._statements.run_statement(rules, request.row_count, statement)
+            table = self._run_statement(rules, request, statement)
         except StatementTimeout as error:
-            yield Charged(groups, error)
+            return Charged(groups, error)
         except _JOB_ERRORS as error:
             failing_row = None
-            if len(rules) == 1:
+            if len(rules) == 1 and find_pattern_limit(error) is None:
                 failing_row = self._find_failing_row(rules[0], request, statement)
-            yield Charged(groups, error, failing_row)
-        else:
-            yield Events(groups, _read_result(rules, table))
+            return Charged(groups, error, failing_row)
+        return Events(groups, _read_result(rules, table))
+
+    def _run_statement(
+        self, rules: Sequence[ActiveRule], request: EvaluationRequest, statement: Statement
+    ) -> pa.Table:
+        return self._statements.run_statement(
+            rules, request.row_count, statement, is_part=request.is_part
+        )
 
     def _find_failing_row(
         self, rule: ActiveRule, request: EvaluationRequest, statement: Statement
@@ -80,7 +112,9 @@ class SparkRules(RuleEngine):
         def has_failure(rows: pa.Table) -> bool:
             _create_view(stream, source.reduce(rows))
             try:
-                self._statements.run_statement([rule], len(rows), statement)
+                self._statements.run_statement(
+                    [rule], len(rows), statement, is_part=request.is_part
+                )
             except _JOB_ERRORS:
                 return True
             except StatementTimeout:
@@ -94,6 +128,126 @@ class SparkRules(RuleEngine):
             return None
         values = failing_row.to_pylist()[0]
         return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
+
+    # Lost rows
+
+    def _run_without_lost_rows(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest, error: Exception
+    ) -> Iterator[Outcome]:
+        """The outcomes of groups, of which some need too many steps for some rows."""
+        verdicts_by_source: dict[str, dict[RuleGroup, Verdict]] = {}
+        others: list[RuleGroup] = []
+        for group in groups:
+            verdict = self._grouper.find_verdict(group)
+            if verdict is None:
+                others.append(group)
+            else:
+                verdicts_by_source.setdefault(verdict.source, {})[group] = verdict
+        for verdicts in verdicts_by_source.values():
+            try:
+                lost_tables = self._find_lost_rows(verdicts, request)
+            except (StatementTimeout, *_JOB_ERRORS) as loss_error:
+                yield Charged(list(verdicts), loss_error)
+            else:
+                yield from self._run_remaining(list(verdicts), lost_tables, request)
+        if len(others) == 1 and not verdicts_by_source:
+            yield from self._search_lost_rows(others[0], request, error)
+        else:
+            for group in others:
+                yield from self.run([group], request)
+
+    def _find_lost_rows(
+        self, verdicts: Mapping[RuleGroup, Verdict], request: EvaluationRequest
+    ) -> dict[RuleGroup, pa.Table]:
+        """The rows of one source that rules lose, by group, found by one statement.
+
+        Raises `StatementTimeout` and errors of Spark.
+        """
+        groups = list(verdicts)
+        rules = [group.rules[0] for group in groups]
+        (stream,) = groups[0].streams
+        _create_view(stream, request.sources[stream])
+        source = verdicts[groups[0]].source
+        text = build_loss_query(list(verdicts.values()), source)
+        statement = Statement(text, settings=LOSS_SETTINGS)
+        result = self._run_statement(rules, request, statement)
+        numbers = result[LOST_RULE].to_numpy()
+        rows = result.drop_columns([LOST_RULE])
+        return {
+            groups[number]: rows.filter(pa.array(numbers == number))
+            for number in sorted(set(numbers.tolist()))
+        }
+
+    def _run_remaining(
+        self,
+        groups: Sequence[RuleGroup],
+        lost_tables: Mapping[RuleGroup, pa.Table],
+        request: EvaluationRequest,
+    ) -> Iterator[Outcome]:
+        """The outcomes of rules of one stream. `lost_tables`: the rows that some of them lose."""
+        others = [group for group in groups if group not in lost_tables]
+        if others:
+            outcome = self._run(others, request)
+            if isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None:
+                for group in others:
+                    yield from self._search_lost_rows(group, request, outcome.error)
+            else:
+                yield outcome
+        for group, lost in lost_tables.items():
+            (stream,) = group.streams
+            source = request.sources[stream].load(_MAX_READ_ROWS)
+            if source is None:
+                message = f"lost rows among more than {_MAX_READ_ROWS:,} archived rows"
+                yield Charged([group], SparkRequired(message))
+                continue
+            failed = self._run([group], request.with_source(stream, source.reduce(lost)))
+            reason = find_pattern_limit(failed.error) if isinstance(failed, Charged) else None
+            if reason is None:
+                yield self._run([group], request)  # its error is no limit
+            else:
+                yield from self._lose(group, request.with_source(stream, source), lost, reason)
+
+    def _lose(
+        self, group: RuleGroup, request: EvaluationRequest, lost: pa.Table, reason: str
+    ) -> Iterator[Outcome]:
+        """The outcomes of a rule of one stream that loses some of the rows in memory."""
+        (rule,), (stream,) = group.rules, group.streams
+        source = request.sources[stream]
+        lost_rows = [LostRow(rule, stream, values, reason) for values in lost.to_pylist()]
+        remaining = remove_rows(source.table, lost_rows)
+        yield Lost(lost_rows)
+        yield self._run([group], request.with_source(stream, source.reduce(remaining)))
+
+    def _search_lost_rows(
+        self, group: RuleGroup, request: EvaluationRequest, error: Exception
+    ) -> Iterator[Outcome]:
+        """The outcomes of a rule that is more than a filter; its rows are halved.
+
+        Of joins of streams no row can be found.
+        """
+        (rule,) = group.rules
+        stream, *further_streams = rule.shape.streams
+        source = request.sources[stream].load(_MAX_READ_ROWS)
+        if further_streams or source is None:
+            yield Charged([group], error)
+            return
+
+        def has_failure(rows: pa.Table) -> bool:
+            outcome = self._run([group], request.with_source(stream, source.reduce(rows)))
+            return isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None
+
+        lost = find_failing_rows(source.table, has_failure, _MAX_SEARCHED_ROWS)
+        reason = find_pattern_limit(error)
+        if lost is None or reason is None:
+            yield Charged([group], error)
+            return
+        yield from self._lose(group, request.with_source(stream, source), lost, reason)
+
+
+def find_pattern_limit(error: Exception) -> str | None:
+    """The message about a regular expression that needed too many steps; None: another error."""
+    match = _PATTERN_LIMIT.search(str(error))
+    return None if match is None else match.group()
 
 
 def _create_view(stream: str, source: RowSource) -> None:

@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from moirae.evaluation.index import find_scan
 from moirae.evaluation.plan import ActiveRule
 
+LOST_RULE = "_lost_rule"
+LOSS_SETTINGS = {"spark.sql.subexpressionElimination.enabled": "false"}
 _FILTER_CLAUSES = {"expressions", "from_", "where"}  # of a query that is no more than a filter
 
 
@@ -20,6 +23,13 @@ class NumberedQuery(NamedTuple):
     number: int
     rule: ActiveRule
     query: exp.Query
+
+
+class Verdict(NamedTuple):
+    """What a rule evaluates for each row of a source: a text, or NULL."""
+
+    source: str
+    expression: str
 
 
 def build_branches(queries: Sequence[NumberedQuery]) -> list[str]:
@@ -50,6 +60,36 @@ def build_batch_branch(query: str, columns: Sequence[str]) -> str:
         fields.append(f"'{column}', found.c{number}")
     attributes = _to_json_sql(fields)
     return f"SELECT found.rule, found.ts, {attributes} AS attributes FROM ({query}) AS found"
+
+
+def find_verdict(rule: ActiveRule, query: exp.Query, view: str) -> Verdict | None:
+    """What is evaluated for each row that a query reads of a view; None: not known."""
+    arm = _build_filter_arm(0, rule, query)
+    if arm is not None:
+        return Verdict(query.args["from_"].this.sql(dialect="spark"), f"to_json({arm})")
+    scan = find_scan(query, [view])
+    if scan is None:
+        return None
+    select, table = scan
+    where = select.args.get("where")
+    if where is None or select.args.get("joins"):
+        return None
+    condition = where.this.sql(dialect="spark")
+    return Verdict(table.sql(dialect="spark"), f"CAST({condition} AS string)")
+
+
+def build_loss_query(verdicts: Sequence[Verdict], source: str) -> str:
+    """The rows of a source for which a verdict fails; `LOST_RULE` has the number of the verdict.
+
+    An expression that fails is NULL within `try_to_binary`; without the elimination of common
+    subexpressions, which would be evaluated outside of it (see `LOSS_SETTINGS`).
+    """
+    numbers: list[str] = []
+    for number, verdict in enumerate(verdicts):
+        guarded = f"try_to_binary(coalesce({verdict.expression}, ''), 'utf-8')"
+        numbers.append(f"if({guarded} IS NULL, {number}, NULL)")
+    lost = f"explode(filter(array({', '.join(numbers)}), number -> number IS NOT NULL))"
+    return f"SELECT *, {lost} AS {LOST_RULE} FROM {source}"
 
 
 def _build_branch(number: int, columns: Sequence[str], query: exp.Query) -> str:

@@ -197,8 +197,18 @@ class ArchivedStreamRows:
                 return self._empty_table(stream)
             return FileRows(snapshot.table.files, files, time_range)
 
+        def make_frame(rows: Rows) -> DataFrame:
+            if isinstance(rows, pa.Table):
+                return self._spark.createDataFrame(rows)
+            if rows.files is files:
+                return self.read_range(stream, time_range)
+            assert snapshot.table is not None
+            frame = read_files(self._spark, snapshot.table, rows.files)
+            assert frame is not None
+            return filter_time_range(frame, snapshot.table.schema.time, time_range)
+
         count = sum(file.rows for file in files)
-        return RowSource(count, read, lambda _: self.read_range(stream, time_range))
+        return RowSource(count, read, make_frame)
 
     def _empty_table(self, stream: str) -> pa.Table:
         schema = self._reader.schema(stream)

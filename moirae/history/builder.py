@@ -24,6 +24,7 @@ from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
+from moirae.evaluation import store_lost_rows
 from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.attempts import Attempts
 from moirae.history.corpus_indexes import IndexBuilder, IndexTask
@@ -46,6 +47,7 @@ from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
 from recall.engines.routing import EngineSetting
 from recall.errors import LimitExceeded
+from sql.rules import LostVerdictGateway
 
 _LOG = structlog.get_logger()
 
@@ -85,7 +87,11 @@ class HistoryBuilder:
         }
         self._reader = Reader(root, declared_streams)
         self._create_finder = partial(
-            PastFinder, reader=self._reader, relations=relations, setting=engine
+            PastFinder,
+            reader=self._reader,
+            relations=relations,
+            setting=engine,
+            store_losses=partial(store_lost_rows, LostVerdictGateway(execution_connection)),
         )
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()

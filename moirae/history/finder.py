@@ -22,6 +22,7 @@ from moirae.evaluation import (
     EventContexts,
     ExecutorRules,
     IndexedRules,
+    LostRow,
     PastTasks,
     RecallAnswers,
     RuleEngine,
@@ -78,7 +79,7 @@ class _PastStatements:
         self._statements = SparkStatements(lambda: spark)
 
     def run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement, *, is_part: bool
     ) -> pa.Table:
         """See `RuleStatements`."""
         text = f"SELECT * FROM ({statement.text}) LIMIT {MAX_PAST_EVENT_ROWS + 1}"
@@ -97,8 +98,13 @@ class PastFinder:
         reader: Reader,
         relations: RelationVersions,
         setting: EngineSetting = "auto",
+        store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
     ) -> None:
-        """`setting`: the key `recall.engine` of the workspace."""
+        """`setting`: the key `recall.engine` of the workspace.
+
+        `store_losses`: gets the rows over which a rule has no verdict.
+        """
+        self._store_losses = store_losses
         self._spark = spark
         self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader)
@@ -142,6 +148,8 @@ class PastFinder:
         )
         for failure in evaluation.failures:
             raise failure.error
+        if evaluation.lost_rows:
+            self._store_losses(evaluation.lost_rows)
         event_rows = rule_slice.select_event_rows(evaluation.event_rows.get(rule, []))
         return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
 

@@ -83,6 +83,12 @@ class ActiveRules:
         """Active rules, without quarantined rules."""
         return list(chain.from_iterable(map(attrgetter("rules"), self.cohorts)))
 
+    @property
+    def sampled_rules(self) -> list[ActiveRule]:
+        """Rules in quarantine for the verdicts that they lost: some rows are still evaluated."""
+        losing = self._evaluators.losses.losing
+        return [rule for name, rule in self._rules_by_name.items() if name in losing]
+
     # Reconciliation with the desired rules
 
     def reload(self, now: datetime) -> list[ActiveRule]:
@@ -188,21 +194,28 @@ class ActiveRules:
 
     def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
         active_rules: list[ActiveRule] = []
+        sampled_rules: list[ActiveRule] = []
+        losing_since: dict[str, datetime] = {}
         groups: list[SettledRules] = []
         deployments = self._deployments.list_active()
         self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
         )
         for deployment in deployments:
-            if deployment.state == "running" and deployment.rule in definitions:
+            if deployment.rule not in definitions:
+                continue
+            if deployment.state == "running":
                 rule = self._get_or_make_rule(definitions[deployment.rule])
                 active_rules.append(rule)
                 groups.append(SettledRules([rule], deployment.settled_to))
-        self._rules_by_name = dict(
-            zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
-        )
+            elif deployment.losing_since is not None:
+                sampled_rules.append(self._get_or_make_rule(definitions[deployment.rule]))
+                losing_since[deployment.rule] = deployment.losing_since
+        evaluated_rules = [*active_rules, *sampled_rules]
+        self._rules_by_name = {rule.name: rule for rule in evaluated_rules}
         self._cohorts = build_cohorts(groups)
-        self._evaluators.rules.set_active_rules(active_rules)
+        self._evaluators.losses.load(evaluated_rules, losing_since)
+        self._evaluators.rules.set_active_rules(evaluated_rules)
         # A thousand rules are a hundred thousand long-lived objects: a collection that scans them
         # takes as long as a batch.
         gc.unfreeze()

@@ -33,6 +33,7 @@ from moirae.live.ingest import Ingest
 from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
+from moirae.live.losing_rules import LosingRulesMonitor
 from moirae.live.lost_input import LostInputMonitor
 from moirae.live.metrics import BatchFigures, LiveMetrics
 from moirae.live.no_input import NoInputMonitor
@@ -84,6 +85,7 @@ from sql.archive import (
 )
 from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
+from sql.rules import DeploymentGateway
 from sql.similarity import ForecastGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
@@ -94,6 +96,7 @@ _RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
 _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
+_LOST_VERDICTS_INTERVAL = 5.0  # seconds between checks of rules that lose verdicts
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _BACKUP_INTERVAL = 10.0  # seconds between checks whether a backup is overdue
 _FORECASTS_INTERVAL = 10.0  # seconds between checks whether forecasts are worse than frequencies
@@ -213,9 +216,15 @@ def build_live_process(
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
-    periodics.append(Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once))
     worse_forecasts = WorseForecastsMonitor(AlertGateway(connection), ForecastGateway(connection))
-    periodics.append(Periodic("watch forecasts", _FORECASTS_INTERVAL, worse_forecasts.run_once))
+    losing_rules = LosingRulesMonitor(
+        AlertGateway(connection), DeploymentGateway(connection), detector.resume_recovered
+    )
+    periodics += [
+        Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once),
+        Periodic("watch forecasts", _FORECASTS_INTERVAL, worse_forecasts.run_once),
+        Periodic("watch lost verdicts", _LOST_VERDICTS_INTERVAL, losing_rules.run_once),
+    ]
     if settings.backup is not None and not drain:
         overdue_backup = OverdueBackupMonitor(
             AlertGateway(connection), partial(read_backup_state, connection, settings.backup)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import sql
 from archiver.ingest import ArchiveWriter, IngestResult
 from archiver.periodic import Periodic, Timer
-from archiver.time_range import TimeRange
+from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import EvaluationResult, RowSource
+from moirae.evaluation import SAMPLE_INTERVAL, EvaluationResult, RowSampler, RowSource
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
@@ -67,6 +67,7 @@ class Detector:
         self._revisions = RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
+        self._samplers = {name: RowSampler(SAMPLE_INTERVAL) for name in archive.tables}
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
 
@@ -107,6 +108,7 @@ class Detector:
 
         `include_filters`: settle stateless rules too, even if no new row can be settled.
         """
+        self._detect_in_samples(ingested)
         watermarks = self._watermarks()
         combined = self._find_combined_slices(ingested, watermarks)
         has_settleable = self._detect(ingested, watermarks, combined)
@@ -161,6 +163,33 @@ class Detector:
                 detected.append((rule, _rows_since(rule_rows, horizons[rule.shape])))
             self._record_detected(detected)
         return has_settleable
+
+    def resume_recovered(self) -> None:
+        """End the quarantine of rules that lost too many verdicts, and no longer do."""
+        self._evaluator.losses.resume_recovered(self._active_rules.sampled_rules)
+
+    def _detect_in_samples(self, ingested: IngestResult) -> None:
+        """Evaluate one new row in many with the rules that lose too many verdicts."""
+        rules_by_stream: dict[str, list[ActiveRule]] = {}
+        for rule in self._active_rules.sampled_rules:
+            if len(rule.shape.streams) == 1:
+                (stream,) = rule.shape.streams
+                rules_by_stream.setdefault(stream, []).append(rule)
+        for stream, rules in rules_by_stream.items():
+            table, files = ingested.on_time.get(stream), ingested.files.get(stream)
+            if table is not None:
+                source = self._rows.find_rows(stream, table)
+            elif files:
+                source = self._rows.find_files(stream, files, ALL_TIME)
+            else:
+                continue
+            sample = self._samplers[stream].select(source)
+            if not sample.count:
+                continue
+            for rule in rules:
+                result = self._evaluator.evaluate_sample(rule, {stream: sample})
+                if rule.shape.is_stateless:
+                    self._record_detected(result.event_rows)
 
     def _find_combined_slices(
         self, ingested: IngestResult, watermarks: Mapping[str, Micros | None]

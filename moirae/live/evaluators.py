@@ -14,6 +14,7 @@ from moirae.evaluation import (
     LiveStreamRows,
     RevisionRows,
     RuleEvaluator,
+    VerdictLosses,
 )
 from recall.engines.routing import EngineChoice
 
@@ -38,6 +39,7 @@ class Evaluators:
 
     rows: LiveStreamRows
     guard: Guard
+    losses: VerdictLosses
     rules: RuleEvaluator
     contexts: ContextEvaluator
 
@@ -52,14 +54,17 @@ def build_evaluators(
     engines: RuleEngines,
 ) -> Evaluators:
     """`relations`: the types of their columns, by name."""
+    losses = VerdictLosses(connection, guard.loss_limits)
     rows = LiveStreamRows(spark, archive, RevisionRows(connection), engines.max_read_rows)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
         guard=guard,
+        losses=losses,
         rules=RuleEvaluator(
             rows=rows,
             guard=guard,
+            losses=losses,
             columns=columns,
             relations=relations,
             engine_choice=engines.choice,

@@ -1,6 +1,6 @@
 """Metrics of the live process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -68,9 +68,9 @@ class LiveMetrics:
         for latency in batch.latencies:
             self._latency.observe(max(latency, 0.0))
 
-    def record_evaluation(self, rules: Sequence[str], seconds: float) -> None:
-        """Add the time of an evaluation to its rules."""
-        self._rule_seconds.add(rules, seconds)
+    def record_evaluation(self, seconds: Mapping[str, float]) -> None:
+        """Add the time that an evaluation took to its rules."""
+        self._rule_seconds.add(seconds)
 
 
 class _RuleSeconds(Collector):
@@ -79,15 +79,14 @@ class _RuleSeconds(Collector):
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
-    def add(self, rules: Sequence[str], seconds: float) -> None:
-        share = seconds / max(len(rules), 1)
-        for rule in rules:
-            self._seconds[rule] = self._seconds.get(rule, 0.0) + share
+    def add(self, seconds: Mapping[str, float]) -> None:
+        for rule, spent in seconds.items():
+            self._seconds[rule] = self._seconds.get(rule, 0.0) + spent
 
     def collect(self) -> Iterator[Metric]:
         by_rule = CounterMetricFamily(
             "moirae_rule_evaluation_seconds",
-            "Time spent evaluating a rule; shared evenly by rules that run as one statement. "
+            "Time spent evaluating a rule; what cannot be told apart is shared evenly. "
             f"The {_MAX_RULE_SERIES} rules with most of it.",
             labels=["rule"],
         )

@@ -12,12 +12,13 @@ class Statement:
     """SQL in the dialect of an engine, with what it needs besides the registered tables.
 
     `tables`: rows by name, registered while it runs. `views`: SQL of subqueries by name, in the
-    order of creation; each is computed once, by the statement.
+    order of creation; each is computed once, by the statement. `settings`: of Spark while it runs.
     """
 
     text: str
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class StatementEngine(Protocol):

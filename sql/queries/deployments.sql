@@ -2,7 +2,7 @@
 -- Versions that run or are quarantined, by rule. A suspect is a rule over which the process crashed
 -- in the last ten minutes, since the rule was started.
 SELECT rule, version, (extract(epoch FROM settled_to) * 1000000)::bigint AS settled_to, state, failures, error,
-    EXISTS (
+    losing_since, EXISTS (
         SELECT FROM rule_errors e WHERE e.rule = d.rule AND e.version = d.version AND e.kind IN ('time', 'memory')
             AND e.last_at > greatest(d.started_at, clock_timestamp() - interval '10 minutes')
     ) AS suspect
@@ -21,7 +21,7 @@ INSERT INTO deployments AS d (rule, version, settled_to, state, live_from, corpu
 VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running', %(settled_to)s,
     %(settled_to)s::timestamptz + make_interval(secs => %(undecided_seconds)s))
 ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL, refused = false,
-    stopped_at = NULL, settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
+    stopped_at = NULL, losing_since = NULL, settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
     live_from = greatest(d.settled_to, excluded.settled_to),
     corpus_from = greatest(d.settled_to, excluded.settled_to) + make_interval(secs => %(undecided_seconds)s)
 
@@ -51,9 +51,20 @@ UPDATE deployments d SET error = %(error)s, state = CASE WHEN EXISTS (
     ) THEN 'quarantined' ELSE state END
 WHERE rule = %(rule)s AND version = %(version)s RETURNING state
 
+-- quarantine_losing --
+-- Quarantine rules that lost too many verdicts.
+UPDATE deployments SET state = 'quarantined', error = %(error)s, losing_since = clock_timestamp()
+WHERE rule = %(rule)s AND version = %(version)s AND state = 'running'
+
+-- list_losing --
+-- Rules in quarantine because they lost too many verdicts.
+SELECT rule, losing_since, error FROM deployments
+WHERE state = 'quarantined' AND losing_since IS NOT NULL ORDER BY rule
+
 -- resume --
 -- End the quarantine of rules.
-UPDATE deployments SET state = 'running', failures = 0, error = NULL, refused = false, started_at = clock_timestamp()
+UPDATE deployments SET state = 'running', failures = 0, error = NULL, refused = false,
+    losing_since = NULL, started_at = clock_timestamp()
 WHERE rule = ANY(%(rules)s) AND state = 'quarantined' RETURNING rule
 
 -- refuse --
@@ -64,7 +75,8 @@ WHERE rule = %(rule)s AND version = %(version)s
 
 -- admit --
 -- End the quarantine of refused versions.
-UPDATE deployments d SET state = 'running', failures = 0, error = NULL, refused = false, started_at = clock_timestamp()
+UPDATE deployments d SET state = 'running', failures = 0, error = NULL, refused = false,
+    losing_since = NULL, started_at = clock_timestamp()
 FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS admitted(rule, version)
 WHERE d.rule = admitted.rule AND d.version = admitted.version AND d.refused AND d.state = 'quarantined' RETURNING d.rule
 

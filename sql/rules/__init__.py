@@ -1,6 +1,11 @@
 """Rules and their deployments, files, errors, and the events of their past."""
 
-from sql.rules.deployments import DeploymentGateway, DeploymentRow
+from sql.rules.deployments import DeploymentGateway, DeploymentRow, LosingRuleRow
+from sql.rules.lost_verdicts import (
+    LostVerdictCounts,
+    LostVerdictGateway,
+    LostVerdictRow,
+)
 from sql.rules.rule_candidates import CandidateCounts, RuleCandidateGateway
 from sql.rules.rule_errors import RuleErrorGateway, RuleErrorRow
 from sql.rules.rule_files import RuleFileGateway
@@ -11,6 +16,10 @@ __all__ = [
     "CandidateCounts",
     "DeploymentGateway",
     "DeploymentRow",
+    "LosingRuleRow",
+    "LostVerdictCounts",
+    "LostVerdictGateway",
+    "LostVerdictRow",
     "RuleCandidateGateway",
     "RuleErrorGateway",
     "RuleErrorRow",

@@ -16,7 +16,8 @@ class DeploymentRow:
 
     `settled_to`: events before this event time (microseconds) are settled; None: none are.
     `failures`: consecutive ones. `suspect`: whether the process crashed recently while evaluating
-    this rule, perhaps with others.
+    this rule, perhaps with others. `losing_since`: since when it is in quarantine because it lost too
+    many verdicts; None: it is not.
     """
 
     rule: str
@@ -25,6 +26,7 @@ class DeploymentRow:
     state: str
     failures: int
     error: str | None
+    losing_since: datetime | None
     suspect: bool
 
 
@@ -40,6 +42,15 @@ class VersionWithPastRow:
     version: str
     live_from: int
     corpus_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class LosingRuleRow:
+    """A rule that is in quarantine because it lost too many verdicts, since a wall-clock time."""
+
+    rule: str
+    losing_since: datetime
+    error: str | None
 
 
 class DeploymentGateway(Gateway):
@@ -108,6 +119,14 @@ class DeploymentGateway(Gateway):
         """Record that the process ended over a rule. Returns whether it is quarantined now."""
         values = {"rule": rule, "version": version, "error": replace_nul(error)}
         return bool(self._value("record_crash", **values) == "quarantined")
+
+    def quarantine_losing(self, rule: str, version: str, error: str) -> None:
+        """Quarantine a version that lost too many verdicts."""
+        self._execute("quarantine_losing", rule=rule, version=version, error=replace_nul(error))
+
+    def list_losing(self) -> list[LosingRuleRow]:
+        """The rules that are in quarantine because they lost too many verdicts."""
+        return self._records(LosingRuleRow, "list_losing")
 
     def resume(self, rules: Collection[str]) -> list[str]:
         """End the quarantine of rules. Returns the names of those that were quarantined."""

@@ -15,7 +15,7 @@ from sql.values import replace_nul
 class RuleErrorRow:
     """An error of a rule.
 
-    `kind`: `error`, `time`, `memory` or `flood`. `event`: the row that caused it; None if unknown.
+    `kind`: `error`, `time`, `memory`, `flood` or `lost`. `event`: the row that caused it; None if unknown.
     `times`: number of occurrences; for a flood, the number of events that were dropped.
     `first_at`, `last_at`: wall-clock times.
     """

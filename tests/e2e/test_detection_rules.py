@@ -97,12 +97,13 @@ def test_all_rules_find_the_expected_events_in_live_batches(
     command = [sys.executable, "-m", "moirae", "up", "--workspace", str(folder / "moirae.yaml")]
     with Commands(folder) as commands:
         commands.run("status")  # creates the database
-        up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with (folder / "up.log").open("w") as log:
+            up = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             for start in range(0, len(numbered), size):
                 batch = numbered[start : start + size]
                 write_rows(folder / "landing" / f"{start:04}.jsonl", batch)
-                _wait_for_rows(commands, start + len(batch))
+                _wait_for_rows(commands, start + len(batch), up)
         finally:
             up.send_signal(signal.SIGTERM)
             up.wait(120)
@@ -110,12 +111,18 @@ def test_all_rules_find_the_expected_events_in_live_batches(
     _assert_expected(folder, collection)
 
 
-def _wait_for_rows(commands: Commands, count: int) -> None:
+def _wait_for_rows(commands: Commands, count: int, up: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _TIMEOUT
+    error = ""
     while time.monotonic() < deadline:
+        assert up.poll() is None, "moirae up ended: see up.log"
         # Its exit code says whether a process is late, as on a busy machine.
-        status = json.loads(commands.run("status", "-o", "json").stdout)
-        if status["accounting"]["archived"] >= count:
-            return
+        result = commands.run("status", "-o", "json")
+        if result.stdout:
+            status = json.loads(result.stdout)
+            if status["accounting"]["archived"] >= count:
+                return
+        else:
+            error = f"status: {result.stderr}"
         time.sleep(0.5)
-    raise AssertionError(f"fewer than {count} rows are archived")
+    raise AssertionError(f"fewer than {count} rows are archived {error}")

@@ -10,6 +10,7 @@ rows that they need. No I/O but that of tasks.
 from moirae.evaluation.index.anchors import describe
 from moirae.evaluation.index.compiled_rules import CompiledRule, RuleCompiler
 from moirae.evaluation.index.index_task import IndexJob, IndexTaskRule, select_rows
+from moirae.evaluation.index.reductions import find_scan
 from moirae.evaluation.index.rule_index import AnchorFrequencies, RuleIndex, Verdicts
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "RuleIndex",
     "Verdicts",
     "describe",
+    "find_scan",
     "select_rows",
 ]

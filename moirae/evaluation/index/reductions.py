@@ -4,7 +4,7 @@ A query that joins relations, groups by windows or calls functions that only Spa
 result without the rows for which its WHERE cannot hold. Without any row it has none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from sqlglot import exp
 
@@ -34,7 +34,7 @@ def find_necessary(
 
     `layouts`: of the streams' tables.
     """
-    scan = _find_scan(query, layouts)
+    scan = find_scan(query, layouts)
     if scan is None:
         return None
     select, table = scan
@@ -71,14 +71,13 @@ def _needs_of(node: exp.Expr, compiler: ConditionCompiler) -> tuple[Necessary, N
     return condition.if_true, condition.if_false
 
 
-def _find_scan(
-    query: exp.Expr, layouts: Mapping[str, RowLayout]
-) -> tuple[exp.Select, exp.Table] | None:
+def find_scan(query: exp.Expr, streams: Container[str]) -> tuple[exp.Select, exp.Table] | None:
     """The SELECT that reads the rows of a stream, and the table that it reads them from.
 
-    None if the stream is read twice, or if rows of it may add to the result by their absence.
+    `streams`: the tables of streams. None if the stream is read twice, or if rows of it may add to the
+    result by their absence.
     """
-    tables = [table for table in query.find_all(exp.Table) if table.name in layouts]
+    tables = [table for table in query.find_all(exp.Table) if table.name in streams]
     if len(tables) != 1:
         return None
     (table,) = tables

@@ -3,6 +3,7 @@
 A row is evaluated with the rules for which it has one of the anchors. No I/O.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ class Verdicts(NamedTuple):
     """The rows for which a rule holds, and the candidates for which Spark alone knows it.
 
     `rule`: its position. `candidates`: how many there were. `values`: of the rows, by the layout.
+    `seconds`: that their evaluation took.
     """
 
     rule: int
@@ -37,6 +39,7 @@ class Verdicts(NamedTuple):
     rows: list[int]
     values: list[Row]
     undecided: list[int]
+    seconds: float
 
 
 class AnchorFrequencies:
@@ -125,6 +128,7 @@ class RuleIndex:
     def _evaluate_rule(
         self, rule: int, candidates: list[int], rows: Sequence[Row], start: int
     ) -> Verdicts:
+        started_at = time.perf_counter()
         holds = self._rules[rule].holds
         undecided: list[int] = []
         try:
@@ -139,7 +143,8 @@ class RuleIndex:
                     undecided.append(start + row)
         values = [rows[row] for row in matches]
         rows_that_hold = [start + row for row in matches]
-        return Verdicts(rule, len(candidates), rows_that_hold, values, undecided)
+        seconds = time.perf_counter() - started_at
+        return Verdicts(rule, len(candidates), rows_that_hold, values, undecided, seconds)
 
     def _choose_anchors(self, batch: IndexBatch) -> None:
         self._frequencies.measure(AnchorLookup(self._anchors), batch)

@@ -109,6 +109,9 @@ class SparkStatements:
         """The result. Each view is computed by the first part of the statement that reads it."""
         session = self._session
         with ExitStack() as cleanup:
+            for name, value in statement.settings.items():
+                cleanup.callback(_restore_setting, session, name, session.conf.get(name, None))
+                session.conf.set(name, value)
             for name, rows in statement.tables.items():
                 self.register(name, rows)
                 cleanup.callback(_ignore_errors, self.unregister, name)
@@ -152,6 +155,14 @@ class SparkStatements:
                 self._on_stuck(watch.message)
                 return
             time.sleep(_POLL_INTERVAL)
+
+
+def _restore_setting(session: SparkSession, name: str, value: str | None) -> None:
+    with suppress(Exception):  # the JVM may have exited
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)
 
 
 def _ignore_errors(action: Callable[..., object], *arguments: object) -> None:

@@ -1,0 +1,66 @@
+"""The built-in alert `RuleLosesVerdicts`: a rule is in quarantine for the verdicts that it lost."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from moirae.alerts import built_in
+from sql.alerts import AlertGateway
+from sql.rules import DeploymentGateway, LosingRuleRow
+
+LOSING_RULE = "moirae/RuleLosesVerdicts"
+
+
+class LosingRulesMonitor:
+    """Resumes rules whose losses are few again, and raises an alert for each of the others."""
+
+    def __init__(
+        self,
+        alerts: AlertGateway,
+        deployments: DeploymentGateway,
+        resume_recovered: Callable[[], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`resume_recovered`: ends the quarantine of rules whose losses are few again."""
+        self._alerts = alerts
+        self._deployments = deployments
+        self._resume_recovered = resume_recovered
+        self._clock = clock
+
+    def run_once(self) -> None:
+        """Resume rules; raise, prolong or resolve alerts."""
+        self._resume_recovered()
+        now = self._clock()
+        losing = {
+            built_in.make_alert_id(f"losing/{rule.rule}/{rule.losing_since.isoformat()}"): rule
+            for rule in self._deployments.list_losing()
+        }
+        open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOSING_RULE)}
+        for alert_id, alert in open_alerts.items():
+            lifetime = built_in.make_lifetime(
+                alert.starts_at, alert.fired_at or now, now, alert_id not in losing
+            )
+            self._alerts.update({alert_id: lifetime})
+        for alert_id, rule in losing.items():
+            if alert_id not in open_alerts:
+                description = built_in.describe_alert(
+                    alert_id,
+                    LOSING_RULE,
+                    labels={
+                        "alertname": "RuleLosesVerdicts",
+                        "severity": "page",
+                        "rule": rule.rule,
+                    },
+                    annotations=_annotate(rule),
+                    key={"rule": rule.rule},
+                )
+                lifetime = built_in.make_lifetime(rule.losing_since, now, now)
+                self._alerts.put([(description, lifetime)])
+
+
+def _annotate(rule: LosingRuleRow) -> dict[str, str]:
+    return {
+        "summary": f"Rule {rule.rule} is in quarantine: it loses too many verdicts",
+        "description": f"It {rule.error or 'lost verdicts'}. One row in 100 is still evaluated. See "
+        f"`moirae rules show {rule.rule}`; it resumes when it loses few rows for ten minutes, or "
+        "when its SQL is changed.",
+    }
