@@ -546,12 +546,14 @@ CREATE TABLE rule_errors (
 CREATE UNIQUE INDEX rule_errors_once
     ON rule_errors (rule, version, kind, md5(message || coalesce(event::text, '')));
 
--- Rows that the rule index evaluated with a rule, and those that matched, in ten minutes each.
+-- Rows that the rule index evaluated with a rule, those that matched, and the time that the evaluation
+-- of the rule took if it is noticeable, in ten minutes each.
 CREATE TABLE rule_candidates (
     rule       text NOT NULL,
     since      timestamptz NOT NULL,
     candidates bigint NOT NULL,
     matches    bigint NOT NULL,
+    seconds    double precision NOT NULL DEFAULT 0,
     PRIMARY KEY (rule, since)
 );
 

@@ -13,6 +13,7 @@ import typer
 
 from archiver.times import from_micros
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
+from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote
 from moirae.runtime import write_json
 from sql.rules import DeploymentGateway
@@ -86,14 +87,14 @@ def _export(
     workspace: Path, kind: "ExportKind", export_format: ExportFormat, recall: str | None = None
 ) -> None:
     from moirae.services.operations.exports import EXPORT_COLUMNS, export_rows
-    from moirae.services.operations.rules import list_rules
+    from moirae.services.operations.rules import RuleSelection, list_rules
 
     columns = EXPORT_COLUMNS[kind]
     with open_remote() as server:
         if server is not None:
             parameters = {} if recall is None else {"recall": recall}
             write_rows(server.export(kind, parameters), columns, export_format)
-            _print_incomplete_rules(list_rules(server))
+            _print_incomplete_rules(list_rules(server, make_query(RuleSelection)))
             return
     # A statement whose rows are still read holds its connection: closed first, else the connection
     # waits for it for ever.

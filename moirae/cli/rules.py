@@ -130,18 +130,44 @@ def diff(
 
 @app.command("list")
 def list_(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="TEXT", help="Only rules with this text in their name."),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="Only rules in this state: running, quarantined, disabled."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Maximum number of rules.")
+    ] = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Number of rules to skip.")] = 0,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List applied rules with their state, settled time and progress through history."""
-    from moirae.services.operations.rules import list_rules
+    from moirae.services.operations.rules import RuleSelection, list_rules
 
+    query = make_query(RuleSelection, search=search, state=state, limit=limit, offset=offset)
     with open_services(workspace) as services:
-        rows = list_rules(services)
+        rows = list_rules(services, query)
     if output is OutputFormat.JSON:
         print_json(rows)
         return
-    columns = ["rule", "version", "state", "settled to", "error", "history"]
+    columns = [
+        "rule",
+        "version",
+        "state",
+        "settled to",
+        "error",
+        "lost verdicts",
+        "seconds (last hour)",
+        "last firing",
+        "history",
+    ]
     empty_message = "no rules applied: run `moirae rules apply` or `moirae up`"
+    if search is not None or state is not None or offset:
+        empty_message = "no such rules"
     print_table(columns, map(_format_row, rows), empty_message)
 
 
@@ -162,6 +188,7 @@ def show(
         "version": details.version,
         "state": details.state,
         "errors": list(map(vars, details.errors)),
+        "lost_verdicts": list(map(vars, details.lost)),
         "history": details.history,
         "group": stored.pop("rule"),
         **stored,
@@ -293,8 +320,17 @@ def _print_steps(steps: Sequence["RuleStep"], output: OutputFormat) -> None:
 def _format_row(rule: "AppliedRule") -> list[Any]:
     from moirae.history import format_progress
 
-    *cells, history = vars(rule).values()
-    return [*cells, history and format_progress(history)]
+    return [
+        rule.rule,
+        rule.version,
+        rule.state,
+        rule.settled_to,
+        rule.error,
+        rule.lost or None,
+        rule.seconds or None,
+        rule.last_fired_at,
+        format_progress(dict(rule.history)) if rule.history else None,
+    ]
 
 
 def _print_details(details: dict[str, Any], output: OutputFormat) -> None:

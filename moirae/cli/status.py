@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _OVERLOAD_AGE = 10.0  # seconds that the oldest queued recall waits
 
+_MAX_LOSING_RULES = 5  # rules with lost verdicts that are named
 _STREAM_COLUMNS = ("stream", "read", "archived", "late", "duplicates", "dead letters", "newest")
 _PROCESS_COLUMNS = ("process", "pid", "state", "alive", "started", "error")
 
@@ -120,7 +121,12 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
     from moirae.evaluation import EventContexts
     from moirae.history import format_progress
-    from moirae.inspect import describe_rewrites, summarize_backups, summarize_rows_ahead
+    from moirae.inspect import (
+        describe_lost_verdicts,
+        describe_rewrites,
+        summarize_backups,
+        summarize_rows_ahead,
+    )
 
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
@@ -145,6 +151,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     if backups is not None:
         yield backups
     yield f"rules: {len(running)} of {len(report['rules'])} running"
+    yield from map(describe_lost_verdicts, report["lost_verdicts"][:_MAX_LOSING_RULES])
     for rule, progress in report["history"].items():
         yield f"history of {rule}: {format_progress(progress)}"
     for stream in report["derived"]:

@@ -172,7 +172,7 @@ def divide(part: Part, error: Exception) -> list[Part]:
         request = replace(part.request, is_part=True)
         parts = _divide_by_kind(Part(part.groups, request))
         if len(parts) < 2:
-            parts = _divide_by_rows(Part(part.groups, request))
+            parts = _divide_by_rows(Part(part.groups, request), error)
         if len(parts) < 2:
             parts = _divide_into_rules(Part(part.groups, request))
         return parts
@@ -195,13 +195,19 @@ def _stream_by_row(group: RuleGroup) -> str | None:
     return stream
 
 
-def _divide_by_rows(part: Part) -> list[Part]:
-    """Halves of the rows, if each is evaluated alone and they are many for the rules."""
+def _divide_by_rows(part: Part, error: Exception) -> list[Part]:
+    """Halves of the rows, if each is evaluated alone and they are many for the rules.
+
+    What needs too much memory for the rows of a file stays out of the memory of this process.
+    """
     stream = _stream_by_row(part.groups[0])
     if stream is None:
         return []
     source = part.request.sources[stream]
     if len(part.rules) > 1 and source.count <= _MAX_SHARED_ROWS:
+        return []
+    files = source.files
+    if files is not None and len(files.files) < 2 and not isinstance(error, StatementTimeout):
         return []
     halves = source.divide()
     return [Part(part.groups, part.request.with_source(stream, half)) for half in halves]

@@ -63,7 +63,7 @@ def hash_values(values: Mapping[str, Any]) -> str:
         name: to_micros(value) if isinstance(value, datetime) else value
         for name, value in values.items()
     }
-    text = orjson.dumps(plain, default=repr, option=orjson.OPT_SORT_KEYS)
+    text = repr(sorted(plain.items())).encode(errors="surrogatepass")
     return hashlib.blake2b(text, digest_size=_HASH_BYTES).hexdigest()
 
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from moirae.inspect.unread_input import measure_unread_input
 
 __all__ = [
+    "describe_lost_verdicts",
+    "list_lost_verdicts",
     "DEAD_LETTER_COUNTERS",
     "Finding",
     "LostRecordsStatus",

@@ -241,6 +241,20 @@ class NotificationStatus(TypedDict):
     problems: Sequence[str]
 
 
+class LostVerdictStatus(TypedDict):
+    """Rows over which a rule has no verdict, because it exceeded its limits for them.
+
+    `first_ts`, `last_ts`: their event times. `last_at`: when the last one was lost, and `reason`.
+    """
+
+    rule: str
+    rows: int
+    first_ts: datetime
+    last_ts: datetime
+    last_at: datetime
+    reason: str
+
+
 class StatusReport(TypedDict):
     """The status of a workspace."""
 
@@ -253,6 +267,7 @@ class StatusReport(TypedDict):
     rules: Sequence[Mapping[str, Any]]
     incomplete_rules: Sequence[IncompleteRule]
     rule_errors: Sequence[Mapping[str, Any]]
+    lost_verdicts: Sequence[LostVerdictStatus]
     history: Mapping[str, Mapping[str, Any]]
     derived: Sequence[Mapping[str, Any]]
     indexes: Sequence[Mapping[str, Any]]

@@ -20,6 +20,7 @@ from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_acc
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.health import assess_live_condition, find_held_relations
 from moirae.inspect.incomplete_rules import describe_incomplete_rules, list_incomplete_rules
+from moirae.inspect.lost_verdicts import describe_lost_verdicts, list_lost_verdicts
 from moirae.inspect.notifications import collect_notification_status
 from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
@@ -90,6 +91,7 @@ def collect_status(
         "rules": rules,
         "incomplete_rules": list_incomplete_rules(rules),
         "rule_errors": list(map(asdict, rule_errors)),
+        "lost_verdicts": list_lost_verdicts(connection),
         "history": list_view_progress(connection),
         "derived": list(map(asdict, DerivedChunkGateway(connection).list_progress())),
         "indexes": list_index_progress(connection, storage),
@@ -148,14 +150,19 @@ def _collect_streams(
 def print_summary(settings: Settings, started_at: datetime) -> int:
     """Print the results of a drain that was started at a time.
 
-    Returns 1 if a process ended by an error, or for `find_drain_problems`.
+    Returns 1 if a process ended by an error, if a verdict was lost, or for `find_drain_problems`.
     """
     with connect_database(settings, "summary") as connection:
         status = collect_status(connection, open_storage(settings))
+        lost_verdicts = list_lost_verdicts(connection, started_at)
         exits = ProcessExitGateway(connection).list_recent(started_at)
     for line in _summarize(status):
         print(line)
-    problems = [*_describe_exits(exits), *find_drain_problems(status)]
+    problems = [
+        *_describe_exits(exits),
+        *find_drain_problems(status),
+        *map(describe_lost_verdicts, lost_verdicts),
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

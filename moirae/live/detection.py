@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain, zip_longest
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -93,11 +94,16 @@ class Detector:
         self.detect_unsettled(self._active_rules.reload(now))
 
     def store_candidates(self) -> None:
-        """Store how many rows the index evaluated with each rule since the last call."""
-        rows = [
-            {"rule": version.rule, "candidates": counts.candidates, "matches": counts.matches}
-            for version, counts in self._evaluator.take_counts().items()
-        ]
+        """Store what each rule has cost since the last call: rows of the index, and time."""
+        counts = {version.rule: counts for version, counts in self._evaluator.take_counts().items()}
+        costs = self._guard.take_costs()
+        rows: list[dict[str, Any]] = []
+        for rule in counts.keys() | costs.keys():
+            candidates, matches = counts.get(rule, (0, 0))
+            seconds = costs.get(rule, 0.0)
+            rows.append(
+                {"rule": rule, "candidates": candidates, "matches": matches, "seconds": seconds}
+            )
         if rows:
             RuleCandidateGateway(self._connection).add(rows)
 

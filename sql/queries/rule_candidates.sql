@@ -1,11 +1,13 @@
 -- add --
 -- Add the rows of some rules to those of the current ten minutes.
-INSERT INTO rule_candidates (rule, since, candidates, matches)
-SELECT rule, date_bin('10 minutes', clock_timestamp(), 'epoch'), candidates, matches
-FROM json_to_recordset(%(rows)s::json) AS r (rule text, candidates bigint, matches bigint)
+INSERT INTO rule_candidates (rule, since, candidates, matches, seconds)
+SELECT rule, date_bin('10 minutes', clock_timestamp(), 'epoch'), candidates, matches, seconds
+FROM json_to_recordset(%(rows)s::json)
+    AS r (rule text, candidates bigint, matches bigint, seconds double precision)
 ON CONFLICT (rule, since) DO UPDATE
     SET candidates = rule_candidates.candidates + excluded.candidates,
-        matches = rule_candidates.matches + excluded.matches
+        matches = rule_candidates.matches + excluded.matches,
+        seconds = rule_candidates.seconds + excluded.seconds
 
 -- delete_old --
 -- Delete what is older than an hour.

@@ -2,6 +2,7 @@
 
 from sql.rules.deployments import DeploymentGateway, DeploymentRow, LosingRuleRow
 from sql.rules.lost_verdicts import (
+    KnownLostRow,
     LostVerdictCounts,
     LostVerdictGateway,
     LostVerdictRow,
@@ -9,13 +10,15 @@ from sql.rules.lost_verdicts import (
 from sql.rules.rule_candidates import CandidateCounts, RuleCandidateGateway
 from sql.rules.rule_errors import RuleErrorGateway, RuleErrorRow
 from sql.rules.rule_files import RuleFileGateway
-from sql.rules.rules import RuleGateway
+from sql.rules.rules import ListedRuleRow, RuleGateway
 from sql.rules.views import ViewGateway
 
 __all__ = [
     "CandidateCounts",
     "DeploymentGateway",
     "DeploymentRow",
+    "KnownLostRow",
+    "ListedRuleRow",
     "LosingRuleRow",
     "LostVerdictCounts",
     "LostVerdictGateway",

@@ -1,4 +1,4 @@
-"""Rows that the rule index evaluated with rules."""
+"""Rows that the rule index evaluated with rules, and the time that rules took."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ class RuleCandidateGateway(Gateway):
     queries = "rule_candidates"
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add to the counts of rules. `rows`: each with `rule`, `candidates` and `matches`."""
+        """Add to the counts of rules.
+
+        `rows`: each with `rule`, `candidates`, `matches` and `seconds`.
+        """
         self._execute_rows("add", rows)
         self._execute("delete_old")
 

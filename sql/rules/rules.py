@@ -20,6 +20,24 @@ class DesiredRuleRow:
     applied_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ListedRuleRow:
+    """A desired rule with the state of its version.
+
+    `settled_to`: event time in microseconds. `lost`: rows without a verdict. `seconds`: that its
+    evaluation took in the last hour, if it is noticeable.
+    """
+
+    rule: str
+    version: str
+    state: str
+    settled_to: int | None
+    error: str | None
+    lost: int
+    seconds: float
+    last_fired_at: datetime | None
+
+
 class RuleGateway(Gateway):
     """The desired rules. A change also raises the revision, which the live process polls."""
 
@@ -28,6 +46,17 @@ class RuleGateway(Gateway):
     def list_all(self) -> list[DesiredRuleRow]:
         """All desired rules, by name."""
         return self._records(DesiredRuleRow, "list_all")
+
+    def list_page(
+        self, *, search: str | None, state: str | None, limit: int | None, offset: int
+    ) -> list[ListedRuleRow]:
+        """Some desired rules, by name.
+
+        `search`: a part of the name, in any case. `limit`: None lists all.
+        """
+        return self._records(
+            ListedRuleRow, "list_page", search=search, state=state, limit=limit, offset=offset
+        )
 
     def put(self, rule: str, version: str, definition: Mapping[str, Any]) -> None:
         """Add a rule, or replace its version and definition."""

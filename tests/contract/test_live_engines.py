@@ -24,8 +24,9 @@ from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
 from moirae.evaluation import indexed_rules
 from moirae.evaluation.duckdb_rules import DuckDBRules
-from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine, evaluate_groups
+from moirae.evaluation.engine import EvaluationRequest, Events, RuleEngine
 from moirae.evaluation.indexed_rules import IndexedRules
+from moirae.evaluation.isolation import evaluate_groups
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.rule_groups import RuleGrouper

@@ -24,7 +24,13 @@ from recall.engines.routing.choice import EngineChoice
 from recall.engines.spark.statements import SparkStatements
 from recall.requests import RecallEvent
 from recall.statements.statement import Statement
-from tests.unit.moirae.evaluation.builders import COLUMNS, START, START_MICROS, make_rows
+from tests.unit.moirae.evaluation.builders import (
+    COLUMNS,
+    START,
+    START_MICROS,
+    make_losses,
+    make_rows,
+)
 
 pytestmark = pytest.mark.services
 
@@ -89,11 +95,13 @@ class Unlimited:
         """See `Guard`."""
         return [rules]
 
-    def run_statement(self, rules: Any, row_count: int, statement: Statement) -> pa.Table:
+    def run_statement(
+        self, rules: Any, row_count: int, statement: Statement, *, is_part: bool
+    ) -> pa.Table:
         """See `Guard`."""
         return self._statements.run(statement)
 
-    def record_cost(self, rules: Sequence[Any], seconds: float) -> None:
+    def record_cost(self, seconds: Mapping[Any, float]) -> None:
         """See `Guard`."""
 
 
@@ -122,6 +130,7 @@ def _evaluate(
     evaluator = RuleEvaluator(
         rows=any_rows,
         guard=guard,
+        losses=make_losses(),
         columns={"s": COLUMNS},
         relations={"sites": {"host": "string", "site": "string"}},
         engine_choice=EngineChoice("spark"),

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from archiver.formats import JSONL
 from archiver.ingest.writer import SourceUnit
+from archiver.read import Reader
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from moirae.config.settings import Settings, load_settings
@@ -22,7 +23,6 @@ from moirae.live.losing_rules import LosingRulesMonitor
 from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
-from archiver.read import Reader
 from sql.alerts import AlertGateway
 from sql.rules import DeploymentGateway, LostVerdictGateway
 from tests.property.world import START, WORKSPACE, World
@@ -47,7 +47,7 @@ groups:
       GROUP BY window(ts, '1 minute')
     key: [c]
 """
-LIMITS = "limits: {lost: {share: 0.1, rows: 3}}\n"
+LIMITS = "limits: {lost: {share: 0.05, rows: 3}}\n"
 CRAFTED = "x" * 4_000  # the pattern backtracks
 
 

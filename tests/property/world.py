@@ -258,7 +258,7 @@ class World:
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
         self._engine, self.now = engine, NOW
-        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
+        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts, lost_verdicts"
         further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
         RuleRegistry(connection).apply(definitions)

@@ -35,7 +35,7 @@ from sql.alerts import AlertGateway
 from sql.archive import ChunkGateway, RelationGateway, StreamGateway, SubjectKind, UnitGateway
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
-from sql.rules import DeploymentGateway, DeploymentRow
+from sql.rules import DeploymentGateway, DeploymentRow, LostVerdictGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 METRICS_PATH = "/metrics"
@@ -272,6 +272,24 @@ def _collect_incomplete_rules(deployments: Sequence[DeploymentRow]) -> Metric:
     return since
 
 
+def _collect_lost_verdicts(connection: sql.Connection) -> Iterator[Metric]:
+    counts = LostVerdictGateway(connection).count_by_rule()
+    by_rule = GaugeMetricFamily(
+        "moirae_lost_verdicts",
+        "Rows over which a rule has no verdict, as it exceeded its limits for them. At most "
+        f"{_MAX_INCOMPLETE_RULES} rules, those with most of them.",
+        labels=["rule"],
+    )
+    for count in counts[:_MAX_INCOMPLETE_RULES]:
+        by_rule.add_metric([count.rule], count.rows)
+    yield by_rule
+    yield GaugeMetricFamily(
+        "moirae_lost_verdicts_all_rules",
+        "Rows over which any rule in use has no verdict.",
+        sum(count.rows for count in counts),
+    )
+
+
 def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
     tasks = TaskGateway(connection)
     alerts = GaugeMetricFamily("moirae_alerts", "Alerts by state.", labels=["state"])
@@ -298,6 +316,7 @@ def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
         rules.add_metric([state], count)
     yield rules
     yield _collect_incomplete_rules(deployments)
+    yield from _collect_lost_verdicts(connection)
     set_aside = GaugeMetricFamily(
         "moirae_set_aside",
         "Files, streams, relations, rules and topics that are set aside, as they break their reader.",

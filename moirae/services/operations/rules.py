@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -21,9 +21,11 @@ from moirae.services.operation import operation
 from sql.rules import (
     DeploymentGateway,
     DeploymentRow,
+    LostVerdictGateway,
     RuleCandidateGateway,
     RuleErrorGateway,
     RuleFileGateway,
+    RuleGateway,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
 _MAX_FILES = 200
+_MAX_RULES = 10_000  # that a request lists with a limit
+_MAX_LOST_ROWS = 20  # newest rows without a verdict of a rule
 _MAX_CONTENT = 1 << 20  # characters of a rule file
 
 
@@ -61,11 +65,28 @@ class RuleNames(Arguments):
     )
 
 
+class RuleSelection(Arguments):
+    """Which applied rules to list."""
+
+    search: str | None = Field(
+        None, min_length=1, max_length=200, description="Part of the name, in any case."
+    )
+    state: Literal["running", "quarantined", "disabled", "not started yet"] | None = Field(
+        None, description="State of the rule."
+    )
+    limit: int | None = Field(
+        None, ge=1, le=_MAX_RULES, description="Maximum number of rules; absent: all."
+    )
+    offset: int = Field(0, ge=0, le=1_000_000, description="Number of rules to skip, by name.")
+
+
 @dataclass(frozen=True)
 class AppliedRule:
     """An applied rule. `settled_to`: events before this event time are settled.
 
-    `history`: progress through history; None before it starts.
+    `history`: progress through history; None before it starts. `lost`: rows without a verdict, as
+    the rule exceeded its limits for them. `seconds`: that its evaluation took in the last hour, if it
+    is noticeable. `last_fired_at`: when its last alert fired.
     """
 
     rule: str
@@ -74,6 +95,20 @@ class AppliedRule:
     settled_to: datetime | None
     error: str | None
     history: Mapping[str, Any] | None
+    lost: int
+    seconds: float
+    last_fired_at: datetime | None
+
+
+@dataclass(frozen=True)
+class LostVerdict:
+    """A row without a verdict. `ts`: its event time. `lost_at`: wall-clock time."""
+
+    ts: datetime
+    stream: str
+    row: Mapping[str, Any]
+    reason: str
+    lost_at: datetime
 
 
 @dataclass(frozen=True)
@@ -91,12 +126,16 @@ class RuleError:
 
 @dataclass(frozen=True)
 class RuleDetails:
-    """An applied rule with its errors. `definition`: as stored."""
+    """An applied rule with its errors. `definition`: as stored.
+
+    `lost`: the newest rows without a verdict.
+    """
 
     name: str
     version: str
     state: str
     errors: Sequence[RuleError]
+    lost: Sequence[LostVerdict]
     history: Mapping[str, Any] | None
     definition: Mapping[str, Any]
 
@@ -149,27 +188,29 @@ class _CheckedFiles:
 
 
 @operation("GET", "/rules", role="viewer")
-def list_rules(workspace: "LocalWorkspace") -> list[AppliedRule]:
+def list_rules(workspace: "LocalWorkspace", query: RuleSelection) -> list[AppliedRule]:
     """List applied rules with their state, settled time and progress through history."""
     from archiver.times import optional_datetime
-    from moirae.deployments import RuleRegistry
     from moirae.history import list_view_progress
 
-    deployments = _load_deployments(workspace.connection)
     history = list_view_progress(workspace.connection)
-    rules = []
-    for definition in RuleRegistry(workspace.connection).desired_rules():
-        deployment = deployments.get(definition.name)
-        rule = AppliedRule(
-            rule=definition.name,
-            version=definition.version,
-            state=_rule_state(definition, deployment),
-            settled_to=None if deployment is None else optional_datetime(deployment.settled_to),
-            error=None if deployment is None else deployment.error,
-            history=history.get(definition.name),
+    rows = RuleGateway(workspace.connection).list_page(
+        search=query.search, state=query.state, limit=query.limit, offset=query.offset
+    )
+    return [
+        AppliedRule(
+            rule=row.rule,
+            version=row.version,
+            state=row.state,
+            settled_to=optional_datetime(row.settled_to),
+            error=row.error,
+            history=history.get(row.rule),
+            lost=row.lost,
+            seconds=round(row.seconds, 3),
+            last_fired_at=row.last_fired_at,
         )
-        rules.append(rule)
-    return rules
+        for row in rows
+    ]
 
 
 @operation("GET", "/rules/{rule:path}", role="viewer")
@@ -190,6 +231,10 @@ def show_rule(workspace: "LocalWorkspace", rule: Name) -> RuleDetails:
         version=definition.version,
         state=_rule_state(definition, _load_deployments(connection).get(definition.name)),
         errors=errors,
+        lost=[
+            LostVerdict(row.ts, row.stream, row.row, row.reason, row.lost_at)
+            for row in LostVerdictGateway(connection).list_newest(definition.name, _MAX_LOST_ROWS)
+        ],
         history=list_view_progress(connection).get(definition.name),
         definition=definition.to_json(),
     )

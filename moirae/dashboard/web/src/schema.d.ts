@@ -2033,7 +2033,9 @@ export interface components {
          * AppliedRule
          * @description An applied rule. `settled_to`: events before this event time are settled.
          *
-         *     `history`: progress through history; None before it starts.
+         *     `history`: progress through history; None before it starts. `lost`: rows without a verdict, as
+         *     the rule exceeded its limits for them. `seconds`: that its evaluation took in the last hour, if it
+         *     is noticeable. `last_fired_at`: when its last alert fired.
          */
         AppliedRule: {
             /** Rule */
@@ -2050,6 +2052,12 @@ export interface components {
             history: {
                 [key: string]: unknown;
             } | null;
+            /** Lost */
+            lost: number;
+            /** Seconds */
+            seconds: number;
+            /** Last Fired At */
+            last_fired_at: string | null;
         };
         /**
          * Assignment
@@ -2806,6 +2814,61 @@ export interface components {
             noticed_at: string;
             /** Acknowledged At */
             acknowledged_at: string | null;
+        };
+        /**
+         * LostVerdict
+         * @description A row without a verdict. `ts`: its event time. `lost_at`: wall-clock time.
+         */
+        LostVerdict: {
+            /**
+             * Ts
+             * Format: date-time
+             */
+            ts: string;
+            /** Stream */
+            stream: string;
+            /** Row */
+            row: {
+                [key: string]: unknown;
+            };
+            /** Reason */
+            reason: string;
+            /**
+             * Lost At
+             * Format: date-time
+             */
+            lost_at: string;
+        };
+        /**
+         * LostVerdictStatus
+         * @description Rows over which a rule has no verdict, because it exceeded its limits for them.
+         *
+         *     `first_ts`, `last_ts`: their event times. `last_at`: when the last one was lost, and `reason`.
+         */
+        LostVerdictStatus: {
+            /** Rule */
+            rule: string;
+            /** Rows */
+            rows: number;
+            /**
+             * First Ts
+             * Format: date-time
+             */
+            first_ts: string;
+            /**
+             * Last Ts
+             * Format: date-time
+             */
+            last_ts: string;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Reason */
+            reason: string;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * MissingSeries
@@ -3584,6 +3647,8 @@ export interface components {
         /**
          * RuleDetails
          * @description An applied rule with its errors. `definition`: as stored.
+         *
+         *     `lost`: the newest rows without a verdict.
          */
         RuleDetails: {
             /** Name */
@@ -3594,6 +3659,8 @@ export interface components {
             state: string;
             /** Errors */
             errors: components["schemas"]["RuleError"][];
+            /** Lost */
+            lost: components["schemas"]["LostVerdict"][];
             /** History */
             history: {
                 [key: string]: unknown;
@@ -4474,6 +4541,8 @@ export interface components {
             rule_errors: {
                 [key: string]: unknown;
             }[];
+            /** Lost Verdicts */
+            lost_verdicts: components["schemas"]["LostVerdictStatus"][];
             /** History */
             history: {
                 [key: string]: {
@@ -5647,7 +5716,16 @@ export interface operations {
     };
     rules_list_rules: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Part of the name, in any case. */
+                search?: string | null;
+                /** @description State of the rule. */
+                state?: ("running" | "quarantined" | "disabled" | "not started yet") | null;
+                /** @description Maximum number of rules; absent: all. */
+                limit?: number | null;
+                /** @description Number of rules to skip, by name. */
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;

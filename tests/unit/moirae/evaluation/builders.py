@@ -16,6 +16,8 @@ from moirae.evaluation.engine import (
     RuleEngine,
     RuleEventRows,
 )
+from moirae.evaluation.loss_rates import LossLimits
+from moirae.evaluation.losses import VerdictLosses
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from moirae.evaluation.rule_groups import RuleGroup
 from moirae.rules.definition import Definition
@@ -64,6 +66,11 @@ def make_request(
 ) -> EvaluationRequest:
     """A request over rows of the stream `s`."""
     return EvaluationRequest({"s": make_source(rows)}, rule_slice)
+
+
+def make_losses(limits: LossLimits = LossLimits(0.01, 20)) -> VerdictLosses:
+    """Losses that are stored nowhere."""
+    return VerdictLosses(Mock(), limits)
 
 
 def run_engine(

@@ -1,72 +1,33 @@
-"""The path of groups through engines."""
+"""Rows of a stream for rules: in memory or in files."""
 
-from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from moirae.alerts import EventRow
-from moirae.evaluation.engine import (
-    Charged,
-    Declined,
-    EvaluationRequest,
-    Events,
-    Outcome,
-    RowSource,
-    RuleEngine,
-    evaluate_groups,
-)
-from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
-from recall.errors import StatementTimeout
-from tests.unit.moirae.evaluation.builders import COLUMNS, make_filter, make_request, make_rows
-
-(GROUP,) = RuleGrouper({"s": COLUMNS}).group(
-    [make_filter(name, number) for number, name in enumerate("ABCDE")]
-)
+from tests.unit.moirae.evaluation.builders import make_rows, make_source
+from tests.unit.moirae.evaluation.test_executor_rules import archive, file_rows
 
 
-class Engine(RuleEngine):
-    """Evaluates what no other behaviour is given for; records the rules of each run."""
-
-    def __init__(self, failing: str = "", error: Exception | None = None) -> None:
-        self.failing = failing
-        self.error = error or ValueError("failed")
-        self.runs: list[tuple[str, int]] = []
-
-    def select(
-        self, groups: Sequence[RuleGroup], request: EvaluationRequest
-    ) -> Sequence[RuleGroup]:
-        return groups
-
-    def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
-        names = [name.removeprefix("g/") for group in groups for name in group.rule_names]
-        self.runs.append(("".join(names), request.row_count))
-        if self.failing in names:
-            yield Charged(groups, self.error)
-        else:
-            rules = [rule for group in groups for rule in group.rules]
-            yield Events(groups, [(rule, EventRow(0, {})) for rule in rules])
+def test_rows_in_memory_are_divided_into_halves() -> None:
+    halves = make_source(make_rows(1.0, 2.0, 3.0)).divide()
+    assert [half.table["v"].to_pylist() for half in halves if half.table is not None] == [
+        [1.0],
+        [2.0, 3.0],
+    ]
+    (single,) = make_source(make_rows(1.0)).divide()
+    assert single.count == 1
 
 
-class Declining(Engine):
-    """Leaves one row to the next engine."""
-
-    def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
-        yield Declined(groups, request.with_source("s", RowSource.of_table(make_rows(1.0))), "few")
-
-
-def test_failing_group_is_divided_until_one_rule_is_left() -> None:
-    engine = Engine("D")
-    results = evaluate_groups([GROUP], make_request(make_rows(1.0, 2.0)), [engine])
-    assert [rules for rules, _ in engine.runs] == ["ABCDE", "AB", "CDE", "C", "DE", "D", "E"]
-    assert [failure.rule.name for failure in results.failures] == ["g/D"]
-    assert [rule.name for rule in results.event_rows] == ["g/A", "g/B", "g/C", "g/E"]
+def test_files_are_divided_first_then_the_rows_of_one(tmp_path: Path) -> None:
+    rows = file_rows(archive(tmp_path, make_rows(1.0, 2.0, 3.0, 4.0), files=2))
+    first, second = make_source(rows).divide()
+    assert first.files is not None and second.files is not None
+    assert (first.count, second.count) == (2, 2)
+    values = [half.table["v"].to_pylist() for half in first.divide() if half.table is not None]
+    assert values == [[1.0], [2.0]]
 
 
-def test_after_a_timeout_each_rule_is_evaluated_alone() -> None:
-    engine = Engine("D", StatementTimeout(1.0))
-    evaluate_groups([GROUP], make_request(make_rows(1.0)), [engine])
-    assert [rules for rules, _ in engine.runs] == ["ABCDE", "A", "B", "C", "D", "E"]
-
-
-def test_what_an_engine_declines_goes_to_the_next_one_with_its_rows() -> None:
-    last = Engine()
-    evaluate_groups([GROUP], make_request(make_rows(1.0, 2.0)), [Declining(), last])
-    assert last.runs == [("ABCDE", 1)]
+def test_files_with_many_rows_are_not_read(tmp_path: Path) -> None:
+    source = make_source(file_rows(archive(tmp_path, make_rows(1.0, 2.0), files=1)))
+    assert source.load(1) is None
+    loaded = source.load(2)
+    assert loaded is not None and loaded.table is not None
+    assert len(loaded.table) == 2

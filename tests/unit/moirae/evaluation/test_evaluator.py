@@ -1,6 +1,6 @@
 """Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -31,6 +31,7 @@ from tests.unit.moirae.evaluation.builders import (
     START,
     START_MICROS,
     make_filter,
+    make_losses,
     make_rows,
     make_rule,
     make_source,
@@ -55,13 +56,14 @@ class FakeGuard:
         self.suspects: list[str] = []
         self.statements: list[list[str]] = []
         self.failures: dict[str, Any] = {}
+        self.quarantined: set[str] = set()
 
     def isolate_suspects(self, rules: Sequence[Any], name: Any) -> list[Sequence[Any]]:
         suspects = [[rule] for rule in rules if name(rule) in self.suspects]
         return [[rule for rule in rules if name(rule) not in self.suspects], *suspects]
 
     def run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement, *, is_part: bool
     ) -> pa.Table:
         """One event of the first rule."""
         names = [rule.name for rule in rules]
@@ -76,8 +78,11 @@ class FakeGuard:
             }
         )
 
-    def record_cost(self, rules: Sequence[ActiveRule], seconds: float) -> None:
-        assert seconds >= 0
+    def record_cost(self, seconds: Mapping[ActiveRule, float]) -> None:
+        assert all(spent >= 0 for spent in seconds.values())
+
+    def isolate(self, rules: Iterable[str]) -> None:
+        self.suspects += rules
 
     def record_failure(self, rule: ActiveRule, error: Exception, row: Any = None) -> None:
         self.failures[rule.name] = row
@@ -97,6 +102,7 @@ def _evaluator(
     return RuleEvaluator(
         rows=rows,
         guard=any_guard,
+        losses=make_losses(),
         columns={"s": COLUMNS},
         relations={},
         engine_choice=engine_choice,
@@ -164,7 +170,7 @@ def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
         rules, {"s": make_source(make_rows(1.0))}
     )
     assert guard.statements[1:] == [["g/A"], ["g/B"], ["g/C"], ["g/D"]]
-    assert (result.failed, guard.failures) == ({"g/A"}, {"g/A": None})
+    assert (result.failed, guard.suspects) == (frozenset(), ["g/A"])
 
 
 def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
@@ -210,9 +216,7 @@ def _constant_of(statement: PartStatement) -> float:
     return float(value)
 
 
-@pytest.mark.parametrize(
-    "failure", [PartOutcome(70.0), PartOutcome(0.1, None, "memory", "5 GB"), TaskLost()]
-)
+@pytest.mark.parametrize("failure", [PartOutcome(0.1, None, "memory", "5 GB"), TaskLost()])
 def test_rule_that_exceeds_a_limit_in_a_task_is_charged_and_not_run_again(
     guard: FakeGuard, failure: PartOutcome | TaskLost
 ) -> None:

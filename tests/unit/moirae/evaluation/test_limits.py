@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from moirae.alerts.event import EventRow
 from moirae.evaluation.limits import (
     find_failing_row,
+    find_failing_rows,
     statement_limit,
     truncate_event_rows,
 )
+from tests.unit.moirae.evaluation.builders import make_rows
 
 MINUTE = 60_000_000
 
@@ -65,3 +67,16 @@ def test_failing_row_is_found_by_bisection(values: list[int]) -> None:
 def test_no_row_is_blamed_if_only_all_rows_together_fail() -> None:
     rows = pa.table({"v": [1, 2, 3]})
     assert find_failing_row(rows, lambda part: len(part) == 3) is None
+
+
+def test_each_failing_row_is_found() -> None:
+    rows = make_rows(*map(float, range(50)))
+    failing = {3.0, 4.0, 41.0}
+
+    def has_failure(part: pa.Table) -> bool:
+        return not failing.isdisjoint(part["v"].to_pylist())
+
+    rows_found = find_failing_rows(rows, has_failure, 3)
+    assert rows_found is not None and rows_found["v"].to_pylist() == [3.0, 4.0, 41.0]
+    assert find_failing_rows(rows, has_failure, 2) is None
+    assert find_failing_rows(rows, lambda part: False, 3) is None

@@ -11,6 +11,7 @@ import { formatDay, formatDuration, formatMinute } from "../time";
 const PAGE_SIZE = 50;
 const DAYS = 35; // that the calendar shows without a month
 const MONTHS = 13; // to choose from, up to the present one
+const MAX_RULES = 1_000; // that can be selected
 const MAX_DAYS = 397; // in that many months
 const DAY = 86_400_000; // milliseconds
 const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -23,7 +24,7 @@ export function HistoryPage() {
   const label = parameters.get("label") ?? "";
   const day = readParameter(parameters, "day", /^\d{4}-\d\d-\d\d$/);
   const month = readParameter(parameters, "month", /^\d{4}-\d\d$/);
-  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", {}, signal), []);
+  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", { limit: MAX_RULES }, signal), []);
   const occurrences = useLoaded(
     (signal) => get<Occurrence[]>("/overview/occurrences", { rule, days: MAX_DAYS }, signal),
     [rule],

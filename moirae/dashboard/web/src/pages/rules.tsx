@@ -1,4 +1,4 @@
-import { Alert as Message, Button, Card, CardBody, CardTitle, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
+import { Alert as Message, Button, Card, CardBody, CardTitle, EmptyState, EmptyStateBody, FormSelect, FormSelectOption, PageSection, TextInput, Title } from "../components/library";
 import { useState } from "react";
 import { Link, useParams } from "react-router";
 import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, describeProblem, get, post } from "../api";
@@ -10,6 +10,8 @@ import { formatDuration } from "../time";
 import { useIsOperator } from "../session";
 
 const INTERVAL = 10_000; // milliseconds
+const PAGE_SIZE = 100;
+const STATES = ["running", "quarantined", "disabled", "not started yet"];
 
 export function RulesPage() {
   const rule = useParams()["*"];
@@ -18,25 +20,64 @@ export function RulesPage() {
 
 function RuleList() {
   useTitle("Rules");
-  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", {}, signal), [], INTERVAL);
+  const [search, setSearch] = useState("");
+  const [state, setState] = useState("");
+  const [offset, setOffset] = useState(0);
+  const selection = { search: search || undefined, state: state || undefined, offset, limit: PAGE_SIZE + 1 };
+  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", selection, signal), [search, state, offset], INTERVAL);
   const figures = useLoaded((signal) => get<RuleFigures[]>("/overview/rules", {}, signal), [], INTERVAL);
   const byRule = new Map((figures.data ?? []).map((entry) => [entry.rule, entry]));
+  const isFiltered = Boolean(search || state || offset);
+  const shown = (rules.data ?? []).slice(0, PAGE_SIZE);
   return (
     <PageSection>
       <Title headingLevel="h1">Rules</Title>
+      <form role="search" className="search" onSubmit={(event) => event.preventDefault()}>
+        <TextInput
+          type="search"
+          aria-label="Part of the name"
+          placeholder="Part of the name"
+          value={search}
+          maxLength={200}
+          onChange={(_, value) => {
+            setSearch(value);
+            setOffset(0);
+          }}
+        />
+        <FormSelect
+          aria-label="State"
+          className="rule-select"
+          value={state}
+          onChange={(_, value) => {
+            setState(value);
+            setOffset(0);
+          }}
+        >
+          <FormSelectOption value="" label="All states" />
+          {STATES.map((name) => (
+            <FormSelectOption key={name} value={name} label={name} />
+          ))}
+        </FormSelect>
+      </form>
       {rules.data === null ? (
         <Pending error={rules.error} />
-      ) : !rules.data.length ? (
-        <EmptyState titleText="No rule is applied" headingLevel="h2">
+      ) : !shown.length ? (
+        <EmptyState titleText={isFiltered ? "No such rule" : "No rule is applied"} headingLevel="h2">
           <EmptyStateBody>
-            Write rules, then apply them: <code>moirae rules apply</code>. Without a rule nothing is watched.
+            {isFiltered ? (
+              "No applied rule has this name and state."
+            ) : (
+              <>
+                Write rules, then apply them: <code>moirae rules apply</code>. Without a rule nothing is watched.
+              </>
+            )}
           </EmptyStateBody>
         </EmptyState>
       ) : (
         <DataTable
           label="Rules"
-          columns={["Rule", "State", "Firing", "Alerts", "Last firing", "Recalls", "Cost of recalls", "Error"]}
-          rows={rules.data.map((rule) => {
+          columns={["Rule", "State", "Firing", "Alerts", "Last firing", "Evaluation (last hour)", "Lost verdicts", "Recalls", "Cost of recalls", "Error"]}
+          rows={shown.map((rule) => {
             const figure = byRule.get(rule.rule);
             return [
               <Link key="rule" to={`/rules/${rule.rule}`}>
@@ -46,6 +87,8 @@ function RuleList() {
               figure?.firing ?? 0,
               figure?.alerts ?? 0,
               figure?.last_fired_at ? <Time key="last" value={figure.last_fired_at} brief /> : "never",
+              rule.seconds ? formatDuration(rule.seconds * 1_000) : "–",
+              rule.lost || "–",
               figure?.recalls ?? 0,
               figure ? formatDuration(figure.recall_seconds * 1_000) : "–",
               rule.error ?? "",
@@ -53,6 +96,18 @@ function RuleList() {
           })}
         />
       )}
+      <p className="line">
+        {offset > 0 && (
+          <Button variant="secondary" onClick={() => setOffset(Math.max(0, offset - PAGE_SIZE))}>
+            Previous rules
+          </Button>
+        )}{" "}
+        {(rules.data?.length ?? 0) > PAGE_SIZE && (
+          <Button variant="secondary" onClick={() => setOffset(offset + PAGE_SIZE)}>
+            Next rules
+          </Button>
+        )}
+      </p>
     </PageSection>
   );
 }
@@ -91,7 +146,7 @@ function RulePage({ rule }: { rule: string }) {
       </PageSection>
     );
   }
-  const { name, state, errors, version } = details.data;
+  const { name, state, errors, lost, version } = details.data;
   return (
     <PageSection>
       <Title headingLevel="h1">{name}</Title>
@@ -111,6 +166,18 @@ function RulePage({ rule }: { rule: string }) {
             <RowsTable
               rows={errors.map(({ kind, message, times, first_at, last_at }) => ({ kind, message, times, first_at, last_at }))}
               label="Errors of the rule"
+            />
+          </CardBody>
+        </Card>
+      )}
+      {lost.length > 0 && (
+        <Card isCompact>
+          <CardTitle component="h2">Rows without a verdict</CardTitle>
+          <CardBody>
+            <p className="note">The rule exceeded its limits for them. It is evaluated over all others.</p>
+            <RowsTable
+              rows={lost.map(({ ts, stream, reason, row, lost_at }) => ({ ts, stream, reason, row, lost_at }))}
+              label="Rows without a verdict"
             />
           </CardBody>
         </Card>
