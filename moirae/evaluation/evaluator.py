@@ -194,8 +194,8 @@ class RuleEvaluator:
                 affected.add(rule)
         if not affected:
             return [(rules, request)]
-        others = [rule for rule in rules if rule not in affected]
-        return [(others, request), *parts] if others else parts
+        unaffected = [rule for rule in rules if rule not in affected]
+        return [(unaffected, request), *parts] if unaffected else parts
 
     def _record(self, rules: Sequence[ActiveRule], evaluation: GroupResults) -> None:
         """Record the failures, losses and costs of an evaluation."""

@@ -136,11 +136,11 @@ class SparkRules(RuleEngine):
     ) -> Iterator[Outcome]:
         """The outcomes of groups, of which some need too many steps for some rows."""
         verdicts_by_source: dict[str, dict[RuleGroup, Verdict]] = {}
-        others: list[RuleGroup] = []
+        without_verdict: list[RuleGroup] = []
         for group in groups:
             verdict = self._grouper.find_verdict(group)
             if verdict is None:
-                others.append(group)
+                without_verdict.append(group)
             else:
                 verdicts_by_source.setdefault(verdict.source, {})[group] = verdict
         for verdicts in verdicts_by_source.values():
@@ -150,10 +150,10 @@ class SparkRules(RuleEngine):
                 yield Charged(list(verdicts), loss_error)
             else:
                 yield from self._run_remaining(list(verdicts), lost_tables, request)
-        if len(others) == 1 and not verdicts_by_source:
-            yield from self._search_lost_rows(others[0], request, error)
+        if len(without_verdict) == 1 and not verdicts_by_source:
+            yield from self._search_lost_rows(without_verdict[0], request, error)
         else:
-            for group in others:
+            for group in without_verdict:
                 yield from self.run([group], request)
 
     def _find_lost_rows(
@@ -185,11 +185,11 @@ class SparkRules(RuleEngine):
         request: EvaluationRequest,
     ) -> Iterator[Outcome]:
         """The outcomes of rules of one stream. `lost_tables`: the rows that some of them lose."""
-        others = [group for group in groups if group not in lost_tables]
-        if others:
-            outcome = self._run(others, request)
+        unaffected = [group for group in groups if group not in lost_tables]
+        if unaffected:
+            outcome = self._run(unaffected, request)
             if isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None:
-                for group in others:
+                for group in unaffected:
                     yield from self._search_lost_rows(group, request, outcome.error)
             else:
                 yield outcome

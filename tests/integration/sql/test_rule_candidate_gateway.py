@@ -15,11 +15,11 @@ def test_counts_of_an_hour_are_added_and_older_ones_are_deleted(public_folder: P
     with connect_database(workspace(public_folder), "tests") as connection:
         gateway = RuleCandidateGateway(connection)
         for _ in range(2):
-            gateway.add([{"rule": "g/A", "candidates": 5, "matches": 1}])
+            gateway.add([{"rule": "g/A", "candidates": 5, "matches": 1, "seconds": 0.5}])
         connection.execute(
             "INSERT INTO rule_candidates SELECT 'g/B', now() - interval '2 hours', 7, 7"
         )
-        gateway.add([{"rule": "g/C", "candidates": 1, "matches": 0}])
+        gateway.add([{"rule": "g/C", "candidates": 1, "matches": 0, "seconds": 0.0}])
         assert gateway.get_last_hour("g/A") == CandidateCounts(10, 2)
         assert gateway.get_last_hour("g/B") == CandidateCounts(0, 0)
         old = connection.execute("SELECT count(*) FROM rule_candidates WHERE rule = 'g/B'")
