@@ -54,7 +54,7 @@ class GroupResults:
     seconds: dict[ActiveRule, float] = field(default_factory=dict)
 
 
-class Part(NamedTuple):
+class GroupsWithRows(NamedTuple):
     """Groups with the rows over which an engine evaluates them."""
 
     groups: Sequence[RuleGroup]
@@ -80,7 +80,9 @@ def evaluate_groups(
             selected, declined = select_groups(engine, part, part_request)
             if declined:
                 remaining.setdefault(part_request, []).extend(declined)
-            for outcome in _isolate(engine, Part(selected, part_request), results.seconds):
+            for outcome in _isolate(
+                engine, GroupsWithRows(selected, part_request), results.seconds
+            ):
                 if isinstance(outcome, Declined):
                     remaining.setdefault(outcome.request, []).extend(outcome.groups)
                 else:
@@ -92,7 +94,9 @@ def evaluate_groups(
     return results
 
 
-def _isolate(engine: RuleEngine, part: Part, seconds: dict[ActiveRule, float]) -> Iterator[Outcome]:
+def _isolate(
+    engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
+) -> Iterator[Outcome]:
     """The outcomes of groups, in which each failure is that of a single rule.
 
     `seconds`: gets the time of each rule.
@@ -108,8 +112,8 @@ def _isolate(engine: RuleEngine, part: Part, seconds: dict[ActiveRule, float]) -
         selected, declined = select_groups(engine, part.groups, part.request)
         if declined:
             yield Declined(declined, part.request, "divided rows")
-        divided: list[Part] = []
-        for outcome in _run_timed(engine, Part(selected, part.request), seconds):
+        divided: list[GroupsWithRows] = []
+        for outcome in _run_timed(engine, GroupsWithRows(selected, part.request), seconds):
             if not isinstance(outcome, Charged):
                 yield outcome
                 continue
@@ -118,13 +122,13 @@ def _isolate(engine: RuleEngine, part: Part, seconds: dict[ActiveRule, float]) -
                 divided += result
                 continue
             if isinstance(result, Charged):
-                failed.update(Part(result.groups, part.request).rules)
+                failed.update(GroupsWithRows(result.groups, part.request).rules)
             yield result
         pending += reversed(divided)
 
 
 def _run_timed(
-    engine: RuleEngine, part: Part, seconds: dict[ActiveRule, float]
+    engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
 ) -> Iterator[Outcome]:
     """The outcomes of an engine. `seconds`: gets the time of each rule."""
     if not part.groups:
@@ -151,9 +155,9 @@ def _add_seconds(seconds: dict[ActiveRule, float], outcome: Outcome, elapsed: fl
 
 def _divide_charged(
     charged: Charged, request: EvaluationRequest, divisions: Counter[ActiveRule]
-) -> list[Part] | Charged | Lost:
+) -> list[GroupsWithRows] | Charged | Lost:
     """What to evaluate again instead, or who is charged. `divisions`: of single rules so far."""
-    part = Part(charged.groups, request)
+    part = GroupsWithRows(charged.groups, request)
     parts = divide(part, charged.error)
     if len(parts) < 2:
         lost_row = _find_lost_row(part, charged.error)
@@ -166,25 +170,25 @@ def _divide_charged(
     return parts
 
 
-def divide(part: Part, error: Exception) -> list[Part]:
+def divide(part: GroupsWithRows, error: Exception) -> list[GroupsWithRows]:
     """Two or more parts of what failed with an error; otherwise it cannot be divided."""
     if isinstance(error, LIMIT_ERRORS):
         request = replace(part.request, is_part=True)
-        parts = _divide_by_kind(Part(part.groups, request))
+        parts = _divide_by_kind(GroupsWithRows(part.groups, request))
         if len(parts) < 2:
-            parts = _divide_by_rows(Part(part.groups, request), error)
+            parts = _divide_by_rows(GroupsWithRows(part.groups, request), error)
         if len(parts) < 2:
-            parts = _divide_into_rules(Part(part.groups, request))
+            parts = _divide_into_rules(GroupsWithRows(part.groups, request))
         return parts
     return _halve_rules(part)
 
 
-def _divide_by_kind(part: Part) -> list[Part]:
+def _divide_by_kind(part: GroupsWithRows) -> list[GroupsWithRows]:
     """Groups that evaluate each row of one stream alone, by stream, and the others."""
     groups_by_stream: dict[str | None, list[RuleGroup]] = {}
     for group in part.groups:
         groups_by_stream.setdefault(_stream_by_row(group), []).append(group)
-    return [Part(groups, part.request) for groups in groups_by_stream.values()]
+    return [GroupsWithRows(groups, part.request) for groups in groups_by_stream.values()]
 
 
 def _stream_by_row(group: RuleGroup) -> str | None:
@@ -195,7 +199,7 @@ def _stream_by_row(group: RuleGroup) -> str | None:
     return stream
 
 
-def _divide_by_rows(part: Part, error: Exception) -> list[Part]:
+def _divide_by_rows(part: GroupsWithRows, error: Exception) -> list[GroupsWithRows]:
     """Halves of the rows, if each is evaluated alone and they are many for the rules.
 
     What needs too much memory for the rows of a file stays out of the memory of this process.
@@ -210,35 +214,35 @@ def _divide_by_rows(part: Part, error: Exception) -> list[Part]:
     if files is not None and len(files.files) < 2 and not isinstance(error, StatementTimeout):
         return []
     halves = source.divide()
-    return [Part(part.groups, part.request.with_source(stream, half)) for half in halves]
+    return [GroupsWithRows(part.groups, part.request.with_source(stream, half)) for half in halves]
 
 
-def _divide_into_rules(part: Part) -> list[Part]:
+def _divide_into_rules(part: GroupsWithRows) -> list[GroupsWithRows]:
     """Each rule alone: a slow one would take the whole limit in each half."""
     return [
-        Part([group.select(number, number + 1)], part.request)
+        GroupsWithRows([group.select(number, number + 1)], part.request)
         for group in part.groups
         for number in range(len(group.rules))
     ]
 
 
-def _halve_rules(part: Part) -> list[Part]:
+def _halve_rules(part: GroupsWithRows) -> list[GroupsWithRows]:
     groups, request = part
     if len(groups) > 1:
         middle = len(groups) // 2
-        return [Part(groups[:middle], request), Part(groups[middle:], request)]
+        return [GroupsWithRows(groups[:middle], request), GroupsWithRows(groups[middle:], request)]
     (group,) = groups
     rule_count = len(group.rules)
     if rule_count == 1:
         return []
     middle = rule_count // 2
     return [
-        Part([group.select(0, middle)], request),
-        Part([group.select(middle, rule_count)], request),
+        GroupsWithRows([group.select(0, middle)], request),
+        GroupsWithRows([group.select(middle, rule_count)], request),
     ]
 
 
-def _find_lost_row(part: Part, error: Exception) -> LostRow | None:
+def _find_lost_row(part: GroupsWithRows, error: Exception) -> LostRow | None:
     """The row that a rule loses, if it exceeded its limit for that row alone."""
     if not isinstance(error, LIMIT_ERRORS) or len(part.rules) != 1:
         return None

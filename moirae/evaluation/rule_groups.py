@@ -16,7 +16,7 @@ from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view, relation
 from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import (
     NumberedQuery,
-    Verdict,
+    RowVerdict,
     build_batch_branch,
     build_branches,
     find_verdict,
@@ -191,7 +191,7 @@ class RuleGrouper:
             branches.append(build_batch_branch(text, plain_query.output_names))
         return Statement(" UNION ALL ".join(branches), tables, sources.views)
 
-    def find_verdict(self, group: RuleGroup) -> Verdict | None:
+    def find_verdict(self, group: RuleGroup) -> RowVerdict | None:
         """What the only rule of a group evaluates for each row of its only stream."""
         if len(group.rules) != 1 or len(group.streams) != 1:
             return None

@@ -28,7 +28,7 @@ from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.statements import (
     LOSS_SETTINGS,
     LOST_RULE,
-    Verdict,
+    RowVerdict,
     build_loss_query,
 )
 from recall.engines import Statement
@@ -135,7 +135,7 @@ class SparkRules(RuleEngine):
         self, groups: Sequence[RuleGroup], request: EvaluationRequest, error: Exception
     ) -> Iterator[Outcome]:
         """The outcomes of groups, of which some need too many steps for some rows."""
-        verdicts_by_source: dict[str, dict[RuleGroup, Verdict]] = {}
+        verdicts_by_source: dict[str, dict[RuleGroup, RowVerdict]] = {}
         without_verdict: list[RuleGroup] = []
         for group in groups:
             verdict = self._grouper.find_verdict(group)
@@ -157,7 +157,7 @@ class SparkRules(RuleEngine):
                 yield from self.run([group], request)
 
     def _find_lost_rows(
-        self, verdicts: Mapping[RuleGroup, Verdict], request: EvaluationRequest
+        self, verdicts: Mapping[RuleGroup, RowVerdict], request: EvaluationRequest
     ) -> dict[RuleGroup, pa.Table]:
         """The rows of one source that rules lose, by group, found by one statement.
 

@@ -25,7 +25,7 @@ class NumberedQuery(NamedTuple):
     query: exp.Query
 
 
-class Verdict(NamedTuple):
+class RowVerdict(NamedTuple):
     """What a rule evaluates for each row of a source: a text, or NULL."""
 
     source: str
@@ -62,11 +62,11 @@ def build_batch_branch(query: str, columns: Sequence[str]) -> str:
     return f"SELECT found.rule, found.ts, {attributes} AS attributes FROM ({query}) AS found"
 
 
-def find_verdict(rule: ActiveRule, query: exp.Query, view: str) -> Verdict | None:
+def find_verdict(rule: ActiveRule, query: exp.Query, view: str) -> RowVerdict | None:
     """What is evaluated for each row that a query reads of a view; None: not known."""
     arm = _build_filter_arm(0, rule, query)
     if arm is not None:
-        return Verdict(query.args["from_"].this.sql(dialect="spark"), f"to_json({arm})")
+        return RowVerdict(query.args["from_"].this.sql(dialect="spark"), f"to_json({arm})")
     scan = find_scan(query, [view])
     if scan is None:
         return None
@@ -75,10 +75,10 @@ def find_verdict(rule: ActiveRule, query: exp.Query, view: str) -> Verdict | Non
     if where is None or select.args.get("joins"):
         return None
     condition = where.this.sql(dialect="spark")
-    return Verdict(table.sql(dialect="spark"), f"CAST({condition} AS string)")
+    return RowVerdict(table.sql(dialect="spark"), f"CAST({condition} AS string)")
 
 
-def build_loss_query(verdicts: Sequence[Verdict], source: str) -> str:
+def build_loss_query(verdicts: Sequence[RowVerdict], source: str) -> str:
     """The rows of a source for which a verdict fails; `LOST_RULE` has the number of the verdict.
 
     An expression that fails is NULL within `try_to_binary`; without the elimination of common
