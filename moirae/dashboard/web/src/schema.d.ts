@@ -1784,7 +1784,7 @@ export interface components {
         };
         /**
          * AlertDetails
-         * @description An alert with its notes; the fields are those of a listed alert.
+         * @description An alert with its notes.
          *
          *     `decisions`: of the condition `where`, oldest first, with their reasons.
          */
@@ -1828,22 +1828,8 @@ export interface components {
             starts_at: string;
             /** Fired At */
             fired_at: string | null;
-            /**
-             * Last At
-             * Format: date-time
-             */
-            last_at: string;
             /** Ends At */
             ends_at: string | null;
-            /** Events */
-            events: number;
-            /** Past */
-            past: boolean;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
             /** Raised At */
             raised_at: string | null;
             /**
@@ -1851,6 +1837,20 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** Past */
+            past: boolean;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Events */
+            events: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
             /** Acknowledged By */
             acknowledged_by: string | null;
             /** Assigned To */
@@ -1948,14 +1948,11 @@ export interface components {
         };
         /**
          * AlertRow
-         * @description An alert.
+         * @description An alert with what operators have noted.
          *
-         *     `starts_at`, `fired_at`, `last_at`, `ends_at`: event times, None until then. `created_at`,
-         *     `raised_at`, `updated_at`: when it was stored, when it was stored as firing first (None until
-         *     then), and when it changed last. `history`: the result of the rule's `where`, waiting, kept,
-         *     withdrawn or no_history; None without one. `history_final`: it does not change any more.
-         *     `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
-         *     whom the last assignment names. `resolution`, `tag`: of the last note on what fixed it.
+         *     `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
+         *     author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
+         *     `tag`: of the last note on what fixed it.
          */
         AlertRow: {
             /**
@@ -1997,22 +1994,8 @@ export interface components {
             starts_at: string;
             /** Fired At */
             fired_at: string | null;
-            /**
-             * Last At
-             * Format: date-time
-             */
-            last_at: string;
             /** Ends At */
             ends_at: string | null;
-            /** Events */
-            events: number;
-            /** Past */
-            past: boolean;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
             /** Raised At */
             raised_at: string | null;
             /**
@@ -2020,6 +2003,20 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** Past */
+            past: boolean;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Events */
+            events: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
             /** Acknowledged By */
             acknowledged_by: string | null;
             /** Assigned To */
