@@ -17,16 +17,14 @@ from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules, IndexExplanation
 from moirae.evaluation.isolation import evaluate_groups
 from moirae.evaluation.loss_rates import LossLimits
-from moirae.evaluation.losses import SAMPLE_INTERVAL, VerdictLosses, store_lost_rows
+from moirae.evaluation.losses import VerdictLosses, store_lost_rows
 from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.revision_rows import RevisionRows
-from moirae.evaluation.row_sampler import RowSampler
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.spark_rules import SparkRules
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
 __all__ = [
-    "SAMPLE_INTERVAL",
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
@@ -43,7 +41,6 @@ __all__ = [
     "PastTasks",
     "RecallAnswers",
     "RevisionRows",
-    "RowSampler",
     "RowSource",
     "RuleEngine",
     "RuleEvaluator",

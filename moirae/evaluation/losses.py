@@ -20,6 +20,7 @@ from moirae.evaluation.engine import EvaluationRequest
 from moirae.evaluation.loss_rates import WINDOW, LossLimits, LossRates
 from moirae.evaluation.lost_rows import LostRow, LostRows, RowKey
 from moirae.evaluation.plan import ActiveRule, RuleVersion
+from moirae.evaluation.row_sampler import RowSampler
 from sql.rules import LostVerdictGateway
 
 _LOG = structlog.get_logger()
@@ -32,7 +33,8 @@ _MAX_STORED_ROWS = 10_000  # lost rows of a version that are stored
 class VerdictLosses:
     """The losses of the rules of one live process.
 
-    `losing`: rules in quarantine for their losses, with the time by `clock` from which they are.
+    `sampler`: selects the rows that are evaluated for rules in quarantine. `losing`: rules in
+    quarantine for their losses, with the time by `clock` from which they are.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class VerdictLosses:
         self._rates = LossRates(limits)
         self._lost_rows = LostRows()
         self._loaded: set[RuleVersion] = set()
+        self.sampler = RowSampler(SAMPLE_INTERVAL)
         self.losing: dict[str, float] = {}
 
     def load(self, rules: Sequence[ActiveRule], losing_since: Mapping[str, datetime]) -> None:

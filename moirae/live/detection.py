@@ -17,7 +17,7 @@ from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import SAMPLE_INTERVAL, EvaluationResult, RowSampler, RowSource
+from moirae.evaluation import EvaluationResult, RowSource
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
@@ -68,7 +68,6 @@ class Detector:
         self._revisions = RowRevisionGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
-        self._samplers = {name: RowSampler(SAMPLE_INTERVAL) for name in archive.tables}
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
 
@@ -189,7 +188,7 @@ class Detector:
                 source = self._rows.find_files(stream, files, ALL_TIME)
             else:
                 continue
-            sample = self._samplers[stream].select(source)
+            sample = self._evaluator.losses.sampler.select(stream, source)
             if not sample.count:
                 continue
             for rule in rules:

@@ -219,6 +219,7 @@ MODULES_BY_TEST = {
     "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
     "unit/moirae/evaluation/test_duckdb_rules.py": "moirae.evaluation.limited_joins",
     "unit/moirae/evaluation/test_evaluator.py": "moirae.evaluation.spark_rules",
+    "integration/sql/test_lost_verdict_gateway.py": "sql.rules.lost_verdicts",
     "integration/sql/test_rule_candidate_gateway.py": "sql.rules.rule_candidates",
     "unit/moirae/rules/test_model.py": "moirae.rules.questions",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",

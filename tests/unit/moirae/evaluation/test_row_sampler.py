@@ -8,7 +8,7 @@ from tests.unit.moirae.evaluation.test_executor_rules import archive, file_rows
 
 
 def _select(sampler: RowSampler, *values: float) -> list[float]:
-    table = sampler.select(make_source(make_rows(*values))).table
+    table = sampler.select("s", make_source(make_rows(*values))).table
     assert table is not None
     return [float(value) for value in table["v"].to_pylist()]
 
@@ -22,6 +22,6 @@ def test_interval_goes_on_over_batches() -> None:
 
 def test_rows_of_files_are_selected(tmp_path: Path) -> None:
     rows = file_rows(archive(tmp_path, make_rows(0.0, 1.0, 2.0, 3.0), files=2))
-    table = RowSampler(3).select(make_source(rows)).table
+    table = RowSampler(3).select("s", make_source(rows)).table
     assert table is not None
     assert table["v"].to_pylist() == [0.0, 3.0]
