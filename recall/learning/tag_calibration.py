@@ -47,6 +47,20 @@ class PastPrediction:
     tag: int | None
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """What a prediction says at each temperature, compared with the tag.
+
+    `losses`: log loss, `best_log_odds`: of the most probable tag, by temperature. `is_right`:
+    whether that tag came. None if the tag was new: `features` alone count.
+    """
+
+    features: Floats
+    losses: Floats | None = None
+    best_log_odds: Floats | None = None
+    is_right: bool = False
+
+
 class TagCalibration:
     """The temperature, the regressions, and the newest predictions that they are fitted to."""
 
@@ -58,7 +72,7 @@ class TagCalibration:
         """Of 1 and the log odds of the best tag, for the log odds that it is right."""
         self.novelty_weights = _PRIOR_NOVELTY_WEIGHTS
         """Of `features`, for the log odds that the tag is new."""
-        self._predictions: deque[PastPrediction] = deque(maxlen=_MAX_PREDICTIONS)
+        self._outcomes: deque[_Outcome] = deque(maxlen=_MAX_PREDICTIONS)
         self._prediction_count = 0
         self._next_fit = _FIRST_FIT
 
@@ -101,7 +115,7 @@ class TagCalibration:
 
     def learn(self, prediction: PastPrediction) -> None:
         """Add the prediction for an event whose tag became known."""
-        self._predictions.append(prediction)
+        self._outcomes.append(_compare(prediction))
         self._prediction_count += 1
         if self._refits and self._prediction_count >= self._next_fit:
             growth = int(self._prediction_count * _REFIT_GROWTH) + _FIRST_FIT
@@ -110,35 +124,48 @@ class TagCalibration:
 
     def fit(self) -> None:
         """Fit to the newest predictions; nothing happens without one."""
-        if not self._predictions:
+        if not self._outcomes:
             return
-        self._fit_temperature()
-        self._fit_best_weights()
+        temperature = self._fit_temperature()
+        self.temperature = float(_TEMPERATURES[temperature])
+        self._fit_best_weights(temperature)
         self._fit_novelty_weights()
 
-    def _fit_temperature(self) -> None:
+    def _fit_temperature(self) -> int:
+        """The position of the best temperature."""
         losses = (np.log(_TEMPERATURES) / _TEMPERATURE_DEVIATION) ** 2 / 2
-        for prediction in list(self._predictions)[-_MAX_TEMPERATURE_PREDICTIONS:]:
-            if prediction.tag is None:
-                continue
-            scaled = prediction.log_probabilities[None, :] / _TEMPERATURES[:, None]
-            losses += np.log(np.exp(scaled).sum(axis=1)) - scaled[:, prediction.tag]
-        self.temperature = float(_TEMPERATURES[np.argmin(losses)])
+        for outcome in list(self._outcomes)[-_MAX_TEMPERATURE_PREDICTIONS:]:
+            if outcome.losses is not None:
+                losses += outcome.losses
+        return int(np.argmin(losses))
 
-    def _fit_best_weights(self) -> None:
-        features, outcomes = [], []
-        for prediction in self._predictions:
-            if prediction.tag is not None:
-                shares = self._scale(prediction.log_probabilities)
-                features.append(self._best_features(shares))
-                outcomes.append(int(np.argmax(shares)) == prediction.tag)
+    def _fit_best_weights(self, temperature: int) -> None:
+        features, labels = [], []
+        for outcome in self._outcomes:
+            if outcome.best_log_odds is not None:
+                features.append(np.array([1.0, outcome.best_log_odds[temperature]]))
+                labels.append(outcome.is_right)
         if features:
-            self.best_weights = _fit_logistic(features, outcomes, _PRIOR_BEST_WEIGHTS)
+            self.best_weights = _fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS)
 
     def _fit_novelty_weights(self) -> None:
-        features = [prediction.features for prediction in self._predictions]
-        outcomes = [prediction.tag is None for prediction in self._predictions]
-        self.novelty_weights = _fit_logistic(features, outcomes, _PRIOR_NOVELTY_WEIGHTS)
+        features = [outcome.features for outcome in self._outcomes]
+        labels = [outcome.losses is None for outcome in self._outcomes]
+        self.novelty_weights = _fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS)
+
+
+def _compare(prediction: PastPrediction) -> _Outcome:
+    """Computed once: the fits, of which there are many, only add up."""
+    if prediction.tag is None:
+        return _Outcome(prediction.features)
+    log_probabilities = prediction.log_probabilities
+    best = int(np.argmax(log_probabilities))
+    scaled = (log_probabilities - log_probabilities[best]) / _TEMPERATURES[:, None]
+    totals = np.exp(scaled).sum(axis=1)
+    losses = np.log(totals) - scaled[:, prediction.tag]
+    shares = np.clip(1 / totals, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    log_odds = np.log(shares / (1 - shares))
+    return _Outcome(prediction.features, losses, log_odds, best == prediction.tag)
 
 
 def _fit_logistic(features: Sequence[Floats], outcomes: Sequence[bool], prior: Floats) -> Floats:
