@@ -10,6 +10,7 @@ _MODULES_BY_GOAL = {
     "A1": "benchmarks.live_clients",
     "A2": "benchmarks.page_load",
     "A3": "benchmarks.page_load",
+    "AC-3": "benchmarks.ranking",
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
     "G3": "benchmarks.coverage",

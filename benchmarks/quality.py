@@ -25,7 +25,14 @@ from moirae.feedback import (
     read_judgements,
 )
 from recall.learning import Resolution
-from recall.relevance import Gains, MetricEstimate, Reliability, evaluate, measure_reliability
+from recall.relevance import (
+    Evaluation,
+    Gains,
+    MetricEstimate,
+    Reliability,
+    evaluate,
+    measure_reliability,
+)
 from recall.relevance.rankers import (
     BASELINES,
     AlertContext,
@@ -44,7 +51,7 @@ _END_MARK = "<!-- quality: end -->"
 _OWN_MEASURE = "attributes"
 _COMPARED_MEASURES = ("tfidf", "binary")
 # The scenarios by which `learned` is judged, and those on which it is tested with wrong tags.
-_LEARNED_SCENARIOS = (
+LEARNED_SCENARIOS = (
     "bgl_incident",
     "lanl_nodefail",
     "itsm_opened",
@@ -136,7 +143,7 @@ def _make_learned_result(
     estimates_by_scenario: dict[str, Estimates], noise: Sequence[float]
 ) -> BenchmarkResult:
     """The mean P@10 of `learned`, divided by the largest mean of the other measures."""
-    scenarios = [estimates_by_scenario[name] for name in _LEARNED_SCENARIOS]
+    scenarios = [estimates_by_scenario[name] for name in LEARNED_SCENARIOS]
     means = {}
     for measure in (LEARNED_MEASURE, *MEASURES):
         values = [estimates[measure]["p10"].value for estimates in scenarios]
@@ -173,8 +180,7 @@ def _measure_robustness(estimates_by_scenario: dict[str, Estimates]) -> list[lis
 
 def measure_with_wrong_tags(name: str, change: TagChange) -> MetricEstimate:
     """P@10 of `learned` on a scenario if it learns from changed tags."""
-    scenario = SCENARIOS[name]
-    tags = _read_kinds(scenario.alerts or name, scenario.kind)
+    tags = read_kinds(name)
     changed = change(tags, [alert.event_id for alert in _read_alerts(name)])
     estimates = _evaluate_scenario(name, changed, only_learned=True)
     return estimates[LEARNED_MEASURE]["p10"]
@@ -238,36 +244,43 @@ def _evaluate_scenario(
 
     `only_learned`: whether no other measures are evaluated.
     """
-    scenario = SCENARIOS[name]
-    alerts = _read_alerts(name)
-    gap = scenario.gap or timedelta(0)
-    gap_micros = duration_to_micros(gap)
-    if tags is None:
-        tags = _read_kinds(scenario.alerts or name, scenario.kind)
-    resolutions = [
-        Resolution(alert.event_id, tags[alert.event_id], alert.ts + gap_micros)
-        for alert in alerts
-        if alert.event_id in tags
-    ]
-    learned = make_learned_ranker(alerts, resolutions, gap_micros, scenario.gap is None)
-    gains_by_event = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
-    rankers: dict[str, Ranker] = {LEARNED_MEASURE: learned}
+    rankers = {LEARNED_MEASURE: make_learned(name, tags)}
     if not only_learned:
         own_rankers = {measure_name: rank_by(measure) for measure_name, measure in MEASURES.items()}
         rankers = {**own_rankers, **rankers, **BASELINES}
+    return evaluate_scenario(name, rankers).estimates()
+
+
+def make_learned(name: str, tags: Mapping[str, str] | None = None) -> Ranker:
+    """The measure `learned` for a scenario. `tags`: None: the kinds of its alerts."""
+    scenario = SCENARIOS[name]
+    alerts = _read_alerts(name)
+    gap = duration_to_micros(scenario.gap or timedelta(0))
+    if tags is None:
+        tags = read_kinds(name)
+    resolutions = [
+        Resolution(alert.event_id, tags[alert.event_id], alert.ts + gap)
+        for alert in alerts
+        if alert.event_id in tags
+    ]
+    return make_learned_ranker(alerts, resolutions, gap, scenario.gap is None)
+
+
+def evaluate_scenario(name: str, rankers: Mapping[str, Ranker]) -> Evaluation:
+    """Rank the candidates of each judged alert of a scenario."""
+    scenario = SCENARIOS[name]
+    alerts = _read_alerts(name)
+    gains_by_event = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
 
     def gains_of(candidates: CandidateSet) -> Gains:
         return gains_by_event.get(candidates.alert.event_id, {})
 
-    evaluation = evaluate(
-        alerts,
-        gains_of,
-        rankers,
-        gap=gap,
-        leave_one_out=scenario.gap is None,
-    )
+    gap = scenario.gap or timedelta(0)
+    evaluation = evaluate(alerts, gains_of, rankers, gap=gap, leave_one_out=scenario.gap is None)
+    corpus = JudgedCorpus(name, alerts, kinds=read_kinds(name), gap=gap)
+    evaluation.episodes = corpus.number_episodes()
     print(f"{name}: {len(evaluation.queries)} judged alerts", flush=True)
-    return evaluation.estimates()
+    return evaluation
 
 
 def _write_document(
@@ -344,19 +357,21 @@ def _measure_scenario_reliability(name: str, scenario: Scenario) -> Reliability 
     corpus = JudgedCorpus(
         name,
         _read_alerts(name),
-        kinds=_read_kinds(name, scenario.kind),
+        kinds=read_kinds(name),
         gap=scenario.gap,
         measure=_OWN_MEASURE,
     )
     return measure_reliability(build_training_cases(corpus))
 
 
-def _read_kinds(name: str, columns: Sequence[str]) -> dict[str, str]:
-    """The kinds by event ID, of alerts that have a value in each column."""
+def read_kinds(name: str) -> dict[str, str]:
+    """The kinds of a scenario by event ID, of alerts that have a value in each of its columns."""
+    scenario = SCENARIOS[name]
     kinds = {}
-    with gzip.open(SCENARIO_FOLDER / name / "labels.csv.gz", "rt", newline="") as rows:
+    labels = SCENARIO_FOLDER / (scenario.alerts or name) / "labels.csv.gz"
+    with gzip.open(labels, "rt", newline="") as rows:
         for row in csv.DictReader(rows):
-            values = list(map(row.__getitem__, columns))
+            values = list(map(row.__getitem__, scenario.kind))
             if all(values):
                 kinds[row["event_id"]] = " ".join(values)
     return kinds

@@ -105,6 +105,14 @@ class Evaluation:
         """
         return self._estimates(np.arange(len(self.queries)))
 
+    def differences(self, ranker: str, other: str) -> dict[str, MetricEstimate]:
+        """By metric: how much better a ranker is than another one, query by query."""
+        rows = np.arange(len(self.queries))
+        groups = np.unique(self._query_groups(rows), return_inverse=True)[1]
+        differences = np.array(self.values[ranker]) - np.array(self.values[other])
+        intervals = bootstrap_intervals(differences.reshape(-1, len(METRICS)), groups)
+        return dict(zip(METRICS, intervals, strict=True))
+
     def _estimates(self, rows: npt.NDArray[np.intp]) -> dict[str, dict[str, MetricEstimate]]:
         """`rows`: the queries that count."""
         groups = np.unique(self._query_groups(rows), return_inverse=True)[1]

@@ -88,3 +88,15 @@ def test_intervals_are_wider_where_queries_are_of_one_episode() -> None:
         estimate = evaluation.estimates()["r"]["p1"]
         widths.append(estimate.high - estimate.low)
     assert widths[1] > 3 * widths[0] > 0
+
+
+def test_differences_of_rankers_are_paired() -> None:
+    corpus = make_incidents(60)
+    evaluation = evaluate(corpus.alerts, corpus.gains_of, RANKERS, corpus.gap)
+    estimates = evaluation.estimates()
+    difference = evaluation.differences("tfidf", "chance")["p10"]
+    expected = estimates["tfidf"]["p10"].value - estimates["chance"]["p10"].value
+    assert difference.value == pytest.approx(expected)
+    assert 0 < difference.low <= difference.value <= difference.high
+    itself = evaluation.differences("tfidf", "tfidf")["p10"]
+    assert (itself.low, itself.value, itself.high) == (0, 0, 0)
