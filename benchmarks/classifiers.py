@@ -53,9 +53,9 @@ class ClassifierRanker:
         order = np.arange(1, len(past) + 1) / len(past)
         scores: Floats = _SMALLEST_SCORE * order
         tags = np.array([self._tags.get(candidate.event_id, "") for candidate in past])
-        known = tags != ""
-        known[candidate_set.excluded_rows] = False
-        model = self._fit(candidate_set, tags, known)
+        has_tag = tags != ""
+        has_tag[candidate_set.excluded_rows] = False
+        model = self._fit(candidate_set, tags, has_tag)
         if model is None:
             self.correct.append(False)
             return scores
@@ -71,12 +71,15 @@ class ClassifierRanker:
         return scores
 
     def _fit(
-        self, candidate_set: CandidateSet, tags: npt.NDArray[np.str_], known: npt.NDArray[np.bool_]
+        self,
+        candidate_set: CandidateSet,
+        tags: npt.NDArray[np.str_],
+        has_tag: npt.NDArray[np.bool_],
     ) -> Any | None:
         """None: fewer than two tags are known."""
         event_type = candidate_set.alert.event_type
         count, model = self._fitted.get(event_type, (0, None))
-        known_count = int(known.sum())
+        known_count = int(has_tag.sum())
         if model is None or self._leave_one_out or known_count >= count * (1 + _GROWTH):
             if len(set(tags[known].tolist())) < _MIN_TAGS:
                 return None

@@ -32,12 +32,14 @@ class LearnedScorer:
         # The event's terms as the model numbers them; the index has other numbers.
         self._model_context = stored.vocabulary.encode(event.term_counts)
         self._query: LearnedQuery | None = None
-        self._log_probabilities = stored.log_probabilities(self._model_context)
+        self._tag_forecast = stored.forecast_tags(
+            self._model_context, stored.log_probabilities(self._model_context)
+        )
 
     @cached_property
     def _named_ranks(self) -> npt.NDArray[np.int64]:
         """The time ranks of the resolved events that are candidates, ascending."""
-        tag_ids = np.argsort(-self._log_probabilities, kind="stable")
+        tag_ids = np.argsort(-self._tag_forecast.shares, kind="stable")
         resolved_events = self._stored.resolved_events
         positions = resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
         return np.sort(resolved_events.time_ranks[positions])
@@ -61,8 +63,8 @@ class LearnedScorer:
     ) -> Mapping[str, Any]:
         """See `recall.similarity.EventScorer`.
 
-        `parts`: what the shared terms, the tag, and place and age add to the logarithm of the odds
-        with which the event is drawn. `tag`: of the past event, None if unknown; `tag_terms`: the
+        `parts`: what the shared terms, the tag, and place and age add to what the score is made of,
+        see `to_score`. `tag`: of the past event, None if unknown; `tag_terms`: the
         terms of the new event that speak most for it, with what they add to its logarithm.
         """
         learned_query = self._build_query(query, counts)
@@ -98,8 +100,7 @@ class LearnedScorer:
     def forecast(self) -> EventForecast:
         """The most probable tags of the new event, see `ResolutionForecast`."""
         model = self._stored.model
-        forecast = self._stored.forecast_tags(self._model_context, self._log_probabilities)
-        labels = forecast.probabilities, forecast.new_tag
+        labels = self._tag_forecast.probabilities, self._tag_forecast.new_tag
         return EventForecast(
             model.make_forecast(*labels, _FORECAST_TAGS).to_json(),
             model.shares_of_labels(*labels).to_json(),
@@ -108,7 +109,7 @@ class LearnedScorer:
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:
             self._query = self._stored.model.build_query(
-                query, self._event.ts, self._place_number, counts, np.exp(self._log_probabilities)
+                query, self._event.ts, self._place_number, counts, self._tag_forecast.shares
             )
         return self._query
 

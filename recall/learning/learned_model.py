@@ -51,7 +51,7 @@ class LearnedQuery:
     """The number of its place; -1: unknown."""
     counts: CorpusCounts
     probabilities: Floats
-    """By tag, of the tag model. Empty: nothing was learned yet."""
+    """By tag, if it is not new: of the mixed forecast. Empty: nothing was learned yet."""
     chance: float
     """The probability that a past event of unknown tag has the same tag."""
 

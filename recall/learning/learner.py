@@ -5,7 +5,7 @@ prediction is compared with it and the event is counted. So each weight and each
 learned from predictions that could not know the outcome.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuer
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
 from recall.learning.tag_mixture import TagForecast
-from recall.learning.tag_model import PredictionError, TagPrediction
+from recall.learning.tag_model import PredictionError
 from recall.similarity.measures import Corpus, CorpusCounts, Floats
 
 # Past events in the sample of one event: at random, and of each probable tag and its own.
@@ -29,7 +29,7 @@ _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
 # The same for forecasts, of episodes.
-_FULL_FORECASTING = 500
+_FULL_FORECASTING = 300
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from
 # about 13,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
@@ -117,15 +117,19 @@ class Learner:
         past_prediction = PastPrediction(
             log_probabilities, model.novelty_features(context, log_probabilities), tag_id
         )
-        forecast = None
-        if self._begins_observed_episode(row, tag):
-            forecast = model.forecast_tags(context, log_probabilities, self._corpus.counts())
+        begins_episode = self._begins_observed_episode(row, tag)
+        is_sampled = tag_id is not None and self._is_selected(_FULL_SAMPLING, 1)
+        forecast, sample = None, None
+        if begins_episode or is_sampled:
+            counts = self._corpus.counts()
+            forecast = model.forecast_tags(context, log_probabilities, counts)
+            if tag_id is not None and is_sampled:
+                sample = self._draw_sample(row, tag_id, forecast.shares, counts)
+        if not begins_episode:
+            forecast = None
         if tag_id is None:
             return _Outcome(event_count, None, None, past_prediction, forecast)
         best_probability = float(model.calibration.shares(log_probabilities).max())
-        sample = None
-        if self._is_selected(_FULL_SAMPLING, 1):
-            sample = self._draw_sample(row, tag_id, prediction)
         error = prediction.error(tag_id)
         return _Outcome(event_count, error, sample, past_prediction, forecast, best_probability)
 
@@ -148,34 +152,38 @@ class Learner:
         step = int(max(event_count // full_count, 1) ** power)
         return event_count % step == 0
 
-    def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
+    def _draw_sample(
+        self, row: int, tag_id: int, probabilities: Floats, counts: CorpusCounts
+    ) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""
-        query = self._build_query(row, prediction.probabilities, self._corpus.counts())
+        query = self._build_query(row, probabilities, counts)
         probable_tags = np.argsort(-query.probabilities)[:_PROBABLE_TAGS].tolist()
-        strata = [self._rows_by_tag[tag] for tag in sorted({*probable_tags, tag_id})]
-        event_count = len(self._sample_rows) - sum(map(len, strata))
+        drawn_tags = sorted({*probable_tags, tag_id})
         # Copies of events that were learned must not change what is drawn.
         random = np.random.default_rng((self._seed, self.model.tag_model.event_count))
         rows: list[int] = []
-        represented: list[float] = []
-        for stratum in strata:
-            drawn = _draw(random, stratum, _EVENTS_PER_TAG)
+        shares: list[float] = []
+        for tag in drawn_tags:
+            drawn = _draw(random, self._rows_by_tag[tag], _EVENTS_PER_TAG)
             rows += drawn
-            represented += [len(stratum) / len(drawn)] * len(drawn)
-        drawn_tags = {*probable_tags, tag_id}
+            shares += [1 / len(drawn)] * len(drawn)
         other_rows = _draw(random, self._sample_rows, _RANDOM_EVENTS)
-        other_rows = [
-            other_row for other_row in other_rows if int(self._tags[other_row]) not in drawn_tags
-        ]
+        other_rows = [other for other in other_rows if int(self._tags[other]) not in drawn_tags]
         rows += other_rows
-        represented += [event_count / len(other_rows)] * len(other_rows) if other_rows else []
+        shares += self._shares_of_others(other_rows, drawn_tags)
         drawn_rows = np.array(rows, dtype=np.intp)
         relevant = self._tags[drawn_rows] == tag_id
         if relevant.all() or not relevant.any():
             return None
         past = self.past_rows(int(drawn_rows.max()) + 1).select(drawn_rows)
         features = self.model.pair_features(query, past)
-        return PairSample(features, relevant, np.array(represented))
+        return PairSample(features, relevant, np.array(shares))
+
+    def _shares_of_others(self, rows: Sequence[int], drawn_tags: Sequence[int]) -> list[float]:
+        """How much events of other tags count in a sample, so that each tag counts 1."""
+        drawn_count = sum(len(self._rows_by_tag[tag]) for tag in drawn_tags)
+        events_per_row = (len(self._sample_rows) - drawn_count) / max(len(rows), 1)
+        return [events_per_row / len(self._rows_by_tag[self._tags[row]]) for row in rows]
 
     def learn(self, row: int, tag: str, *, begins_episode: bool | None = None) -> None:
         """The tag of an event that was observed is known from now on.
@@ -313,9 +321,8 @@ class Learner:
 
     def build_query(self, row: int, counts: CorpusCounts | None = None) -> LearnedQuery:
         """An observed event as a query. `counts`: of the same terms; None: those of the corpus."""
-        context = self._corpus.contexts[row]
-        prediction = self.model.predict(context, self._corpus.vocabulary.attributes)
-        probabilities = np.zeros(0) if prediction is None else prediction.probabilities
+        forecast = self.forecast(row)
+        probabilities = np.zeros(0) if forecast is None else forecast.shares
         return self._build_query(row, probabilities, counts or self._corpus.counts())
 
     def _build_query(self, row: int, probabilities: Floats, counts: CorpusCounts) -> LearnedQuery:

@@ -40,7 +40,7 @@ _PRIOR_DEVIATIONS = np.array([10.0, 10.0, 10.0, 1.0, 1.0, 0.5])
 # The newest events that the weights are fitted to.
 _MAX_QUERIES = 500
 # Weights are fitted again when this share of events has been added.
-_REFIT_GROWTH = 0.3
+_REFIT_GROWTH = 0.5
 _FIRST_FIT = 5  # events
 # Base rankings: `attributes`, `tfidf`, and both together, each at several scales.
 _SCALES = (5.0, 10.0, 20.0)
@@ -52,6 +52,10 @@ _BASE_WEIGHTS = np.array(
 # not change the order of events.
 _FITTED_SCALES = np.array([0.25, 0.5, 1.0])
 
+# When events are ranked, their tag weighs more than in the probabilities that are fitted: those of
+# one tag are equally relevant, so what else is similar mostly decides among them.
+_TAG_EMPHASIS = 4.0
+
 _SHARE = 0.01  # the chance that another ranking becomes the best one, at each sample
 _INITIAL_BASE = 1.0
 _INITIAL_FITTED = 3.0
@@ -61,13 +65,14 @@ _INITIAL_FITTED = 3.0
 class PairSample:
     """A new event with some past events: their features, and whether they have the same tag.
 
-    `represented`: for how many past events each one stands. Events of probable tags are drawn more
-    often than others, and stand for fewer. `amount`: how much the sample counts.
+    `shares`: how much each past event counts. All events of a tag count 1 together, drawn or not:
+    they are equally relevant, and a tag is not more probable because it has many. `amount`: how
+    much the sample counts.
     """
 
     features: Floats
     relevant: npt.NDArray[np.bool_]
-    represented: Floats
+    shares: Floats
     amount: float = 1.0
 
 
@@ -109,7 +114,7 @@ class PairModel:
             self._next_fit = int(self._sample_count * (1 + _REFIT_GROWTH)) + _FIRST_FIT
             self.fit()
 
-        self.weights = self.mixture.weights @ self._rankings()
+        self._mix_weights()
 
     def fit(self) -> None:
         """Fit the weights to the samples."""
@@ -119,7 +124,7 @@ class PairModel:
         relevant = np.concatenate([sample.relevant for sample in self._samples]).astype(float)
         sizes = np.array([len(sample.relevant) for sample in self._samples])
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        offsets = np.log(np.concatenate([sample.represented for sample in self._samples]))
+        offsets = np.log(np.concatenate([sample.shares for sample in self._samples]))
         amounts = np.array([sample.amount for sample in self._samples])
         row_amounts = np.repeat(amounts, sizes)
         targets = row_amounts * relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
@@ -137,12 +142,16 @@ class PairModel:
 
         self.fitted_weights = fit_weights(loss, self.fitted_weights)
 
+        self._mix_weights()
+
+    def _mix_weights(self) -> None:
         self.weights = self.mixture.weights @ self._rankings()
+        self.weights[Feature.TAG] *= _TAG_EMPHASIS
 
 
 def sample_losses(sample: PairSample, rankings: Floats) -> Floats:
     """By ranking (a row of weights), its cross entropy on a sample."""
-    scores = sample.features @ rankings.T + np.log(sample.represented)[:, None]
+    scores = sample.features @ rankings.T + np.log(sample.shares)[:, None]
     scores -= scores.max(axis=0)
     losses: Floats = np.log(np.exp(scores).sum(axis=0)) - scores[sample.relevant].mean(axis=0)
     return losses

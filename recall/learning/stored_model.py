@@ -26,7 +26,7 @@ from recall.learning.votes import Votes
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 2
+MODEL_FORMAT = 3
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."

@@ -16,8 +16,10 @@ from recall.similarity.measures import (
 from recall.similarity.segments import score_by_measures
 
 # Past events whose tags may be voted for: the newest, one of each episode.
-_MAX_EVENTS = 500
+_MAX_EVENTS = 300
 _VOTERS = 10
+# A vote counts the score, divided by the highest, to this power.
+_VOTE_POWER = 3.0
 # How many votes the frequencies of tags have.
 _FREQUENCY_VOTES = 1.0
 # `attributes` is the first of the measures that are computed together.
@@ -53,8 +55,9 @@ class Votes:
         best = np.argsort(-scores, kind="stable")[:_VOTERS]
         best = best[scores[best] > 0]
         tags = np.array(self._tags[-_MAX_EVENTS:], dtype=np.int64)
-        votes: Floats = np.bincount(tags[best], minlength=len(frequencies)).astype(np.float64)
-        votes += _FREQUENCY_VOTES * frequencies
+        weights = (scores[best] / scores.max(initial=0.0)) ** _VOTE_POWER
+        votes: Floats = _FREQUENCY_VOTES * frequencies
+        votes += np.bincount(tags[best], weights, len(frequencies))
         votes /= votes.sum()
         return votes
 

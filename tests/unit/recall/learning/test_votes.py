@@ -33,9 +33,9 @@ def test_event_without_a_shared_term_has_the_frequencies() -> None:
 
 def test_only_the_newest_events_vote_also_after_storing() -> None:
     votes, corpus = make_votes(2500)
-    assert len(votes) == 500
+    assert len(votes) == 300
     restored = Votes.from_arrays(votes.to_arrays())
-    assert len(restored) == 500
+    assert len(restored) == 300
     context, counts = corpus.vocabulary.encode({"msg=0": 1, "host=3": 1}), corpus.counts()
     expected = votes.count(context, counts, UNIFORM)
     np.testing.assert_array_equal(restored.count(context, counts, UNIFORM), expected)
