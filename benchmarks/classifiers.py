@@ -67,7 +67,7 @@ class ClassifierRanker:
         best = model.classes_[int(np.argmax(probabilities))]
         self.correct.append(bool(best == self._tags.get(alert.event_id)))
         by_tag = dict(zip(model.classes_.tolist(), probabilities.tolist(), strict=True))
-        scores[known] += [by_tag.get(tag, 0.0) for tag in tags[known].tolist()]
+        scores[has_tag] += [by_tag.get(tag, 0.0) for tag in tags[has_tag].tolist()]
         return scores
 
     def _fit(
@@ -81,10 +81,10 @@ class ClassifierRanker:
         count, model = self._fitted.get(event_type, (0, None))
         known_count = int(has_tag.sum())
         if model is None or self._leave_one_out or known_count >= count * (1 + _GROWTH):
-            if len(set(tags[known].tolist())) < _MIN_TAGS:
+            if len(set(tags[has_tag].tolist())) < _MIN_TAGS:
                 return None
-            matrix = _to_matrix(candidate_set.contexts)[known]
-            model = self._make_classifier().fit(matrix, tags[known])
+            matrix = _to_matrix(candidate_set.contexts)[has_tag]
+            model = self._make_classifier().fit(matrix, tags[has_tag])
             self._fitted[event_type] = known_count, model
         return model
 
