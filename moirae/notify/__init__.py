@@ -4,33 +4,33 @@
 messages out. `process` acts, in a process of its own.
 """
 
+from moirae.notify.alert import format_labels
 from moirae.notify.alert import make_labels as make_alert_labels
 from moirae.notify.alertmanager_import import convert_alertmanager
 from moirae.notify.content import format_time as format_go_time
-from moirae.notify.muting import Muting
+from moirae.notify.declared import read_declared
 from moirae.notify.policy import make_policy
 from moirae.notify.present import PresentAlert, list_present_alerts
 from moirae.notify.routing import RouteNode, find_routes, walk_tree
 from moirae.notify.run import run_notify
 from moirae.notify.schedule import Recurrence
-from moirae.notify.store import list_silences, make_silence, read_active_alerts
+from moirae.notify.store import make_silence
 from moirae.notify.trial import preview_message, send_test
 
 __all__ = [
-    "Muting",
     "PresentAlert",
     "Recurrence",
     "RouteNode",
     "convert_alertmanager",
     "find_routes",
     "format_go_time",
+    "format_labels",
     "list_present_alerts",
-    "list_silences",
     "make_alert_labels",
     "make_policy",
     "make_silence",
     "preview_message",
-    "read_active_alerts",
+    "read_declared",
     "run_notify",
     "send_test",
     "walk_tree",

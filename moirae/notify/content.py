@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from moirae.notify.alert import NotifiedAlert
 from moirae.notify.message import Message
@@ -76,7 +77,7 @@ def make_summary_content(
         rules += f" and {summary['more_rules']} more rules"
     counts = f"{summary['firing']} firing, {summary['resolved']} resolved"
     labels = {"alertname": SUMMARY_ALERT, "receiver": receiver}
-    link = f"{public_url}/notifications?receiver={receiver}"
+    link = f"{public_url}/receivers/{quote(receiver, safe='')}"
     status = "firing" if summary["firing"] else "resolved"
     alert = {
         "status": status,

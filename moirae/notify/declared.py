@@ -49,6 +49,14 @@ class DeclaredSettings:
         return []
 
 
+def read_declared(settings: Settings) -> Settings:
+    """The settings of the workspace file now; the given ones if it has problems."""
+    try:
+        return load_settings_from_environment(settings.file)
+    except MoiraeError:
+        return settings
+
+
 def _hash(path: Path) -> bytes | None:
     try:
         return hashlib.sha256(path.read_bytes()).digest()

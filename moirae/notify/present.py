@@ -32,7 +32,7 @@ class PresentAlert:
 def list_present_alerts(
     connection: sql.Connection, settings: Settings, now: datetime
 ) -> list[PresentAlert]:
-    """All alerts that fire now, by the routes, silences and inhibitions of the workspace file."""
+    """All alerts that fire now, by the routes, silences and inhibitions in `settings`."""
     root = make_policy(settings).root
     muting = Muting(settings.inhibit_rules, list_silences(connection, now))
     alerts = read_active_alerts(NotifyStateGateway(connection), now)

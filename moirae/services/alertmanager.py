@@ -17,7 +17,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from moirae.config import Route, format_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
-from moirae.notify import PresentAlert, format_go_time, list_present_alerts, make_silence
+from moirae.notify import (
+    PresentAlert,
+    format_go_time,
+    list_present_alerts,
+    make_silence,
+    read_declared,
+)
 from sql.notifications import NewSilence, SilenceGateway, SilenceRow
 
 if TYPE_CHECKING:
@@ -92,7 +98,7 @@ def list_groups(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[di
 
 def list_receivers(workspace: "LocalWorkspace") -> list[dict[str, str]]:
     """The receivers of the workspace file."""
-    return [{"name": name} for name in sorted(workspace.settings.receivers)]
+    return [{"name": name} for name in sorted(read_declared(workspace.settings).receivers)]
 
 
 def describe_status(workspace: "LocalWorkspace", started_at: datetime) -> dict[str, Any]:
@@ -193,7 +199,7 @@ def _select(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[Presen
     pattern = _compile(selection.receiver)
     selected = []
     present_alerts = list_present_alerts(
-        workspace.connection, workspace.settings, datetime.now(UTC)
+        workspace.connection, read_declared(workspace.settings), datetime.now(UTC)
     )
     for present in present_alerts:
         is_shown = (
@@ -279,7 +285,7 @@ def _describe_silence(row: SilenceRow, now: datetime) -> dict[str, Any]:
 
 def _render_config(workspace: "LocalWorkspace") -> str:
     """The routes as Alertmanager's file has them."""
-    settings = workspace.settings
+    settings = read_declared(workspace.settings)
     receivers = [{"name": name} for name in (_NO_RECEIVER, *sorted(settings.receivers))]
     root = {"receiver": _NO_RECEIVER, "routes": [_describe_route(r) for r in settings.routes]}
     # JSON is YAML.

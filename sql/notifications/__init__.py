@@ -1,6 +1,7 @@
 """Notifications: their state, the outbox, and silences."""
 
 from sql.notifications.outbox import (
+    AlertDeliveryRow,
     NewNotification,
     NotificationGateway,
     NotificationResult,
@@ -22,6 +23,7 @@ from sql.notifications.state import (
 )
 
 __all__ = [
+    "AlertDeliveryRow",
     "AnswerOfEventRow",
     "FixRow",
     "HeldAlertRow",

@@ -67,6 +67,18 @@ class NotificationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertDeliveryRow:
+    """That a receiver was told of an alert. `firing_at`, `resolved_at`: when it took the first message
+    that says so, or the summary that counts it; None: it has not.
+    """
+
+    alert_id: UUID
+    receiver: str
+    firing_at: datetime | None
+    resolved_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class NotificationResult:
     """What became of attempts to deliver a message. `thread`: by which the receiver knows it."""
 
@@ -182,6 +194,10 @@ class NotificationGateway(Gateway):
             before=before,
             limit=limit,
         )
+
+    def list_deliveries(self, alert_ids: Collection[UUID]) -> list[AlertDeliveryRow]:
+        """Who was told of alerts, and when."""
+        return self._records(AlertDeliveryRow, "list_deliveries", alert_ids=list(alert_ids))
 
     def list_undelivered(self) -> list[UndeliveredRow]:
         """Receivers with messages that are not delivered."""

@@ -57,6 +57,15 @@ WHERE (%(receiver)s::text IS NULL OR n.receiver = %(receiver)s)
   AND (%(before)s::bigint IS NULL OR n.id < %(before)s)
 ORDER BY n.id DESC LIMIT %(limit)s
 
+-- list_deliveries --
+-- When receivers took the first messages about alerts, or the summaries that count them.
+SELECT a.alert_id, n.receiver,
+    min(coalesce(s.ended_at, n.ended_at)) FILTER (WHERE a.status = 'firing') AS firing_at,
+    min(coalesce(s.ended_at, n.ended_at)) FILTER (WHERE a.status = 'resolved') AS resolved_at
+FROM notification_alerts a JOIN notifications n ON n.id = a.notification LEFT JOIN notifications s ON s.id = n.summary
+WHERE a.alert_id = ANY(%(alert_ids)s) AND coalesce(s.state, n.state) = 'delivered'
+GROUP BY a.alert_id, n.receiver ORDER BY a.alert_id, n.receiver
+
 -- count_by_state --
 -- Messages that are not delivered, by receiver.
 SELECT receiver, count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'failed') AS failed

@@ -187,7 +187,6 @@ def test_alert_is_told_with_what_fixed_it_last_time_and_when_it_has_ended(
     assert resolved["fingerprint"] == alert["fingerprint"]
     assert resolved["moirae"]["norm"]["norm"]["rows"][0]["samples"] > 100
     assert resolved["moirae"]["norm"]["norm"]["normal"] is False
-    assert resolved["moirae"]["coverage"]["norm"]["final"]
     assert _FIX in [hit.get("resolution") for hit in resolved["moirae"]["similar"]]
     text = _select_mails(mailbox, "resolved")[-1]
     assert f"fixed by: {_FIX} [throttle]" in text

@@ -40,6 +40,7 @@ PATH_VALUES = {
     "kind": "events",
     "view": "alerts",
     "silence": "none",
+    "receiver": "none",
 }
 BODIES: dict[str, Any] = {
     "/api/v1/alerts/{alert}/notes": {"text": "a"},

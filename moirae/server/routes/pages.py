@@ -24,8 +24,11 @@ _PAGE_PATHS = (
     "/alerts/{alert}",
     "/compare/{event}/{past}",
     "/history",
+    "/receivers",
+    "/receivers/{receiver}",
     "/rules",
     "/rules/{rule:path}",
+    "/silences",
     "/system",
 )
 _FILE_PATH = "/static/{name}"

@@ -9,23 +9,28 @@ from uuid import UUID
 from pydantic import Field
 
 from moirae.config.matchers import format_matchers
+from moirae.errors import DeliveryFailed
 from moirae.notify import (
     PresentAlert,
     RouteNode,
     find_routes,
+    format_labels,
     list_present_alerts,
     make_policy,
+    read_declared,
+    send_test,
     walk_tree,
 )
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
-from sql.notifications import NotificationGateway, NotificationRow
+from sql.notifications import AlertDeliveryRow, NotificationGateway, NotificationRow, SilenceGateway
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
 # The route of `ReceiverFailing`, which every workspace has.
 _BUILT_IN = '{}/{alertname="ReceiverFailing",source="moirae"}'
+_MAX_SILENCES = 10_000
 _MAX_LABEL_LENGTH = 10_000  # characters
 LabelValue = Annotated[str, Field(max_length=_MAX_LABEL_LENGTH)]
 
@@ -37,6 +42,12 @@ class NotificationQuery(Arguments):
     alert: UUID | None = Field(None, description="Only messages that name this alert.")
     before: int | None = Field(None, ge=1, description="Only messages before this number.")
     limit: int = Field(100, ge=1, le=1_000, description="Maximum number of messages.")
+
+
+class DeliveryQuery(Arguments):
+    """Whose deliveries to list."""
+
+    alert: list[UUID] = Field(max_length=1_000, description="Alerts.")
 
 
 class LabelsBody(Arguments):
@@ -60,6 +71,37 @@ class ReceiverStatus:
     error: str | None
     pending: int
     failed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiverTest:
+    """What became of a test message. `error` None: the receiver has taken it."""
+
+    receiver: str
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilenceSummary:
+    """A silence that holds back an alert."""
+
+    id: UUID
+    author: str
+    comment: str
+    ends_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBackAlert:
+    """An alert that fires, and why nobody is sent it.
+
+    `inhibited_by`: the alert that inhibits it, `inhibitor` its name and labels; None: no one does.
+    """
+
+    id: UUID
+    silences: Sequence[SilenceSummary]
+    inhibited_by: UUID | None
+    inhibitor: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +154,7 @@ def list_receivers(workspace: "LocalWorkspace") -> list[ReceiverStatus]:
     states = {row.receiver: row for row in gateway.list_states()}
     undelivered = {row.receiver: row for row in gateway.list_undelivered()}
     receivers = []
-    for name, receiver in workspace.settings.receivers.items():
+    for name, receiver in read_declared(workspace.settings).receivers.items():
         state, waiting = states.get(name), undelivered.get(name)
         receivers.append(
             ReceiverStatus(
@@ -139,11 +181,48 @@ def list_notifications(
     )
 
 
+@operation("POST", "/receivers/{receiver}/test", role="operator", changes=False)
+def test_receiver(workspace: "LocalWorkspace", receiver: Name) -> ReceiverTest:
+    """Deliver a test message to a receiver now. Recorded in the audit log."""
+    settings = read_declared(workspace.settings)
+    workspace.record_use("notifications.test_receiver", {"receiver": receiver})
+    try:
+        send_test(settings, receiver)
+    except DeliveryFailed as error:
+        return ReceiverTest(receiver=receiver, error=str(error))
+    return ReceiverTest(receiver=receiver, error=None)
+
+
+@operation("GET", "/notifications/deliveries", role="viewer")
+def list_deliveries(workspace: "LocalWorkspace", query: DeliveryQuery) -> list[AlertDeliveryRow]:
+    """List who was told of alerts first, and when: named in a message or counted in a summary."""
+    return NotificationGateway(workspace.connection).list_deliveries(query.alert)
+
+
+@operation("GET", "/notifications/held-back", role="viewer")
+def list_held_back(workspace: "LocalWorkspace") -> list[HeldBackAlert]:
+    """List alerts that fire and that silences or other alerts hold back."""
+    settings = read_declared(workspace.settings)
+    now = datetime.now(UTC)
+    rows = SilenceGateway(workspace.connection).list_all(ends_after=now, limit=_MAX_SILENCES)
+    silences = {
+        row.id: SilenceSummary(
+            id=row.id, author=row.author, comment=row.comment, ends_at=row.ends_at
+        )
+        for row in rows
+    }
+    return [
+        _describe_held_back(present, silences)
+        for present in list_present_alerts(workspace.connection, settings, now)
+        if present.is_held_back
+    ]
+
+
 @operation("POST", "/routes/test", role="viewer", changes=False)
 def match_routes(workspace: "LocalWorkspace", body: LabelsBody) -> list[RouteMatch]:
     """Show which receivers an alert with some labels takes, by the workspace file."""
     now = datetime.now(UTC)
-    root = make_policy(workspace.settings).root
+    root = make_policy(read_declared(workspace.settings)).root
     return [
         RouteMatch(
             receiver=node.options.receiver,
@@ -160,12 +239,13 @@ def list_routes(workspace: "LocalWorkspace") -> list[RouteState]:
     """Show the tree of routes, and the alerts that take each of them now."""
     now = datetime.now(UTC)
     by_node: dict[str, list[RoutedAlert]] = {}
-    for present in list_present_alerts(workspace.connection, workspace.settings, now):
+    settings = read_declared(workspace.settings)
+    for present in list_present_alerts(workspace.connection, settings, now):
         for node in present.nodes:
             by_node.setdefault(node.id, []).append(_describe_alert(present))
     return [
         _describe_route(depth, node, now, by_node.get(node.id, []))
-        for depth, node in walk_tree(make_policy(workspace.settings).root)
+        for depth, node in walk_tree(make_policy(settings).root)
         if not node.key.startswith(_BUILT_IN)
     ]
 
@@ -177,6 +257,22 @@ def _describe_alert(present: PresentAlert) -> RoutedAlert:
         labels=present.alert.labels,
         silenced_by=present.silenced_by,
         inhibited=present.inhibited_by is not None,
+    )
+
+
+def _describe_held_back(
+    present: PresentAlert, silences: Mapping[UUID, SilenceSummary]
+) -> HeldBackAlert:
+    inhibitor = present.inhibited_by
+    text = None
+    if inhibitor is not None:
+        labels = {name: value for name, value in inhibitor.labels.items() if name != "alertname"}
+        text = f"{inhibitor.labels.get('alertname', inhibitor.rule)} {format_labels(labels)}"
+    return HeldBackAlert(
+        id=present.alert.id,
+        silences=[silences[number] for number in present.silenced_by if number in silences],
+        inhibited_by=None if inhibitor is None else inhibitor.id,
+        inhibitor=text,
     )
 
 

@@ -4,6 +4,7 @@ import type { components } from "./schema";
 
 type Schemas = components["schemas"];
 export type Alert = Schemas["AlertRow"];
+export type AlertDelivery = Schemas["AlertDeliveryRow"];
 export type AlertDetails = Schemas["AlertDetails"];
 export type AlertPage = Schemas["AlertPage"];
 export type AlertReport = Schemas["AlertReport"];
@@ -17,15 +18,21 @@ export type EventAnswers = Schemas["EventAnswers"];
 export type EventDetails = Schemas["EventDetails"];
 export type ForecastRecord = Schemas["ForecastRecordSummary"];
 export type HistoryChange = Schemas["HistoryChangeRow"];
+export type HeldBackAlert = Schemas["HeldBackAlert"];
 export type Hit = Schemas["SimilarEvent"];
 export type Judgement = Schemas["EventJudgementRow"];
+export type Notification = Schemas["NotificationRow"];
 export type Occurrence = Schemas["OccurrenceRow"];
 export type RecallPage = Schemas["RecallPage"];
+export type ReceiverStatus = Schemas["ReceiverStatus"];
+export type ReceiverTest = Schemas["ReceiverTest"];
 export type Revision = Schemas["RecallRevision"];
 export type RuleDetails = Schemas["RuleDetails"];
 export type RuleFigures = Schemas["RuleFiguresRow"];
 export type Series = Schemas["Series"];
 export type Session = Schemas["Session"];
+export type Silence = Schemas["SilenceState"];
+export type SilencePreview = Schemas["SilencePreview"];
 export type Status = Schemas["WorkspaceStatus"];
 export type StreamSummary = Schemas["StreamSummary"];
 export type Timeline = Schemas["Timeline"];
@@ -121,6 +128,11 @@ export async function post<Result>(path: string, body: unknown): Promise<Result>
     }
     throw error;
   }
+}
+
+/** Delete something, or end it. */
+export function remove<Result>(path: string): Promise<Result> {
+  return send<Result>(path, { method: "DELETE", headers: { "X-CSRF-Token": csrfToken } });
 }
 
 export async function logOut(): Promise<void> {

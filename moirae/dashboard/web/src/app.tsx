@@ -30,7 +30,9 @@ import { AlertPage } from "./pages/alert";
 import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
 import { NowPage } from "./pages/now";
+import { ReceiversPage } from "./pages/receivers";
 import { RulesPage } from "./pages/rules";
+import { SilencesPage } from "./pages/silences";
 import { SystemPage } from "./pages/system";
 
 const DARK_CLASS = "pf-v6-theme-dark";
@@ -39,6 +41,8 @@ const PAGES = [
   ["/", "Now", "g n"],
   ["/history", "History", "g h"],
   ["/rules", "Rules", "g r"],
+  ["/silences", "Silences", "g i"],
+  ["/receivers", "Receivers", "g e"],
   ["/system", "System", "g s"],
 ] as const;
 const KEY_TEXTS = [
@@ -85,6 +89,9 @@ export function App() {
           <Route path="/compare/:event/:past" element={<ComparePage />} />
           <Route path="/history" element={<HistoryPage />} />
           <Route path="/rules/*" element={<RulesPage />} />
+          <Route path="/silences" element={<SilencesPage />} />
+          <Route path="/receivers" element={<ReceiversPage />} />
+          <Route path="/receivers/:receiver" element={<ReceiversPage />} />
           <Route path="/system" element={<SystemPage />} />
           <Route path="*" element={<UnknownPage />} />
         </Routes>

@@ -430,6 +430,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who was told of alerts first, and when: named in a message or counted in a summary.
+         * @description List who was told of alerts first, and when: named in a message or counted in a summary.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["notifications_list_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/held-back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List alerts that fire and that silences or other alerts hold back.
+         * @description List alerts that fire and that silences or other alerts hold back.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["notifications_list_held_back"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -1558,6 +1602,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/receivers/{receiver}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver a test message to a receiver now. Recorded in the audit log.
+         * @description Deliver a test message to a receiver now. Recorded in the audit log.
+         *
+         *     Role: `operator`.
+         */
+        post: operations["notifications_test_receiver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/relations/{relation}/accept": {
         parameters: {
             query?: never;
@@ -1781,6 +1847,24 @@ export interface components {
             starts_at: string;
             /** Author */
             author: string;
+        };
+        /**
+         * AlertDeliveryRow
+         * @description That a receiver was told of an alert. `firing_at`, `resolved_at`: when it took the first message
+         *     that says so, or the summary that counts it; None: it has not.
+         */
+        AlertDeliveryRow: {
+            /**
+             * Alert Id
+             * Format: uuid
+             */
+            alert_id: string;
+            /** Receiver */
+            receiver: string;
+            /** Firing At */
+            firing_at: string | null;
+            /** Resolved At */
+            resolved_at: string | null;
         };
         /**
          * AlertDetails
@@ -2618,6 +2702,25 @@ export interface components {
             checked_at: string;
         };
         /**
+         * HeldBackAlert
+         * @description An alert that fires, and why nobody is sent it.
+         *
+         *     `inhibited_by`: the alert that inhibits it, `inhibitor` its name and labels; None: no one does.
+         */
+        HeldBackAlert: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Silences */
+            silences: components["schemas"]["SilenceSummary"][];
+            /** Inhibited By */
+            inhibited_by: string | null;
+            /** Inhibitor */
+            inhibitor: string | null;
+        };
+        /**
          * HeldVersion
          * @description A version that is held back, as it has far fewer rows than the one in use.
          *
@@ -3264,6 +3367,16 @@ export interface components {
             pending: number;
             /** Failed */
             failed: number;
+        };
+        /**
+         * ReceiverTest
+         * @description What became of a test message. `error` None: the receiver has taken it.
+         */
+        ReceiverTest: {
+            /** Receiver */
+            receiver: string;
+            /** Error */
+            error: string | null;
         };
         /**
          * RelationState
@@ -4052,6 +4165,26 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+        };
+        /**
+         * SilenceSummary
+         * @description A silence that holds back an alert.
+         */
+        SilenceSummary: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Author */
+            author: string;
+            /** Comment */
+            comment: string;
+            /**
+             * Ends At
+             * Format: date-time
+             */
+            ends_at: string;
         };
         /**
          * SilencedAlert
@@ -5368,6 +5501,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NotificationRow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_list_deliveries: {
+        parameters: {
+            query: {
+                /** @description Alerts. */
+                alert: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDeliveryRow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_list_held_back: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeldBackAlert"][];
                 };
             };
             /** @description A problem */
@@ -7205,6 +7399,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecallRevision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_test_receiver: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                receiver: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiverTest"];
                 };
             };
             /** @description A problem */

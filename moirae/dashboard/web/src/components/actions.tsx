@@ -14,6 +14,7 @@ import {
   TextInput,
 } from "./library";
 import { type FormEvent, useRef, useState } from "react";
+import { Link } from "react-router";
 import { type Alert, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
 import { findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
@@ -136,6 +137,11 @@ export function AlertActions({ alert, answers, noRecall, reload }: Props) {
       <Button variant="secondary" onClick={() => setDialog("resolve")}>
         Resolve
       </Button>
+      {!alert.ends_at && (
+        <Button variant="secondary" component={(props) => <Link {...props} to={`/silences?alert=${alert.id}`} />}>
+          Silence
+        </Button>
+      )}
       <span className="recall-actions" role="group" aria-label="Recalls">
         <span className="note recall-name">Recalls:</span>
         {(Object.keys(VERBS) as Verb[]).map((verb) => (

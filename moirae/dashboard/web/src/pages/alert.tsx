@@ -48,6 +48,7 @@ import { AlertActions } from "../components/actions";
 import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
+import { NotificationCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
 import { FoldedSection, LongText } from "../components/text";
@@ -178,6 +179,7 @@ function Report({ report, error, reload, update }: ReportProps) {
             <StageCard key={stage.recall} stage={stage} />
           ))}
           <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
+          <NotificationCard alert={alert.id} />
           <NotesCard alert={alert} />
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
           <ContextCard event={event} hits={hits} hasContexts={hasContexts(definition)} />

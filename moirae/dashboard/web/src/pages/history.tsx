@@ -1,8 +1,9 @@
 import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, Label, PageSection, SearchInput, Title } from "../components/library";
 import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { useSearchParams } from "react-router";
-import { type Alert, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
+import { type Alert, type AlertDelivery, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, shorten, useTitle } from "../components/common";
+import { DeliveryNote, useDeliveries } from "../components/notifications";
 import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
@@ -163,6 +164,7 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
     count: true,
   };
   const page = useLoaded((signal) => get<AlertPage>("/alerts", query, signal), [text, rule, label, date, size]);
+  const deliveries = useDeliveries(page.data?.alerts.map(({ id }) => id) ?? []);
   if (page.data === null) {
     return <Pending error={page.error} lines={6} />;
   }
@@ -186,7 +188,7 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
       <ul className="alert-list" aria-label="Alerts, newest first">
         {alerts.map((alert) => (
           <li key={alert.id}>
-            <Result alert={alert} />
+            <Result alert={alert} deliveries={deliveries.get(alert.id) ?? []} />
           </li>
         ))}
       </ul>
@@ -199,7 +201,7 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
   );
 }
 
-function Result({ alert }: { alert: Alert }) {
+function Result({ alert, deliveries }: { alert: Alert; deliveries: readonly AlertDelivery[] }) {
   return (
     <AlertLink id={alert.id}>
       <span className="row-what">
@@ -207,6 +209,7 @@ function Result({ alert }: { alert: Alert }) {
           <SeverityLabel alert={alert} /> <strong>{cutText(alertTitle(alert))}</strong>
         </span>
         <span className="note">{shortName(alert.rule)}</span>
+        {deliveries.length > 0 && <DeliveryNote deliveries={deliveries} />}
         {alert.resolution && (
           <span className="row-resolution">
             {alert.tag && (

@@ -1,7 +1,7 @@
 import { Alert as Message, Button, EmptyState, EmptyStateBody, PageSection, Title } from "../components/library";
 import { type FocusEvent, type PointerEvent, useEffect, useRef, useState } from "react";
 import { Link } from "react-router";
-import { type Alert, type AlertPage, type Answer, type EventAnswers, type Revision, type Status, get } from "../api";
+import { type Alert, type AlertPage, type Answer, type EventAnswers, type HeldBackAlert, type Revision, type Status, get } from "../api";
 import {
   conclude,
   coverageOf,
@@ -17,6 +17,7 @@ import {
   withRevision,
 } from "../answers";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
+import { HeldBackReason, useHeldBack } from "../components/notifications";
 import { ProblemSummary } from "../components/problems";
 import { type LiveCondition, LiveProblem } from "../components/process";
 import { cutText } from "../components/text";
@@ -45,6 +46,7 @@ export function NowPage() {
   const [live, setLive] = useState<LiveCondition>("running");
   const status = useLoaded((signal) => get<Status>("/status", {}, signal), [], STATUS_INTERVAL);
   const hold = useHold(page.data?.alerts ?? []);
+  const heldBack = useHeldBack();
 
   useLive({ kinds: ["alert", "recall", "revision", "status"] }, (events) => {
     page.update((present) => applyAlerts(present, events, size));
@@ -97,18 +99,47 @@ export function NowPage() {
         </EmptyState>
       )}
       <ul className="alert-list" aria-label="Firing alerts, newest first" {...hold.handlers}>
-        {hold.shown.map((alert) => (
-          <li key={alert.id}>
-            <AlertRow alert={alert} entry={answers.get(alert.eid)} />
-          </li>
-        ))}
+        {hold.shown
+          .filter(({ id }) => !heldBack.has(id))
+          .map((alert) => (
+            <li key={alert.id}>
+              <AlertRow alert={alert} entry={answers.get(alert.eid)} />
+            </li>
+          ))}
       </ul>
+      {hold.shown.some(({ id }) => heldBack.has(id)) && <HeldBackAlerts alerts={hold.shown} heldBack={heldBack} />}
       {alerts.length < total && (
         <Button variant="secondary" onClick={() => setSize(Math.min(1_000, size + 200))} isDisabled={size >= 1_000}>
           Show more of {total.toLocaleString("en")}
         </Button>
       )}
     </PageSection>
+  );
+}
+
+/** Alerts of which nobody is told now, and why. */
+function HeldBackAlerts({ alerts, heldBack }: { alerts: readonly Alert[]; heldBack: ReadonlyMap<string, HeldBackAlert> }) {
+  return (
+    <section aria-labelledby="held-back-title">
+      <Title headingLevel="h2" id="held-back-title" size="lg">
+        Silenced or inhibited: nobody is told
+      </Title>
+      <ul className="held-back">
+        {alerts.map((alert) => {
+          const entry = heldBack.get(alert.id);
+          return (
+            entry && (
+              <li key={alert.id}>
+                <SeverityLabel alert={alert} /> <Link to={`/alerts/${alert.id}`}>{cutText(alertTitle(alert))}</Link>{" "}
+                <span className="note">
+                  <HeldBackReason entry={entry} />
+                </span>
+              </li>
+            )
+          );
+        })}
+      </ul>
+    </section>
   );
 }
 
