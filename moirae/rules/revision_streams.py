@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from archiver.delta import ARROW_TYPES
 from moirae.errors import Problem
+from moirae.rules.model import AlertSpec
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
 from recall.query import Unsupported, tables_in
@@ -85,14 +86,7 @@ def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
     """
     spec = rule.spec
     own = {*spec.context, *spec.surroundings, *spec.recall, *(stage.stream for stage in spec.then)}
-    queries: dict[tuple[str | int, ...], str] = {}
-    for section, entries in (("context", spec.context), ("surroundings", spec.surroundings)):
-        queries |= {(section, name, "sql"): query.sql for name, query in entries.items()}
-    for name, recall in spec.recall.items():
-        if isinstance(recall, SqlRecall):
-            queries["recall", name, "sql"] = recall.sql
-    for index, stage in enumerate(spec.then):
-        queries["then", index, "sql"] = stage.sql
+    queries = list_queries(spec)
     derived = {query.stream.lower(): query.expr for query in rule.derived}
     for path, sql in queries.items():
         read = _close(_tables_in(sql) - own, derived).intersection(names)
@@ -102,6 +96,19 @@ def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
                 "derived streams read these",
                 *path,
             )
+
+
+def list_queries(spec: AlertSpec) -> dict[tuple[str | int, ...], str]:
+    """The queries about events of a rule, by their place in it."""
+    queries: dict[tuple[str | int, ...], str] = {}
+    for section, entries in (("context", spec.context), ("surroundings", spec.surroundings)):
+        queries |= {(section, name, "sql"): query.sql for name, query in entries.items()}
+    for name, recall in spec.recall.items():
+        if isinstance(recall, SqlRecall):
+            queries["recall", name, "sql"] = recall.sql
+    for index, stage in enumerate(spec.then):
+        queries["then", index, "sql"] = stage.sql
+    return queries
 
 
 def find_derived_readers(

@@ -128,6 +128,8 @@ CONDITIONS = [
     r"t RLIKE '(?iu).*(whoami|İSTANBUL|kelvin).*'",
     r"t RLIKE '(?i).*(whoami|istanbul|kelvin).*'",
     r"t RLIKE 'cmd\\.exe$'",
+    r"t RLIKE r'cmd\.exe$'",
+    r"t LIKE r'%.EXE' OR t = r'a\0b'",
     r"t RLIKE '^cmd\\.exe$'",
     r"t RLIKE '^cmd\\.exe\\z'",
     r"t RLIKE '(?iu)(cmd|x)\\.exe\\z'",

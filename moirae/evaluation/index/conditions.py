@@ -312,6 +312,8 @@ class ConditionCompiler:
             return column_value(self._layout, node.name)
         if isinstance(node, exp.Literal):
             return parse_literal(node, "")
+        if isinstance(node, exp.RawString):
+            return constant_value(str(node.this), "string")
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and node.this.is_number:
             return parse_literal(node.this, "-")
         if isinstance(node, exp.Boolean):

@@ -15,6 +15,7 @@ from sqlglot import exp
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.checks.check_session import create_empty_view
+from moirae.rules.checks.pattern_warnings import find_pattern_warnings
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
@@ -324,7 +325,8 @@ class _QuestionChecker:
 
 
 def find_warnings(rule: Rule) -> Iterator[Problem]:
-    """Yield a warning for each measure that ignores bandwidths of numeric columns."""
+    """Yield warnings about slow patterns, and measures that ignore bandwidths of columns."""
+    yield from find_pattern_warnings(rule)
     for name, recall in rule.spec.recall.items():
         if not isinstance(recall, SimilarRecall) or recall.similar.measure == "tfidf":
             continue
