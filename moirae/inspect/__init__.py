@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         list_problems,
     )
     from moirae.inspect.incomplete_rules import list_incomplete_rules
+    from moirae.inspect.lost_verdicts import describe_lost_verdicts
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import (
         LostRecordsStatus,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from moirae.inspect.unread_input import measure_unread_input
 
 __all__ = [
-    "describe_lost_verdicts",
-    "list_lost_verdicts",
     "DEAD_LETTER_COUNTERS",
     "Finding",
     "LostRecordsStatus",
@@ -67,6 +66,7 @@ __all__ = [
     "collect_status",
     "describe_liveness",
     "describe_lost_records",
+    "describe_lost_verdicts",
     "describe_rewrites",
     "describe_subject",
     "explain_rule",
@@ -106,6 +106,7 @@ _MODULES = {
         "list_problems",
     ),
     "incomplete_rules": ("list_incomplete_rules",),
+    "lost_verdicts": ("describe_lost_verdicts",),
     "repeat": ("repeat_last_answers",),
     "report": (
         "LostRecordsStatus",
