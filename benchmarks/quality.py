@@ -289,7 +289,7 @@ def _write_document(
     lines = [
         *_format_estimates(estimates_by_scenario),
         "",
-        "Calibration of the probabilities, on the latest 30 % of the alerts:",
+        "Calibration of the probabilities of a match, each from what was known before:",
         "",
         *_format_reliability(),
         "",
@@ -331,20 +331,22 @@ def _format_interval(estimate: MetricEstimate) -> str:
 def _format_reliability() -> list[str]:
     """A Markdown table of the scenarios whose alerts have kinds."""
     lines = [
-        "| scenario | trained on | tested on | Brier score | Brier score of the mean "
-        "| predicted → observed (events) |",
-        "|" + "---|" * 6,
+        "| scenario | episodes | without numbers | Brier score | of the past share | calibration "
+        "error | of a perfect model | predicted → observed (episodes) |",
+        "|" + "---|" * 8,
     ]
     for name, scenario in SCENARIOS.items():
         reliability = _measure_scenario_reliability(name, scenario)
-        if reliability is None:
+        if reliability is None or reliability.match is None:
             continue
+        match = reliability.match
         bins = []
-        for part in reliability.bins:
+        for part in match.bins:
             bins.append(f"{part.mean_predicted:.0%} → {part.observed_share:.0%} ({part.cases})")
         lines.append(
-            f"| {name} | {reliability.training_cases} | {reliability.test_cases} "
-            f"| {reliability.brier_score:.3f} | {reliability.baseline_brier_score:.3f} "
+            f"| {name} | {match.episodes} | {match.withheld_share:.0%} "
+            f"| {match.brier_score:.3f} | {match.baseline_brier_score:.3f} "
+            f"| {match.calibration_error:.3f} | {match.perfect_calibration_error:.3f} "
             f"| {', '.join(bins)} |"
         )
     return lines

@@ -1,24 +1,34 @@
-"""The probability that the best hit of a similarity answer is of the same kind as its event.
+"""How probable it is that a similarity answer has a match: stored with the answer.
 
-It is computed from the calibration that is current when the answer becomes final, and stored with
-the answer: calibrations and the tags of hits change later. `recall.similarity.calibration_model`
-has the model.
+It is computed from the calibration that is current when the answer becomes final: calibrations and
+the tags of hits change later. `recall.similarity.calibration_model` has the model.
 """
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 import sql
-from recall.similarity.calibration_model import Calibration, answer_features
+from recall.similarity.calibration_model import Calibration, MatchEstimate
 from sql.similarity import CalibrationGateway, JudgementGateway
 
 _LOG = structlog.get_logger()
+_UNKNOWN = MatchEstimate(episodes=0, withheld=True)
 
 
-def load_calibration(
+class MatchConfidence(NamedTuple):
+    """`comparable`: the probability that the best hit is of the same kind; None: too few episodes to
+    say, or no hit. `match`: the `MatchEstimate` that it is from, as JSON; None by the measure
+    `learned`, whose forecast says more.
+    """
+
+    comparable: float | None
+    match: Mapping[str, Any] | None
+
+
+def _load_calibration(
     connection: sql.Connection, rule: str, version: str, recall: str
 ) -> Calibration | None:
     """The calibration of a recall; None if there is none yet."""
@@ -26,35 +36,28 @@ def load_calibration(
     return None if model is None else Calibration.from_json(model)
 
 
-def match_probability(
+def match_confidence(
     connection: sql.Connection,
     recall: tuple[str, str, str],
     hits: Sequence[Mapping[str, Any]],
     forecast: Mapping[str, Any] | None = None,
-) -> float | None:
-    """The probability for a similarity answer of a recall (rule, version, name).
+    kinds: Sequence[str | None] | None = None,
+) -> MatchConfidence:
+    """The confidence in a similarity answer of a recall (rule, version, name).
 
     `hits` are ordered best first. `forecast`: of the measure `learned`, which has one number for
-    both: what is not "none of these" is comparable. None if there are too few episodes to say, no hit,
-    no calibration, or if the computation fails: that is logged, and the answer is stored without a
-    probability.
+    both: what is not "none of these" is comparable. `kinds`: of the hits, None where unknown; None:
+    they are read. If the computation fails, that is logged, and the answer has none.
     """
     if forecast is not None:
         new_tag = forecast["new_tag"]
-        return None if new_tag is None else 1.0 - float(new_tag)
-    if not hits:
-        return None
+        return MatchConfidence(None if new_tag is None else 1.0 - float(new_tag), None)
     rule, version, name = recall
     try:
-        calibration = load_calibration(connection, rule, version, name)
-        if calibration is None:
-            return None
-        eids = list(map(itemgetter("past_eid"), hits))
-        tags = JudgementGateway(connection).list_tags(eids)
-        kinds = list(map(tags.get, eids))
-        scores = list(map(itemgetter("score"), hits))
-        features = answer_features(scores, kinds, hits[0]["corpus"]["events"])
-        return calibration.probability(features)
+        if kinds is None:
+            tags = JudgementGateway(connection).list_tags([hit["past_eid"] for hit in hits])
+            kinds = [tags.get(hit["past_eid"]) for hit in hits]
+        return _estimate_match(_load_calibration(connection, rule, version, name), hits, kinds)
     except (KeyError, TypeError, ValueError) as error:
         _LOG.warning(
             "match probability not computed",
@@ -63,4 +66,18 @@ def match_probability(
             recall=name,
             error=repr(error),
         )
-        return None
+        return MatchConfidence(None, None)
+
+
+def _estimate_match(
+    calibration: Calibration | None,
+    hits: Sequence[Mapping[str, Any]],
+    kinds: Sequence[str | None],
+) -> MatchConfidence:
+    """The confidence in an answer by a calibration. `kinds`: of the hits, None where unknown."""
+    if calibration is None:
+        return MatchConfidence(None, _UNKNOWN.to_json())
+    scores = list(map(itemgetter("score"), hits))
+    event_count = hits[0]["corpus"]["events"] if hits else None
+    estimate = calibration.estimate(scores, kinds, event_count)
+    return MatchConfidence(estimate.probability, estimate.to_json())

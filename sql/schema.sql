@@ -908,6 +908,9 @@ CREATE TABLE revisions (
     -- Of a final similarity answer: the probability that its best hit is of the same kind. NULL: too
     -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
+    -- Where that is from, with intervals: see `recall.similarity.calibration_model.MatchEstimate`. NULL: as `comparable`,
+    -- or by the measure `learned`.
+    match      jsonb,
     -- Of an answer by the measure `learned`: the most probable tags of the event's resolution, and the
     -- probability of none of these; `frequencies`: the same by plain frequencies.
     forecast   jsonb,

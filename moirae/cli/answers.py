@@ -44,6 +44,8 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
     parts: list[RenderableType] = [heading]
     if answer.forecast is not None:
         parts.append(_render_forecast(answer.forecast))
+    elif answer.hits is not None and answer.match is not None:
+        parts.append(_render_match(answer.match))
     elif answer.hits is not None and answer.comparable is not None:
         parts.append(_render_comparable(answer.comparable))
     if answer.candidates is not None:
@@ -109,6 +111,23 @@ def _format_share(probability: float, interval: Sequence[float] | None) -> str:
     if interval is None:
         return f"{probability:.2f}"
     return f"{probability:.2f} ({interval[0]:.2f}–{interval[1]:.2f})"
+
+
+def _render_match(match: Mapping[str, Any]) -> Text:
+    """How probable it is that the best hit is of the same kind, and that nothing is."""
+    if match["withheld"]:
+        return Text(
+            "  how probable a match is: too few to say "
+            f"({match['episodes']} episodes of known resolution)",
+            "dim",
+        )
+    shares = []
+    if match["probability"] is not None:
+        share = _format_share(match["probability"], match["interval"])
+        shares.append(f"best hit is of the same kind {share}")
+    nothing = _format_share(match["nothing_comparable"], match["nothing_comparable_interval"])
+    shares.append(f"nothing comparable {nothing}")
+    return Text(f"  {', '.join(shares)}")
 
 
 def _render_comparable(probability: float) -> Text:

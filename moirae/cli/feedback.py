@@ -57,6 +57,7 @@ _HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Requires matplotlib."
 # Some IDs of labels or judgements are of no event.
 _EXIT_UNKNOWN_IDS = 3
 _MAX_UNKNOWN_IDS = 5  # that are named
+_OUTCOMES = {"match": "best hit relevant", "nothing_comparable": "nothing comparable"}
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 JudgedEventArgument = Annotated[
@@ -319,20 +320,24 @@ def _print_report(summary: "EvaluationSummary") -> None:
         print(f"\n{_describe_forecasts(report['forecasts'])}")
         print_table(["predicted", "events", "observed"], summary.forecast_rows, "")
     if report["reliability"] is not None:
-        print(f"\n{_describe_reliability(report['measure'], report['reliability'])}")
-        columns = ["predicted", "events", "mean predicted", "observed"]
+        print(f"\nProbabilities of a match ({report['measure']}), by episode")
+        for name, title in _OUTCOMES.items():
+            if report["reliability"][name] is not None:
+                print(_describe_reliability(title, report["reliability"][name]))
+        columns = ["outcome", "predicted", "episodes", "mean predicted", "observed"]
         print_table(columns, summary.reliability_rows, "")
     for warning in report["warnings"]:
         print(f"\n{warning}")
     print()
 
 
-def _describe_reliability(measure: str, reliability: Mapping[str, Any]) -> str:
+def _describe_reliability(title: str, reliability: Mapping[str, Any]) -> str:
     return (
-        f"Probability that the best hit is relevant ({measure}): learned from "
-        f"{reliability['training_cases']} events, tested on {reliability['test_cases']} later "
-        f"events; Brier score {reliability['brier_score']:.3f} (of the mean: "
-        f"{reliability['baseline_brier_score']:.3f})"
+        f"{title}, {reliability['episodes']} episodes, {reliability['withheld_share']:.0%} "
+        f"with too few before them to say: Brier score {reliability['brier_score']:.3f} (of the "
+        f"past share: {reliability['baseline_brier_score']:.3f}); expected calibration error "
+        f"{reliability['calibration_error']:.3f} (of a perfect model: "
+        f"{reliability['perfect_calibration_error']:.3f})"
     )
 
 
@@ -343,7 +348,8 @@ def _describe_forecasts(forecasts: Mapping[str, Any]) -> str:
         f"calibration error {forecasts['calibration_error']:.3f} (of a perfect model: "
         f"{forecasts['perfect_calibration_error']:.3f}); log loss {forecasts['log_loss']:.3f} (past "
         f"frequencies: {forecasts['frequency_log_loss']:.3f}, ten most similar by tfidf: "
-        f"{forecasts['vote_log_loss']:.3f})"
+        f"{forecasts['vote_log_loss']:.3f}); {forecasts['withheld_share']:.0%} without numbers, "
+        "which count as frequencies"
     )
 
 

@@ -16,6 +16,7 @@ from recall.relevance import (
     ForecastReliability,
     LearningStage,
     MetricEstimate,
+    OutcomeReliability,
     Reliability,
 )
 from recall.similarity.measures import LEARNED_MEASURE
@@ -152,14 +153,23 @@ class EvaluationReport:
         return rows
 
     def reliability_rows(self) -> list[list[str]]:
-        """Predicted probabilities: range, number of events, mean, share of correct hits."""
-        rows = []
+        """Predicted probabilities of a match, then of nothing comparable: what is predicted, range,
+        number of episodes, mean, share in which it came true.
+        """
+        rows: list[list[str]] = []
         if self.reliability is not None:
-            for row in self.reliability.bins:
-                interval = f"{row.low:.0%}–{row.high:.0%}"
-                shares = f"{row.mean_predicted:.0%}", f"{row.observed_share:.0%}"
-                rows.append([interval, str(row.cases), *shares])
+            rows += _bin_rows("match", self.reliability.match)
+            rows += _bin_rows("nothing comparable", self.reliability.nothing_comparable)
         return rows
+
+
+def _bin_rows(outcome: str, reliability: OutcomeReliability | None) -> list[list[str]]:
+    rows = []
+    for row in reliability.bins if reliability is not None else ():
+        interval = f"{row.low:.0%}–{row.high:.0%}"
+        shares = f"{row.mean_predicted:.0%}", f"{row.observed_share:.0%}"
+        rows.append([outcome, interval, str(row.cases), *shares])
+    return rows
 
 
 def _format_estimate(estimate: MetricEstimate) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from moirae.feedback.judgements import JudgedCorpus
 from recall.learning import TrainingEvent, name_place
-from recall.relevance import CalibrationCase, make_case
+from recall.relevance import CalibrationCase, CaseMaker
 from recall.relevance.rankers import iter_candidate_sets, rank_by
 from recall.similarity.measures import MEASURES
 
@@ -42,14 +42,23 @@ def _parse_key_values(location: str | None) -> list[Any]:
 def build_training_cases(corpus: JudgedCorpus) -> list[CalibrationCase]:
     """The answers as they would have been at the time of each event, with their outcome.
 
-    Only events with a kind or a judgement are considered. An event whose outcome is unknown makes
-    no case.
+    An episode is one case: that of its first event whose outcome is known.
     """
-    ranker = rank_by(MEASURES[corpus.measure])
+    maker = CaseMaker(
+        rank_by(MEASURES[corpus.measure]),
+        corpus.k,
+        corpus.kinds,
+        corpus.is_same_kind,
+        known_after=max(corpus.gap_micros, 1),
+    )
     event_ids = {*corpus.kinds, *(event for event, _ in corpus.judgements)}
-    cases = []
+    episodes = corpus.number_episodes()
+    case_by_episode: dict[int, CalibrationCase] = {}
     for candidate_set in iter_candidate_sets(corpus.alerts, corpus.gap, event_ids=event_ids):
-        case = make_case(candidate_set, ranker, corpus.k, corpus.kinds, corpus.is_same_kind)
+        episode = episodes[candidate_set.alert.event_id]
+        if episode in case_by_episode:
+            continue
+        case = maker.make(candidate_set)
         if case is not None:
-            cases.append(case)
-    return cases
+            case_by_episode[episode] = case
+    return list(case_by_episode.values())

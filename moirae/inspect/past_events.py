@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from typing_extensions import TypedDict
@@ -14,6 +14,9 @@ from sql.events import EventGateway
 from sql.recalls import LastAnswerRow
 from sql.reports import OverviewGateway
 from sql.stages import RowRevisionGateway, StageRow
+
+if TYPE_CHECKING:
+    from recall.confidence import MatchConfidence
 
 _OPEN_STATES = ("waiting", "running", "suspended")
 # In the order in which answers are shown.
@@ -129,6 +132,11 @@ class RecallAnswer:
     None until the answer is final, and where there are too few judged events to learn from. It is
     stored with the answer; for older answers it is computed from the present calibration.
     """
+    match: Mapping[str, Any] | None = None
+    """Of a final answer by another measure than `learned`: `probability` (as `comparable`) and
+    `nothing_comparable`, the probability that nothing in the history is of the same kind, with
+    their 95 % intervals; `episodes`, from how many that was learned. `withheld`: there are too few
+    to say."""
     id: UUID | None = None
     """The ID of the recall."""
     remaining_seconds: float | None = None
@@ -172,16 +180,20 @@ def make_hits(
 def _make_answer(
     connection: sql.Connection, eid: UUID, row: LastAnswerRow, remaining_seconds: float | None
 ) -> RecallAnswer:
+    from recall.confidence import MatchConfidence
+
     hits = None
     rows = None
     estimates = None
-    comparable = candidates = None
+    confidence = MatchConfidence(row.comparable, row.match)
+    candidates = None
     if row.request["kind"] == "similar":
         if row.answer is not None:
             hits = _load_hits(connection, eid, row.answer)
         if hits and row.answer:
             candidates = row.answer[0].get("corpus", {}).get("candidates")
-            comparable = _comparable_probability(connection, row, hits)
+        if row.comparable is None and row.match is None and row.forecast is None:
+            confidence = _estimate_match(connection, row, hits)
     else:
         rows = _order_columns(row.request["sql"], row.answer)
         estimates = _order_columns(row.request["sql"], row.estimates or None)
@@ -197,7 +209,8 @@ def _make_answer(
         estimates=estimates,
         forecast=row.forecast,
         candidates=candidates,
-        comparable=comparable,
+        comparable=confidence.comparable,
+        match=confidence.match,
         id=row.task,
         remaining_seconds=remaining_seconds,
         retry_at=row.retry_at,
@@ -258,24 +271,17 @@ def _load_hits(
     return hits
 
 
-def _comparable_probability(
-    connection: sql.Connection, row: LastAnswerRow, hits: Sequence[SimilarEvent]
-) -> float | None:
+def _estimate_match(
+    connection: sql.Connection, row: LastAnswerRow, hits: Sequence[SimilarEvent] | None
+) -> "MatchConfidence":
     """See `RecallAnswer.comparable`."""
-    from recall.confidence import load_calibration
-    from recall.similarity.calibration_model import answer_features
+    from recall.confidence import MatchConfidence, match_confidence
 
-    if row.comparable is not None:
-        return float(row.comparable)
-    if row.answer is None or row.coverage is None or not row.coverage["final"]:
-        return None
-    calibration = load_calibration(connection, row.rule, row.version, row.recall)
-    if calibration is None:
-        return None
-    scores = list(map(attrgetter("score"), hits))
+    if hits is None or row.answer is None or row.coverage is None or not row.coverage["final"]:
+        return MatchConfidence(None, None)
+    recall = (row.rule, row.version, row.recall)
     kinds = list(map(attrgetter("kind"), hits))
-    corpus_size = row.answer[0]["corpus"]["events"]
-    return calibration.probability(answer_features(scores, kinds, corpus_size))
+    return match_confidence(connection, recall, row.answer, kinds=kinds)
 
 
 def count_chunks(coverage: Mapping[str, Any]) -> tuple[int, int]:

@@ -36,7 +36,8 @@ def list_similar_parts(answers: Any) -> Iterator[Part]:
     for answer in answers:
         if answer.hits is None:
             continue
-        yield Part("similarity", _describe_answer(answer) | {"comparable": answer.comparable})
+        confidence = {"comparable": answer.comparable, "match": answer.match}
+        yield Part("similarity", _describe_answer(answer) | confidence)
         for hit in answer.hits:
             yield Part("similar", _describe_hit(answer.recall, hit))
 

@@ -51,6 +51,8 @@ def describe_answers(
             described.setdefault("similar", []).extend(similar)
             if answer.comparable is not None:
                 described["comparable"] = answer.comparable
+            if answer.match is not None:
+                described["match"] = answer.match
             if answer.forecast is not None:
                 described |= describe_forecast(answer.forecast)
         else:

@@ -1,6 +1,6 @@
 """What an alert probably is, for its messages. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MAX_TAGS = 3
@@ -35,6 +35,26 @@ def describe_forecast(forecast: Mapping[str, Any]) -> dict[str, Any]:
     return described
 
 
+def format_match(match: Mapping[str, Any] | None) -> list[str]:
+    """Lines of a message about a `MatchEstimate`; none without one."""
+    if match is None:
+        return []
+    if match["withheld"]:
+        episodes = match["episodes"]
+        return [f"match with a past alert: too few to say ({episodes} resolved episodes)"]
+    nothing = _format_share(match["nothing_comparable"], match["nothing_comparable_interval"])
+    lines = [f"nothing comparable: {nothing}"]
+    if match["probability"] is not None:
+        share = _format_share(match["probability"], match["interval"])
+        lines.insert(0, f"most similar alert is of the same kind: {share}")
+    return lines
+
+
+def _format_share(probability: float, interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{probability:.0%}, 95 % interval {low:.0%} to {high:.0%}"
+
+
 def format_forecast(described: Mapping[str, Any]) -> list[str]:
     """Lines of a message about what `describe_forecast` returned."""
     basis = described.get("forecast", {})
@@ -45,7 +65,7 @@ def format_forecast(described: Mapping[str, Any]) -> list[str]:
     for entry in described.get("resolution", ())[:1]:
         share = f"{entry['probability']:.0%}"
         if "low" in entry:
-            share += f", 95 % interval {entry['low']:.0%} to {entry['high']:.0%}"
+            share = _format_share(entry["probability"], (entry["low"], entry["high"]))
         if entry["probability"] > basis.get("none_of_these", 0.0):
             lines.append(f"probable resolution: {entry['tag']} ({share})")
         else:

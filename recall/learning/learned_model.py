@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import Micros
-from recall.learning.forecast_record import ForecastRecord, wilson_interval
+from recall.intervals import wilson_interval
+from recall.learning.forecast_record import ForecastRecord
 from recall.learning.pair_model import Feature, PairModel
 from recall.learning.resolution_forecast import (
     MIN_EPISODES,

@@ -7,13 +7,11 @@ whether the tag was new.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from recall.learning.weight_fit import fit_weights
+from recall.learning.weight_fit import fit_logistic, sigmoid
 from recall.similarity.measures import Floats
 
 _MAX_PREDICTIONS = 1000  # the newest are fitted to
@@ -24,9 +22,6 @@ _MAX_REFIT_INTERVAL = 500  # predictions
 _TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 19))
 # The prior of log(temperature): mean 0, this standard deviation.
 _TEMPERATURE_DEVIATION = 0.3
-# The standard deviation of the weights of the regression.
-_WEIGHT_DEVIATION = 1.0
-_MAX_LOGIT = 30.0
 _MIN_SHARE = 0.01
 _MIN_PROBABILITY = 1e-6
 # The means of the weights of the regressions: probabilities stay as they are, and that of a new tag
@@ -93,7 +88,7 @@ class TagCalibration:
         shares = self._scale(log_probabilities)
         if len(shares) > 1:
             best = int(np.argmax(shares))
-            corrected = _clip(_sigmoid(float(self._best_features(shares) @ self.best_weights)))
+            corrected = _clip(sigmoid(float(self._best_features(shares) @ self.best_weights)))
             shares *= (1 - corrected) / (1 - _clip(shares[best]))
             shares[best] = corrected
             shares /= shares.sum()
@@ -101,7 +96,7 @@ class TagCalibration:
 
     def new_tag_chance(self, features: Floats) -> float:
         """The probability that the tag was never seen. `features`: see `features`."""
-        return float(_sigmoid(float(features @ self.novelty_weights)))
+        return float(sigmoid(float(features @ self.novelty_weights)))
 
     def _scale(self, log_probabilities: Floats) -> Floats:
         scaled = log_probabilities / self.temperature
@@ -146,12 +141,12 @@ class TagCalibration:
                 features.append(np.array([1.0, outcome.best_log_odds[temperature]]))
                 labels.append(outcome.is_right)
         if features:
-            self.best_weights = _fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS)
+            self.best_weights = fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS)
 
     def _fit_novelty_weights(self) -> None:
         features = [outcome.features for outcome in self._outcomes]
         labels = [outcome.losses is None for outcome in self._outcomes]
-        self.novelty_weights = _fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS)
+        self.novelty_weights = fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS)
 
 
 def _compare(prediction: PastPrediction) -> _Outcome:
@@ -166,24 +161,6 @@ def _compare(prediction: PastPrediction) -> _Outcome:
     shares = np.clip(1 / totals, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     log_odds = np.log(shares / (1 - shares))
     return _Outcome(prediction.features, losses, log_odds, best == prediction.tag)
-
-
-def _fit_logistic(features: Sequence[Floats], outcomes: Sequence[bool], prior: Floats) -> Floats:
-    """The weights of a logistic regression; `prior`: their means before anything is known."""
-    rows, labels = np.array(features), np.array(outcomes, dtype=float)
-
-    def loss(weights: Floats) -> tuple[float, Floats]:
-        logits = rows @ weights
-        deviations = (weights - prior) / _WEIGHT_DEVIATION
-        value = np.logaddexp(0, logits).sum() - labels @ logits + 0.5 * (deviations**2).sum()
-        slope = rows.T @ (_sigmoid(logits) - labels) + deviations / _WEIGHT_DEVIATION
-        return float(value), slope
-
-    return fit_weights(loss, prior)
-
-
-def _sigmoid(logits: Any) -> Any:
-    return 1 / (1 + np.exp(-np.clip(logits, -_MAX_LOGIT, _MAX_LOGIT)))
 
 
 def _clip(probability: float) -> float:

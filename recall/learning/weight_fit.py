@@ -1,12 +1,17 @@
 """Fits a few weights by minimising a smooth loss. No I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from recall.similarity.measures import Floats
 
 _MAX_ITERATIONS = 50
+# The standard deviation of the weights of a logistic regression.
+_WEIGHT_DEVIATION = 1.0
+_MAX_LOGIT = 30.0
 
 
 def fit_weights(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
@@ -30,3 +35,24 @@ def _linear_algebra_threads() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def fit_logistic(
+    features: Sequence[Floats] | Floats, outcomes: Sequence[bool], prior: Floats
+) -> Floats:
+    """The weights of a logistic regression; `prior`: their means before anything is known."""
+    rows, labels = np.array(features), np.array(outcomes, dtype=float)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        logits = rows @ weights
+        deviations = (weights - prior) / _WEIGHT_DEVIATION
+        value = np.logaddexp(0, logits).sum() - labels @ logits + 0.5 * (deviations**2).sum()
+        slope = rows.T @ (sigmoid(logits) - labels) + deviations / _WEIGHT_DEVIATION
+        return float(value), slope
+
+    return fit_weights(loss, prior)
+
+
+def sigmoid(logits: Any) -> Any:
+    """The logistic function, without overflow."""
+    return 1 / (1 + np.exp(-np.clip(logits, -_MAX_LOGIT, _MAX_LOGIT)))

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 
 import sql
-from recall.confidence import match_probability
+from recall.confidence import MatchConfidence, match_confidence
 from recall.errors import CommandKeyConflict
 from recall.ledger.records import Revision, parse_statistics
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
@@ -214,10 +214,10 @@ class CommandExecutor:
             if task.number is None or task.coverage is None or task.answer is None:
                 unanswered += 1
                 continue
-            comparable = None
+            confidence = MatchConfidence(None, None)
             if task.kind == "similar":
                 recall = (task.rule, task.version, task.recall)
-                comparable = match_probability(self._connection, recall, task.answer, task.forecast)
+                confidence = match_confidence(self._connection, recall, task.answer, task.forecast)
             coverage = replace(parse_coverage(task.coverage), final=True)
             answer = task.answer
             if isinstance(coverage, LiveCoverage) and coverage.appends:
@@ -226,7 +226,8 @@ class CommandExecutor:
                 coverage=coverage,
                 answer=answer,
                 estimates=task.estimates or (),
-                comparable=comparable,
+                comparable=confidence.comparable,
+                match=confidence.match,
                 forecast=task.forecast,
             )
             put_revision(self._tasks, task.id, task.number + 1, revision)

@@ -82,7 +82,7 @@ class Revision:
     """An answer to store as the next revision of a task.
 
     `estimates`: for each row, by output column, the estimate for the full range of the question.
-    `comparable`: the match probability of a final similarity answer, see `recall.confidence`.
+    `comparable`, `match`: of a final similarity answer, see `recall.confidence`.
     `forecast`: of an answer by `learned`, see `recall.learning.ResolutionForecast`; `label_shares`:
     what is compared with the resolution, see `recall.learning.resolution_forecast.ForecastShares`.
     """
@@ -91,6 +91,7 @@ class Revision:
     answer: Sequence[Mapping[str, Any]]
     estimates: Sequence[Mapping[str, Any]] = ()
     comparable: float | None = None
+    match: Mapping[str, Any] | None = None
     forecast: Mapping[str, Any] | None = None
     label_shares: Mapping[str, Any] | None = None
 

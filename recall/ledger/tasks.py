@@ -11,7 +11,7 @@ import structlog
 
 import sql
 from archiver.times import Micros, from_micros
-from recall.confidence import match_probability
+from recall.confidence import match_confidence
 from recall.ledger.records import (
     ClaimState,
     Revision,
@@ -326,10 +326,10 @@ class Ledger:
     def _store_revision(self, task: TaskSpec, number: int, revision: Revision) -> None:
         if revision.coverage.final and isinstance(task.question, SimilarQuestion):
             recall = (task.rule, task.version, task.recall)
-            comparable = match_probability(
+            confidence = match_confidence(
                 self._connection, recall, revision.answer, revision.forecast
             )
-            revision = replace(revision, comparable=comparable)
+            revision = replace(revision, comparable=confidence.comparable, match=confidence.match)
         previous: AnswerJson = ()
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
@@ -383,6 +383,7 @@ def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision
         answer=revision.answer,
         estimates=revision.estimates,
         comparable=revision.comparable,
+        match=revision.match,
         forecast=revision.forecast,
     )
     tasks.add_revision(task, number, row)

@@ -5,9 +5,10 @@ What ranks past events has a front door of its own, `recall.relevance.rankers`.
 
 from recall.relevance.calibration import (
     CalibrationCase,
+    CaseMaker,
+    OutcomeReliability,
     Reliability,
     fit_calibration,
-    make_case,
     measure_reliability,
 )
 from recall.relevance.forecasts import (
@@ -35,6 +36,7 @@ from recall.relevance.shown_forecasts import (
 
 __all__ = [
     "CalibrationCase",
+    "CaseMaker",
     "Evaluation",
     "FIRST_RESOLUTIONS",
     "ForecastReliability",
@@ -43,6 +45,7 @@ __all__ = [
     "METRICS",
     "MIN_QUERIES",
     "MetricEstimate",
+    "OutcomeReliability",
     "RECORD_EPISODES",
     "Reliability",
     "ShownForecast",
@@ -50,7 +53,6 @@ __all__ = [
     "calibration_error",
     "evaluate",
     "fit_calibration",
-    "make_case",
     "measure_forecasts",
     "measure_reliability",
     "measure_shown",

@@ -114,6 +114,7 @@ class AnswerOfEventRow:
     coverage: Mapping[str, Any]
     answer: Sequence[Mapping[str, Any]] | None
     comparable: float | None
+    match: Mapping[str, Any] | None
     forecast: Mapping[str, Any] | None
     attributes: Mapping[str, Any]
 

@@ -57,7 +57,7 @@ WHERE g.eid = %(eid)s AND g.version = %(version)s AND g.name = %(name)s
 -- A revision of a recall; answer and estimates are NULL if their text is too large.
 SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
     r.coverage, CASE WHEN s.is_small THEN r.answer END AS answer, CASE WHEN s.is_small THEN r.estimates END AS estimates,
-    shown_comparable(t, r.forecast, r.comparable) AS comparable, shown_forecast(t, r.forecast) AS forecast, r.at
+    shown_comparable(t, r.forecast, r.comparable) AS comparable, r.match, shown_forecast(t, r.forecast) AS forecast, r.at
 FROM revisions r JOIN tasks t ON t.id = r.task
 CROSS JOIN LATERAL (SELECT octet_length(r.answer::text) + coalesce(octet_length(r.estimates::text), 0) <= %(max_bytes)s
     AS is_small) s
@@ -66,7 +66,7 @@ WHERE r.task = %(task)s AND r.number = %(number)s
 -- list_revisions_after --
 -- The revisions of a recall after a number, in order.
 SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
-    r.coverage, r.answer, r.estimates, shown_comparable(t, r.forecast, r.comparable) AS comparable,
+    r.coverage, r.answer, r.estimates, shown_comparable(t, r.forecast, r.comparable) AS comparable, r.match,
     shown_forecast(t, r.forecast) AS forecast, r.at
 FROM revisions r JOIN tasks t ON t.id = r.task
 WHERE r.task = %(task)s AND r.number > %(after)s ORDER BY r.number LIMIT %(limit)s

@@ -165,8 +165,9 @@ RETURNING state, tickets
 
 -- add_revision --
 -- Store an answer of a task under its number.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable, forecast)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s, %(forecast)s)
+INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable, match, forecast)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s, %(match)s,
+    %(forecast)s)
 
 -- lock --
 -- Lock tasks that are changed together, in the order that all transactions use.

@@ -33,6 +33,7 @@ class LastAnswerRow:
     answer: AnswerJson | None
     estimates: AnswerJson | None
     comparable: float | None
+    match: Mapping[str, Any] | None
     forecast: Mapping[str, Any] | None
     at: datetime | None
 
@@ -100,6 +101,7 @@ class NewRevisionRow:
     answer: AnswerJson
     estimates: AnswerJson
     comparable: float | None
+    match: Mapping[str, Any] | None
     forecast: Mapping[str, Any] | None
 
 

@@ -397,6 +397,7 @@ class TaskGateway(Gateway):
             answer=Jsonb(replace_nul(revision.answer)),
             estimates=estimates,
             comparable=revision.comparable,
+            match=None if revision.match is None else Jsonb(revision.match),
             forecast=forecast,
         )
 

@@ -125,6 +125,7 @@ class RevisionRow:
     answer: Sequence[Mapping[str, Any]] | None
     estimates: Sequence[Mapping[str, Any]] | None
     comparable: float | None
+    match: Mapping[str, Any] | None
     forecast: Mapping[str, Any] | None
     at: datetime
 

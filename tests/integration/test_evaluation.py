@@ -276,10 +276,16 @@ def test_answer_after_calibration_has_a_match_probability(
     last = eid(EVENTS - 1)
     (before,) = load_answers(connection, last)
     assert before.comparable is None
+    assert before.match is not None and before.match["withheld"]
+    assert "too few to say (0 episodes" in run(path, "similar", str(last))
     assert calibrate(connection, archive(path)) == 1
     (after,) = load_answers(connection, last)
     assert after.comparable is not None and 0.5 < after.comparable < 1
-    assert "of the same kind in" in run(path, "similar", str(last))
+    assert after.match is not None
+    low, high = after.match["interval"]
+    assert low < after.comparable < high
+    assert after.match["nothing_comparable"] < 0.2
+    assert "best hit is of the same kind" in run(path, "similar", str(last))
     connection.execute("DELETE FROM alert_notes")
     assert calibrate(connection, archive(path)) == 0
     assert load_answers(connection, last)[0].comparable is None
@@ -371,6 +377,7 @@ def test_final_answer_keeps_its_match_probability(learned: Connection[Any]) -> N
     learned.execute("DELETE FROM alert_notes")
     (after,) = load_answers(learned, eid(EVENTS - 1))
     assert after.comparable == before.comparable
+    assert after.match == before.match
 
 
 def test_finalized_answer_keeps_its_match_probability(learned: Connection[Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from moirae.config import Receiver
 from moirae.errors import TemplateFault
 from moirae.notify.content import find_common
-from moirae.notify.forecast import format_forecast
+from moirae.notify.forecast import format_forecast, format_match
 from moirae.rules import render
 
 Escape = Callable[[str], str]
@@ -115,7 +115,7 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
             verdict = "normal" if norm["normal"] else "not normal"
             line += f" ({verdict}: {norm['deviations']:+g} standard deviations)"
         lines.append(line)
-    lines += format_forecast(moirae)
+    lines += [*format_forecast(moirae), *format_match(moirae.get("match"))]
     for number, hit in enumerate(moirae.get("similar", ()), 1):
         line = f"similar {number}: {hit['at']}"
         if hit.get("resolution"):

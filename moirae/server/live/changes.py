@@ -28,7 +28,7 @@ MAX_PAGE_BYTES = 256 << 10
 """Events are read until they have this size: at most one event more than that."""
 # Of an answer as text of PostgreSQL, which has more spaces than an event. Larger ones are not read.
 _MAX_ANSWER_BYTES = 2 * MAX_EVENT_BYTES
-_ANSWER = ("rows", "hits", "estimates", "forecast", "comparable")
+_ANSWER = ("rows", "hits", "estimates", "forecast", "comparable", "match")
 
 
 @dataclass(frozen=True, slots=True)

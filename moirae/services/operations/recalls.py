@@ -92,8 +92,8 @@ class RecallRevision:
 
     `recall` and `coverage`: None for a stage. `estimates`: for each row, by column, the estimate for
     the whole range with its interval. `comparable`: the probability that the best hit is of the
-    same kind. `forecast`: by the measure `learned`, the probable resolutions (`tags`) and the
-    probability of none of these (`new_tag`). `error`: why a stage has failed.
+    same kind. `match`: see `RecallAnswer.match`. `forecast`: by the measure `learned`, the probable
+    resolutions (`tags`) and the probability of none of these (`new_tag`). `error`: why a stage has failed.
     """
 
     recall: UUID | None
@@ -108,6 +108,7 @@ class RecallRevision:
     hits: Sequence[SimilarEvent] | None
     estimates: Sequence[Mapping[str, Any]] | None
     comparable: float | None
+    match: Mapping[str, Any] | None
     forecast: Mapping[str, Any] | None
     error: str | None
     at: datetime
@@ -354,6 +355,7 @@ def describe_revision(connection: sql.Connection, row: RevisionRow) -> RecallRev
         hits=hits,
         estimates=estimates,
         comparable=row.comparable,
+        match=row.match,
         forecast=row.forecast,
         error=None,
         at=row.at,
@@ -375,6 +377,7 @@ def describe_stage(row: ChangedStageRow) -> RecallRevision:
         hits=None,
         estimates=None,
         comparable=None,
+        match=None,
         forecast=None,
         error=row.error,
         at=row.at,

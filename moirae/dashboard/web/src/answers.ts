@@ -59,6 +59,7 @@ export function withRevision(answers: readonly Answer[], revision: Revision): An
       hits: revision.hits ?? answer.hits,
       estimates: revision.estimates,
       comparable: revision.comparable,
+      match: revision.match,
       forecast: revision.forecast ?? answer.forecast,
     };
   });
@@ -83,6 +84,7 @@ function withStage(answers: readonly Answer[], revision: Revision): Answer[] {
     estimates: null,
     forecast: null,
     comparable: null,
+    match: null,
     id: null,
     remaining_seconds: null,
     retry_at: null,
@@ -133,7 +135,11 @@ export function describeForecast(forecast: Forecast): string | null {
 /** `55–84 %`: the interval of the probability at a position; empty without one. */
 export function describeInterval(forecast: Forecast, index: number): string {
   const interval = forecast.intervals.at(index);
-  return interval ? `${Math.round(interval[0] * 100)}–${formatPercent(interval[1])}` : "";
+  return interval ? formatInterval(interval) : "";
+}
+
+function formatInterval([low, high]: readonly [number, number]): string {
+  return `${Math.round(low * 100)}–${formatPercent(high)}`;
 }
 
 export function formatPercent(share: number): string {
@@ -339,6 +345,47 @@ const UNCOMPARED: Record<Comparison, Conclusion> = {
   unknown: { kind: "wait", title: "No comparison with past alerts so far", detail: "" },
 };
 
+/** How probable a match is, of a final answer by another measure than `learned`. */
+interface Match {
+  withheld: boolean;
+  episodes: number;
+  probability: number | null;
+  interval: [number, number] | null;
+  nothing_comparable: number | null;
+  nothing_comparable_interval: [number, number] | null;
+}
+
+function readMatch(answer: Answer): Match | null {
+  return (answer.match as Match | null | undefined) ?? null;
+}
+
+/** Whether probably nothing in the history is of the same kind. */
+function isProbablyUnlike(answer: Answer): boolean {
+  const match = readMatch(answer);
+  if (match) {
+    return match.nothing_comparable !== null && match.nothing_comparable > 0.5;
+  }
+  return typeof answer.comparable === "number" && answer.comparable < 0.2;
+}
+
+/** `The best match is of the same kind with a probability of 31 % (20–45 %).`; empty if nothing is known yet. */
+function describeMatch(answer: Answer): string {
+  const match = readMatch(answer);
+  if (match?.withheld) {
+    return `How probable a match is: too few to say. ${match.episodes} episodes of known resolution; at least 20 are needed.`;
+  }
+  const sentences = [];
+  if (typeof answer.comparable === "number") {
+    const interval = match?.interval ? ` (${formatInterval(match.interval)})` : "";
+    sentences.push(`The best match is of the same kind with a probability of ${formatPercent(answer.comparable)}${interval}.`);
+  }
+  if (match && match.nothing_comparable !== null && match.nothing_comparable_interval !== null) {
+    const interval = formatInterval(match.nothing_comparable_interval);
+    sentences.push(`Nothing is comparable with a probability of ${formatPercent(match.nothing_comparable)} (${interval}).`);
+  }
+  return sentences.join(" ");
+}
+
 /** One sentence about the past of an alert. `comparison`: what to expect without an answer. */
 export function conclude(answer: Answer | undefined, comparison: Comparison): Conclusion {
   if (answer === undefined) {
@@ -349,20 +396,18 @@ export function conclude(answer: Answer | undefined, comparison: Comparison): Co
     const detail = answer.error ?? "No part of the history has been read yet.";
     return { kind: isOpen(answer) ? "wait" : "none", title: isOpen(answer) ? "Looking for similar past alerts" : "No answer", detail };
   }
-  const sure = answer.comparable;
-  const sureText =
-    typeof sure === "number" ? `The best match is of the same kind with a probability of ${Math.round(sure * 100)} %.` : "";
+  const sureText = describeMatch(answer);
   const isComplete = !isPartOfHistory(coverage);
   const hits = answer.hits ?? [];
   const forecast = readForecast(answer);
   // With a forecast, the probability of none of its resolutions says the same, and more.
-  const isUnlike = forecast === null && typeof sure === "number" && sure < 0.2;
+  const isUnlike = forecast === null && isProbablyUnlike(answer);
   if (!hits.length || isUnlike) {
     const place = isComplete ? "in its history" : coverage.final ? "in the history that was read" : "so far";
     return {
       kind: coverage.final || hits.length ? "none" : "wait",
       title: `Nothing comparable ${place}`,
-      detail: sureText || (isComplete ? "No past alert of this rule shares a distinguishing term." : ""),
+      detail: [isComplete && !hits.length ? "No past alert of this rule shares a distinguishing term." : "", sureText].filter(Boolean).join(" "),
     };
   }
   if (forecast && describeForecast(forecast) === null) {

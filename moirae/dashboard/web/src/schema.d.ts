@@ -3256,6 +3256,10 @@ export interface components {
             candidates?: number | null;
             /** Comparable */
             comparable?: number | null;
+            /** Match */
+            match?: {
+                [key: string]: unknown;
+            } | null;
             /** Id */
             id?: string | null;
             /** Remaining Seconds */
@@ -3295,8 +3299,8 @@ export interface components {
          *
          *     `recall` and `coverage`: None for a stage. `estimates`: for each row, by column, the estimate for
          *     the whole range with its interval. `comparable`: the probability that the best hit is of the
-         *     same kind. `forecast`: by the measure `learned`, the probable resolutions (`tags`) and the
-         *     probability of none of these (`new_tag`). `error`: why a stage has failed.
+         *     same kind. `match`: see `RecallAnswer.match`. `forecast`: by the measure `learned`, the probable
+         *     resolutions (`tags`) and the probability of none of these (`new_tag`). `error`: why a stage has failed.
          */
         RecallRevision: {
             /** Recall */
@@ -3332,6 +3336,10 @@ export interface components {
             }[] | null;
             /** Comparable */
             comparable: number | null;
+            /** Match */
+            match: {
+                [key: string]: unknown;
+            } | null;
             /** Forecast */
             forecast: {
                 [key: string]: unknown;

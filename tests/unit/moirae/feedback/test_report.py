@@ -1,7 +1,7 @@
 """Reports of evaluations as JSON, table rows and charts."""
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from moirae.errors import MoiraeError
 from moirae.feedback.report import EvaluationReport, draw_reports
-from recall.relevance.calibration import Reliability, ReliabilityBin
+from recall.relevance.calibration import OutcomeReliability, Reliability, ReliabilityBin
 from recall.relevance.forecasts import ForecastBin, ForecastReliability
 from recall.relevance.quality import METRICS, Evaluation, MetricEstimate, evaluate
 from recall.relevance.rankers.baselines import BASELINES
@@ -17,7 +17,10 @@ from recall.relevance.rankers.ready_contexts import rank_by
 from recall.similarity.measures import MEASURES
 from tests.unit.recall.relevance.incidents import make_incidents
 
-RELIABILITY = Reliability(70, 30, 0.1, 0.2, [ReliabilityBin(0.9, 1.0, 30, 0.95, 0.9)])
+MATCH = OutcomeReliability(
+    100, 0.2, 0.1, 0.2, 0.05, 0.04, [ReliabilityBin(0.9, 1.0, 30, 0.95, 0.9)]
+)
+RELIABILITY = Reliability(MATCH, None)
 
 
 def make_forecasts(excess_log_loss: MetricEstimate) -> ForecastReliability:
@@ -53,21 +56,7 @@ def test_json_has_all_figures(report: EvaluationReport) -> None:
     assert [period.keys() for period in figures["over_time"]] == [
         {"from", "to", "queries", "p10"}
     ] * len(report.evaluation.periods())
-    assert figures["reliability"] == {
-        "training_cases": 70,
-        "test_cases": 30,
-        "brier_score": 0.1,
-        "baseline_brier_score": 0.2,
-        "bins": [
-            {
-                "low": 0.9,
-                "high": 1.0,
-                "cases": 30,
-                "mean_predicted": 0.95,
-                "observed_share": 0.9,
-            }
-        ],
-    }
+    assert figures["reliability"] == {"match": asdict(MATCH), "nothing_comparable": None}
 
 
 def test_json_of_an_evaluation_without_judged_events_is_empty() -> None:
@@ -116,7 +105,7 @@ def test_rows_are_formatted_for_tables(report: EvaluationReport) -> None:
     titles, rows = report.period_rows()
     assert titles == ["from", "to", "queries", "tfidf", "recency"]
     assert rows[0][0] == "1970-01-01"
-    assert report.reliability_rows() == [["90%–100%", "30", "95%", "90%"]]
+    assert report.reliability_rows() == [["match", "90%–100%", "30", "95%", "90%"]]
 
 
 def test_untested_probabilities_have_no_rows() -> None:

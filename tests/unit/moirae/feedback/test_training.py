@@ -17,9 +17,11 @@ def test_case_states_whether_the_best_hit_is_of_the_same_kind() -> None:
     alerts = _alerts("disk", "net", "disk", "net")
     kinds = {"e0": "disk", "e1": "net", "e2": "disk", "e3": "cpu"}
     cases = build_training_cases(JudgedCorpus("", alerts, kinds))
-    assert [(case.ts, case.best_hit_correct) for case in cases] == [
-        (2 * HOUR, True),
-        (3 * HOUR, False),
+    outcomes = [(case.ts, case.best_hit_correct, case.is_nothing_comparable) for case in cases]
+    assert outcomes == [
+        (HOUR, None, True),
+        (2 * HOUR, True, False),
+        (3 * HOUR, False, True),
     ]
 
 

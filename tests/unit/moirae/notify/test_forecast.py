@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from moirae.notify.forecast import describe_forecast, format_forecast
+from moirae.notify.forecast import describe_forecast, format_forecast, format_match
 
 FORECAST = {
     "tags": [["restart", 0.8], ["grow", 0.1]],
@@ -52,3 +52,27 @@ def test_no_forecast_no_line() -> None:
 def test_replaced_forecast_without_frequencies_says_why() -> None:
     forecast = {"tags": [], "new_tag": None, "by": "frequencies", "reason": "Worse."}
     assert format_forecast(describe_forecast(forecast)) == ["Worse."]
+
+
+def test_match_has_intervals() -> None:
+    match = {
+        "episodes": 40,
+        "withheld": False,
+        "probability": 0.31,
+        "interval": [0.2, 0.45],
+        "nothing_comparable": 0.1,
+        "nothing_comparable_interval": [0.05, 0.2],
+    }
+    nothing = "nothing comparable: 10%, 95 % interval 5% to 20%"
+    assert format_match(match) == [
+        "most similar alert is of the same kind: 31%, 95 % interval 20% to 45%",
+        nothing,
+    ]
+    assert format_match({**match, "probability": None, "interval": None}) == [nothing]
+
+
+def test_match_from_few_episodes_says_too_few() -> None:
+    assert format_match({"episodes": 3, "withheld": True}) == [
+        "match with a past alert: too few to say (3 resolved episodes)"
+    ]
+    assert format_match(None) == []
