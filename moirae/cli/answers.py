@@ -167,6 +167,8 @@ def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
         for term, share in event.shared[:_MAX_TERMS]
     ]
     yield Text.assemble(("      shares ", "dim"), ", ".join(shared))
+    for reason in event.reasons:
+        yield Text(f"      {escape_control(reason)}")
     if event.parts is not None:
         yield _render_parts(event)
     for note in _select_notes(past.get("notes", ())):

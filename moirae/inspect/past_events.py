@@ -82,6 +82,8 @@ class SimilarEvent:
     """By the measure `learned`: what shared terms, resolution, and place and age add to its rank."""
     tag_terms: list[tuple[str, float]] = field(default_factory=list)
     """The terms that speak for the past event's resolution, by the measure `learned`."""
+    reasons: list[str] = field(default_factory=list)
+    """Why it is similar and why it is not the same: at most three sentences."""
     judgements: list[Opinion] = field(default_factory=list)
     """Whether people found the past event relevant to the event, newest first."""
 
@@ -245,6 +247,7 @@ def _load_hits(
     connection: sql.Connection, eid: UUID, rows: Sequence[Mapping[str, Any]]
 ) -> list[SimilarEvent]:
     from archiver.times import from_micros
+    from recall.similarity_reasons import explain_similarity
 
     opinions: dict[UUID, list[Opinion]] = {}
     for judgement in OverviewGateway(connection).list_judgements(eid):
@@ -264,6 +267,7 @@ def _load_hits(
             only_past=row["only_past"],
             parts=row.get("parts"),
             tag_terms=list(map(tuple, row.get("tag_terms", ()))),
+            reasons=explain_similarity(row["shared"], row["only_new"], row["only_past"]),
             past=past_events.get(past_eid),
             judgements=opinions.get(past_eid, []),
         )

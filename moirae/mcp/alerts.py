@@ -102,6 +102,7 @@ def _describe_hit(recall: str, hit: SimilarEvent) -> dict[str, Any]:
         "shared": [term for term, _ in hit.shared[:_MAX_TERMS]],
         "only_now": list(hit.only_new[:_MAX_TERMS]),
         "only_then": list(hit.only_past[:_MAX_TERMS]),
+        "reasons": hit.reasons,
         "opinions": hit.judgements,
     }
     past = hit.past

@@ -9,6 +9,7 @@ from archiver.times import from_micros
 from moirae.notify.alert import NotifiedAlert
 from moirae.notify.content import format_time
 from moirae.notify.forecast import describe_forecast
+from recall.similarity_reasons import explain_similarity
 from sql.notifications import AnswerOfEventRow, FixRow, NotifyStateGateway
 
 _MAX_ALERTS = 50  # of one round whose history is read: a message of thousands names them without
@@ -81,6 +82,9 @@ def _describe_hit(hit: Mapping[str, Any], fixes: Mapping[UUID, FixRow]) -> dict[
         "event": hit["past_eid"],
         "score": hit.get("score"),
         "at": format_time(from_micros(hit["past_ts"])),
+        "reasons": explain_similarity(
+            hit.get("shared", ()), hit.get("only_new", ()), hit.get("only_past", ())
+        ),
     }
     fix = fixes.get(UUID(hit["past_eid"]))
     if fix is not None:

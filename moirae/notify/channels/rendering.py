@@ -123,6 +123,7 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
             if hit.get("tag"):
                 line += f" [{hit['tag']}]"
         lines.append(line)
+        lines += hit.get("reasons", ())
     incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
     if incomplete:
         lines.append(f"history still being read: {', '.join(incomplete)}")

@@ -4254,6 +4254,8 @@ export interface components {
                 string,
                 number
             ][];
+            /** Reasons */
+            reasons?: string[];
             /** Judgements */
             judgements?: components["schemas"]["Opinion"][];
         };

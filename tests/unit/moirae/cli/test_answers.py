@@ -57,6 +57,45 @@ def test_similar_event_shows_alert_shared_terms_and_last_notes() -> None:
     ]
 
 
+def test_similar_event_says_why_it_is_similar_and_why_not_the_same() -> None:
+    hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], None)
+    reasons = ["Both have msg “\x1b[2J”.", "Different: host is a now and was b then."]
+    lines = draw(render_hits([replace(hit, reasons=reasons)]))
+    assert lines[-2:] == [r"Both have msg “\x1b[2J”.", reasons[1]]
+
+
+def test_probability_of_a_match_has_its_interval() -> None:
+    match = {
+        "episodes": 40,
+        "withheld": False,
+        "probability": 0.31,
+        "interval": [0.2, 0.45],
+        "nothing_comparable": 0.12,
+        "nothing_comparable_interval": [0.05, 0.24],
+    }
+    lines = draw(render_answer(make_answer(hits=[], match=match)))
+    assert lines[1] == (
+        "best hit is of the same kind 0.31 (0.20–0.45), nothing comparable 0.12 (0.05–0.24)"
+    )
+    lines = draw(render_answer(make_answer(hits=[], match={"episodes": 3, "withheld": True})))
+    assert lines[1] == ("how probable a match is: too few to say (3 episodes of known resolution)")
+
+
+def test_probable_resolutions_have_intervals_and_say_why_frequencies_are_shown() -> None:
+    forecast = {
+        "tags": [["restart", 0.8]],
+        "new_tag": 0.1,
+        "intervals": [[0.6, 0.9]],
+        "new_tag_interval": [0.0, 0.2],
+        "reason": "Plain frequencies are shown.",
+    }
+    lines = draw(render_answer(make_answer(hits=[], forecast=forecast)))
+    assert lines[1:3] == [
+        "probable resolution: restart 0.80 (0.60–0.90), none of these 0.10 (0.00–0.20)",
+        "Plain frequencies are shown.",
+    ]
+
+
 def test_single_recurrence_is_named_once() -> None:
     past = {"starts_at": START, "ends_at": None, "last_at": START, "again": 1, "key": {}}
     hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], past)

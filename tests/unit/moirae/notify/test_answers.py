@@ -20,6 +20,7 @@ def make_answer(**fields: Any) -> AnswerOfEventRow:
         "coverage": {"read": 2, "pieces": 2},
         "answer": None,
         "comparable": None,
+        "match": None,
         "forecast": None,
         "attributes": {"host": "a", "cpu": 90.0},
     }
@@ -42,7 +43,15 @@ def test_norm_without_a_mean_is_shown_as_it_is() -> None:
 
 
 def test_similar_alerts_come_with_what_fixed_them() -> None:
-    hit = {"past_eid": str(PAST), "score": 0.9, "past_ts": 0, "rank": 1}
+    hit = {
+        "past_eid": str(PAST),
+        "score": 0.9,
+        "past_ts": 0,
+        "rank": 1,
+        "shared": [["msg=disk full", 0.7]],
+        "only_new": ["host=a"],
+        "only_past": ["host=b"],
+    }
     fix = FixRow(
         eid=PAST,
         alert=UUID(int=6),
@@ -65,6 +74,10 @@ def test_similar_alerts_come_with_what_fixed_them() -> None:
             "event": str(PAST),
             "score": 0.9,
             "at": "1970-01-01T00:00:00Z",
+            "reasons": [
+                "Both have msg “disk full”: 70% of the similarity.",
+                "Different: host is a now and was b then.",
+            ],
             "alert": str(UUID(int=6)),
             "lasted_seconds": 300.0,
             "resolution": "restarted it",

@@ -67,6 +67,7 @@ export function SimilarAlert({ eid, hit, judgements, judge }: Props) {
         ) : (
           <p className="note remedy">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>
         )}
+        {hit.reasons && hit.reasons.length > 0 && <p className="reasons">{hit.reasons.join(" ")}</p>}
         <SharedTerms hit={hit} />
         <div className="similar-actions">
           <Link to={`/compare/${eid}/${hit.eid}`} className="compare-link">

@@ -32,6 +32,15 @@ def test_text_has_what_history_says() -> None:
     ]
 
 
+def test_reasons_of_similar_alerts_are_lines_and_escaped() -> None:
+    reason = "Both have msg “<!channel>”."
+    hit = {"at": "2026-01-01T00:00:00Z", "reasons": [reason]}
+    assert describe_history({"similar": [hit]})[1] == reason
+    content = make_message_content()
+    content["alerts"][0]["moirae"]["similar"] = [hit]
+    assert "“&lt;!channel&gt;”" in render_body(make_receiver(**WEBHOOK), content, escape_slack)
+
+
 def test_template_of_a_value_is_not_rendered() -> None:
     content = make_message_content(annotations={"summary": "{{ 7 * 7 }} {% raw %}"})
     text = render_body(make_receiver(**WEBHOOK), content)
