@@ -1,13 +1,14 @@
 """`moirae alerts`: list, inspect and annotate alerts."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moirae.cli.answers import print_answers
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     AuthorOption,
@@ -33,11 +34,13 @@ from sql.alerts import AlertNoteRow, AlertRow
 from sql.stages import HistoryChangeRow
 
 if TYPE_CHECKING:
+    from moirae.inspect.past_events import RecallAnswer
     from moirae.services import Operation
     from moirae.services.operations.alerts import AddedNote, AlertDetails
 
 app = RemoteTyper(help="List, inspect and annotate alerts.", no_args_is_help=True)
 
+_MAX_HITS = 3  # similar alerts that are shown with an alert
 _STATES = ("pending", "firing", "resolved", "provisional", "withdrawn")
 _STATE_DESCRIPTIONS = {
     "provisional": "detected but not settled: its start may still change",
@@ -172,15 +175,26 @@ def show(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show an alert with its labels, times, notes and the decisions of its condition."""
-    from moirae.services.operations.alerts import show_alert
+    """Show an alert with its labels, times, notes, the decisions of its condition, and the most
+    similar past alerts.
+    """
+    from moirae.services.operations.alerts import show_alert, show_report
 
-    with open_services(workspace) as services:
-        alert = show_alert(services, alert_id)
     if output is OutputFormat.JSON:
-        print_json(alert)
-    else:
-        print_properties(_list_properties(alert))
+        with open_services(workspace) as services:
+            print_json(show_alert(services, alert_id))
+        return
+    with open_services(workspace) as services:
+        report = show_report(services, alert_id)
+    print_properties(_list_properties(report.alert))
+    best = _select_best(report.recalls)
+    if best:
+        print_answers(best)
+
+
+def _select_best(answers: "Sequence[RecallAnswer]") -> "list[RecallAnswer]":
+    """The answers that name similar events, with the first of these."""
+    return [replace(answer, hits=answer.hits[:_MAX_HITS]) for answer in answers if answer.hits]
 
 
 @app.command()

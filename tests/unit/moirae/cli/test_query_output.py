@@ -28,6 +28,7 @@ def _answer(number: int, values: list[int], **coverage: Any) -> RecallRevision:
         hits=None,
         estimates=[],
         comparable=None,
+        match=None,
         forecast=None,
         error=None,
         at=datetime(2026, 1, 1, tzinfo=UTC),

@@ -52,6 +52,7 @@ class FakeGateway:
             answer=[{"mean": "x" * length}] if length <= max_bytes else None,
             estimates=None,
             comparable=None,
+            match=None,
             forecast=None,
             at=NOW,
         )
