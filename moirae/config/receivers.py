@@ -28,6 +28,11 @@ class SlackTarget(ConfigModel):
         default=None, description="Token of a bot (xoxb-…), which threads and edits need."
     )
     channel: Text | None = Field(default=None, description="Channel of the bot, such as #ops.")
+    signing_secret: Secret | None = Field(
+        default=None,
+        description="Signing secret of the app: messages have a button Acknowledge, whose requests "
+        "the server takes at /api/v1/callbacks/slack/NAME.",
+    )
     api: Text = Field(
         default="https://slack.com/api", description="Address of Slack's Web API, for proxies."
     )
@@ -98,6 +103,11 @@ class PagerDutyTarget(ConfigModel):
     """PagerDuty's Events API v2."""
 
     routing_key: Secret = Field(description="Integration key of a service.")
+    signing_secret: Secret | None = Field(
+        default=None,
+        description="Secret of a webhook subscription (version 3) for acknowledged incidents to "
+        "/api/v1/callbacks/pagerduty/NAME of the server.",
+    )
     url: Text = Field(
         default="https://events.pagerduty.com/v2/enqueue", description="Address of the API."
     )

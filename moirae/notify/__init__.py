@@ -4,6 +4,12 @@
 messages out. `process` acts, in a process of its own.
 """
 
+from moirae.notify.acknowledgements import (
+    Acknowledgement,
+    make_group_token,
+    read_pagerduty,
+    read_slack,
+)
 from moirae.notify.alert import format_labels
 from moirae.notify.alert import make_labels as make_alert_labels
 from moirae.notify.alertmanager_import import convert_alertmanager
@@ -18,6 +24,7 @@ from moirae.notify.store import make_silence
 from moirae.notify.trial import preview_message, send_test
 
 __all__ = [
+    "Acknowledgement",
     "PresentAlert",
     "Recurrence",
     "RouteNode",
@@ -27,10 +34,13 @@ __all__ = [
     "format_labels",
     "list_present_alerts",
     "make_alert_labels",
+    "make_group_token",
     "make_policy",
     "make_silence",
     "preview_message",
     "read_declared",
+    "read_pagerduty",
+    "read_slack",
     "run_notify",
     "send_test",
     "walk_tree",

@@ -25,6 +25,7 @@ from moirae.server.responses import (
 )
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.alertmanager import add_alertmanager_routes
+from moirae.server.routes.callbacks import add_callback_routes
 from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.mcp import add_mcp_route
 from moirae.server.routes.metrics import add_metrics_route
@@ -77,6 +78,7 @@ def _create_routes(
         *add_openapi_route(app),
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
+        *add_callback_routes(app, settings, pool),
         *add_mcp_route(app, settings, pool, runner),
         *add_page_routes(app),
     ]

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moirae.services import alertmanager, problems, tokens
+    from moirae.services import alertmanager, callbacks, problems, tokens
     from moirae.services.child import run_in_child
     from moirae.services.load import load_operations
     from moirae.services.models import MAX_PAGE_ROWS, shaped_text
@@ -25,6 +25,7 @@ __all__ = [
     "Role",
     "Workspace",
     "alertmanager",
+    "callbacks",
     "load_operations",
     "open_server",
     "problems",
@@ -46,7 +47,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Load a name of `__all__` from its module (PEP 562)."""
-    if name in ("alertmanager", "problems", "tokens"):
+    if name in ("alertmanager", "callbacks", "problems", "tokens"):
         return import_module(f"{__name__}.{name}")
     for module, names in _MODULES.items():
         if name in names:

@@ -199,6 +199,14 @@ class NotificationGateway(Gateway):
         """Who was told of alerts, and when."""
         return self._records(AlertDeliveryRow, "list_deliveries", alert_ids=list(alert_ids))
 
+    def list_group_keys(self, receiver: str) -> list[str]:
+        """Groups about which a receiver was sent messages in the last 30 days."""
+        return self._column("list_group_keys", receiver=receiver)
+
+    def list_unacknowledged(self, receiver: str, group_key: str) -> list[UUID]:
+        """The alerts of the last message about a group that fire and nobody has acknowledged."""
+        return self._column("list_unacknowledged", receiver=receiver, group_key=group_key)
+
     def list_undelivered(self) -> list[UndeliveredRow]:
         """Receivers with messages that are not delivered."""
         return self._records(UndeliveredRow, "count_by_state")

@@ -66,6 +66,19 @@ FROM notification_alerts a JOIN notifications n ON n.id = a.notification LEFT JO
 WHERE a.alert_id = ANY(%(alert_ids)s) AND coalesce(s.state, n.state) = 'delivered'
 GROUP BY a.alert_id, n.receiver ORDER BY a.alert_id, n.receiver
 
+-- list_group_keys --
+-- Groups about which a receiver was sent messages.
+SELECT DISTINCT group_key FROM notifications
+WHERE receiver = %(receiver)s AND cause NOT IN ('summary', 'unsent') AND created_at > clock_timestamp() - interval '30 days'
+
+-- list_unacknowledged --
+-- The alerts of the last message about a group that fire and nobody has acknowledged.
+SELECT a.id FROM notification_alerts m JOIN alerts a ON a.id = m.alert_id
+WHERE m.notification = (SELECT max(id) FROM notifications WHERE receiver = %(receiver)s AND group_key = %(group_key)s AND status = 'firing')
+  AND m.status = 'firing' AND a.ends_at IS NULL
+  AND NOT EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'ack')
+ORDER BY a.id
+
 -- count_by_state --
 -- Messages that are not delivered, by receiver.
 SELECT receiver, count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'failed') AS failed

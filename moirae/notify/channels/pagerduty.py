@@ -1,12 +1,12 @@
 """PagerDuty: Events API v2. A group of alerts is one incident, as Alertmanager has it."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from moirae.config import Receiver
+from moirae.notify.acknowledgements import make_group_token
 from moirae.notify.channels.rendering import describe_history, render_body, render_title
 from moirae.notify.folding import rank_severity
 
@@ -22,7 +22,7 @@ def render_pagerduty(receiver: Receiver, content: Mapping[str, Any]) -> dict[str
     event: dict[str, Any] = {
         "routing_key": receiver.pagerduty.routing_key.get_secret_value(),
         "event_action": "trigger" if content["status"] == "firing" else "resolve",
-        "dedup_key": hashlib.sha256(content["groupKey"].encode("utf-8", "replace")).hexdigest(),
+        "dedup_key": make_group_token(content["groupKey"]),
     }
     alerts = content["alerts"]
     worst = min(alerts, key=lambda alert: rank_severity(alert["labels"].get("severity")))

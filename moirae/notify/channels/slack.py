@@ -7,6 +7,7 @@ import orjson
 
 from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
+from moirae.notify.acknowledgements import ACKNOWLEDGE_ACTION, make_group_token
 from moirae.notify.channels.rendering import escape_slack, render_body, render_title
 from moirae.notify.delivery import Answer
 
@@ -40,8 +41,24 @@ def render_slack(receiver: Receiver, content: Mapping[str, Any]) -> dict[str, An
             "url": link,
             "action_id": "open",
         }
-        blocks.append({"type": "actions", "elements": [button]})
+        elements = [button, *_make_buttons(receiver, content)]
+        blocks.append({"type": "actions", "elements": elements})
     return {"text": escape_slack(title)[:_MAX_TEXT], "blocks": blocks[:_MAX_BLOCKS]}
+
+
+def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A button that acknowledges, where the answer of a press can be verified."""
+    assert receiver.slack is not None
+    if receiver.slack.signing_secret is None or content["status"] != "firing":
+        return []
+    return [
+        {
+            "type": "button",
+            "text": {"type": "plain_text", "text": "Acknowledge"},
+            "action_id": ACKNOWLEDGE_ACTION,
+            "value": make_group_token(content["groupKey"]),
+        }
+    ]
 
 
 def format_alert(alert: Mapping[str, Any]) -> str:

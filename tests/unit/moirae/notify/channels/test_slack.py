@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moirae.errors import DeliveryFailed
+from moirae.notify.acknowledgements import make_group_token
 from moirae.notify.channels.slack import (
     make_api_request,
     read_thread,
@@ -34,7 +35,8 @@ def check_blocks(message: dict[str, Any]) -> None:
                 assert 0 < len(block["elements"]) <= 25
                 for element in block["elements"]:
                     assert len(element["text"]["text"]) <= 75
-                    assert len(element["url"]) <= 3_000
+                    assert len(element.get("url", "")) <= 3_000
+                    assert len(element.get("value", "")) <= 2_000
             case other:
                 raise AssertionError(other)
 
@@ -80,3 +82,19 @@ def test_answer_of_the_api_says_whether_the_message_was_taken() -> None:
     with pytest.raises(DeliveryFailed, match="not_in_channel") as caught:
         read_thread(Answer(200, {}, b'{"ok": false, "error": "not_in_channel"}'))
     assert not caught.value.is_rejected
+
+
+def test_firing_message_has_a_button_if_its_press_can_be_verified() -> None:
+    target = {"webhook": "https://hooks.slack.com/x", "signing_secret": "s"}
+    content = make_message_content()
+    rendered = render_slack(make_receiver(slack=target), content)
+    check_blocks(rendered)
+    (button,) = [
+        element
+        for block in rendered["blocks"]
+        for element in block.get("elements", ())
+        if element["action_id"] == "acknowledge"
+    ]
+    assert button["value"] == make_group_token(content["groupKey"])
+    plain = render_slack(make_receiver(slack={"webhook": "https://hooks.slack.com/x"}), content)
+    assert "acknowledge" not in str(plain)
