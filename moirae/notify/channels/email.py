@@ -20,7 +20,10 @@ from moirae.notify.channels.rendering import (
 )
 from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
 
-_STYLE = "font-family:sans-serif;font-size:14px;color:#222"
+_STYLE = "font-family:sans-serif;font-size:14px;color:#222;overflow-wrap:anywhere"
+_TEXT_STYLE = "white-space:pre-line"  # line breaks of annotations
+# Mail programs give tables a font of their own.
+_TABLE_STYLE = "font-size:14px;word-break:break-word"
 
 
 def make_mail(receiver: Receiver, delivery: Delivery, key: str) -> EmailMessage:
@@ -51,15 +54,24 @@ def format_alert(alert: Mapping[str, Any]) -> str:
         f"<tr><td>{escape_html(name)}</td><td><b>{value}</b></td></tr>"
         for name, value in sorted(alert["labels"].items())
     )
-    texts = "".join(f"<p>{text}</p>" for text in alert["annotations"].values())
+    texts = "".join(_format_text(name, text) for name, text in alert["annotations"].items())
     history = "".join(f"<li>{line}</li>" for line in alert["history"])
     if history:
         history = f"<ul>{history}</ul>"
     return (
         f'<h3 style="color:{color}">{alert["status"]}: {alert["labels"].get("alertname", "")}'
-        f"{reason}</h3>{texts}{history}<table>{labels}</table>"
+        f'{reason}</h3>{texts}{history}<table style="{_TABLE_STYLE}">{labels}</table>'
         f'<p>since {alert["starts_at"]} · <a href="{escape_html(alert["link"])}">open</a></p>'
     )
+
+
+def _format_text(name: str, text: str) -> str:
+    """An annotation, which is escaped."""
+    if name == "runbook_url":
+        if text.startswith(("http://", "https://")):
+            text = f'<a href="{text}">{text}</a>'
+        text = f"runbook: {text}"
+    return f'<p style="{_TEXT_STYLE}">{text}</p>'
 
 
 class _CheckedSmtp(smtplib.SMTP):

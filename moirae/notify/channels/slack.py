@@ -66,7 +66,8 @@ def format_alert(alert: Mapping[str, Any]) -> str:
     lines = [f"*{alert['status']}: {alert['labels'].get('alertname', '')}*"]
     if alert["reason"]:
         lines[0] += f" ({alert['reason']})"
-    lines += list(alert["annotations"].values())
+    for name, text in alert["annotations"].items():
+        lines.append(f"runbook: {text}" if name == "runbook_url" else text)
     names = sorted(name for name in alert["labels"] if name != "alertname")
     lines.append(" ".join(f"`{name}={_to_code(alert['labels'][name])}`" for name in names))
     lines += [f"• {line}" for line in alert["history"]]
