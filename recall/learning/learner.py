@@ -27,7 +27,7 @@ _RANDOM_EVENTS = 40
 _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
-_FULL_SAMPLING = 1000
+_FULL_SAMPLING = 500
 # The same for forecasts, of episodes.
 _FULL_FORECASTING = 300
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from

@@ -52,10 +52,6 @@ _BASE_WEIGHTS = np.array(
 # not change the order of events.
 _FITTED_SCALES = np.array([0.25, 0.5, 1.0])
 
-# When events are ranked, their tag weighs more than in the probabilities that are fitted: those of
-# one tag are equally relevant, so what else is similar mostly decides among them.
-_TAG_EMPHASIS = 4.0
-
 _SHARE = 0.01  # the chance that another ranking becomes the best one, at each sample
 _INITIAL_BASE = 1.0
 _INITIAL_FITTED = 3.0
@@ -146,7 +142,6 @@ class PairModel:
 
     def _mix_weights(self) -> None:
         self.weights = self.mixture.weights @ self._rankings()
-        self.weights[Feature.TAG] *= _TAG_EMPHASIS
 
 
 def sample_losses(sample: PairSample, rankings: Floats) -> Floats:
