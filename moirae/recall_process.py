@@ -152,7 +152,7 @@ def needs_spark(settings: Settings, definitions: Iterable[Definition]) -> bool:
 
 
 def _has_recall_for_spark(settings: Settings, rule: ActiveRule) -> bool:
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     for question in build_questions(rule.definition, rule.tables).values():
         if isinstance(question, SqlQuestion):
             decision = explain_engine(Template(question), columns, settings.recall.engine)
@@ -162,7 +162,7 @@ def _has_recall_for_spark(settings: Settings, rule: ActiveRule) -> bool:
 
 
 def _has_stage_for_spark(settings: Settings, rule: ActiveRule) -> bool:
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     relations = {name: relation.columns for name, relation in settings.relations.items()}
     plan = build_event_plan(rule.definition, rule.tables, relations)
     if plan.stages and settings.recall.engine == "spark":

@@ -153,7 +153,9 @@ CREATE TABLE streams (
     -- The lateness under which it was last read, in microseconds.
     lateness         bigint,
     -- The names that it had before, oldest first.
-    previous_names   text[] NOT NULL DEFAULT '{}'
+    previous_names   text[] NOT NULL DEFAULT '{}',
+    -- The event time of its first row that was not late; NULL: not known, or an earlier one may come.
+    first            timestamptz
 );
 
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when

@@ -37,6 +37,7 @@ from archiver.delta.row_ids import RowIds, read_row_ids
 from archiver.delta.schema import (
     APPEND_COLUMN,
     ARROW_TYPES,
+    EXTRA_COLUMN,
     EarlierDeclaration,
     StreamSchema,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "ColumnRewrite",
     "DataFile",
     "ENTRY_DTYPE",
+    "EXTRA_COLUMN",
     "EarlierDeclaration",
     "IdentityIndex",
     "NO_CHUNK",

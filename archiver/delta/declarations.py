@@ -23,7 +23,7 @@ from archiver.delta.column_changes import (
 from archiver.delta.files import REWRITTEN_MARK
 from archiver.delta.protocol import OWN_COLUMNS_PROPERTY
 from archiver.delta.schema import ADDED_COLUMNS, EarlierDeclaration, StreamSchema
-from archiver.formats import DEFAULT_TIME_READING, TimeReading
+from archiver.formats import DEFAULT_TIME_READING, Redaction, TimeReading
 from archiver.times import Micros
 
 DECLARATIONS_PROPERTY = OWN_COLUMNS_PROPERTY
@@ -152,12 +152,20 @@ def assume_first_declaration(
         earlier=(),
         time_reading=DEFAULT_TIME_READING,
         identity="row",
+        redactions=(),
     )
 
 
 def is_same_declaration(schema: StreamSchema, recorded: StreamSchema) -> bool:
     """Whether two declarations read every record as the same row, with the same identity."""
     return _to_document(schema) == _to_document(recorded)
+
+
+def differs_by_redaction(earlier: StreamSchema, present: StreamSchema) -> bool:
+    """Whether two declarations read records as the same rows, but for what is redacted."""
+    return earlier.redactions != present.redactions and is_same_declaration(
+        replace(earlier, redactions=present.redactions), present
+    )
 
 
 def succeed(
@@ -193,6 +201,8 @@ def _to_document(schema: StreamSchema) -> dict[str, Any]:
         document["time_reading"] = schema.time_reading.encode()
     if schema.is_identified_by_place:
         document["identity"] = schema.identity
+    if schema.redactions:
+        document["redact"] = list(map(list, schema.redactions))
     return document
 
 
@@ -209,4 +219,5 @@ def _from_document(schema: StreamSchema, document: Mapping[str, Any]) -> StreamS
         earlier=(),
         time_reading=TimeReading.decode(document.get("time_reading", {})),
         identity=document.get("identity", "row"),
+        redactions=tuple(Redaction(*values) for values in document.get("redact", ())),
     )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from archiver.formats import DEFAULT_TIME_READING, TimeReading
+from archiver.formats import DEFAULT_TIME_READING, Redaction, TimeReading
 from archiver.times import Micros
 
 # Spark's type names, which the workspace file uses, and the Arrow types they are stored as.
@@ -24,9 +24,11 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 
+EXTRA_COLUMN = "_extra"
+
 # Columns that the archive adds to each row.
 ADDED_COLUMNS: dict[str, pa.DataType] = {
-    "_extra": pa.string(),  # undeclared fields as a JSON object
+    EXTRA_COLUMN: pa.string(),  # undeclared fields as a JSON object
     "_late": pa.bool_(),  # decided once, at ingest
     "_id": pa.binary(),  # hash of the identity: id columns and time
     "_hash": pa.int64(),  # hash of the content
@@ -39,7 +41,7 @@ ADDED_COLUMNS: dict[str, pa.DataType] = {
 # Columns that can be computed from a row's content: see `archiver.delta.identity`.
 IDENTITY_COLUMNS = ("_id", "_hash")
 APPEND_COLUMN = "_append"
-_ADDED_SPARK_TYPES = {"_late": "boolean"}
+_ADDED_SPARK_TYPES = {EXTRA_COLUMN: "string", "_late": "boolean"}
 
 
 class EarlierDeclaration(NamedTuple):
@@ -69,6 +71,8 @@ class StreamSchema:
     table records them (see `archiver.delta.declarations`). `renamed_to`: the name that the stream
     has now, if it is read under one that it had before. `time_reading`: how the event time is read.
     `identity`: of rows without id columns: their content, or the place of their record in its unit.
+    `redactions`: what is replaced in texts before anything is written; identity and content are
+    those of the redacted row.
     """
 
     name: str
@@ -84,6 +88,7 @@ class StreamSchema:
     renamed_to: str | None = None
     time_reading: TimeReading = DEFAULT_TIME_READING
     identity: Literal["row", "place"] = "row"
+    redactions: tuple[Redaction, ...] = ()
 
     @property
     def is_identified_by_place(self) -> bool:
@@ -115,6 +120,11 @@ class StreamSchema:
         return [name for name in names if name not in read_names]
 
     @property
+    def query_columns(self) -> dict[str, str]:
+        """The columns that queries may name: the declared ones and the undeclared fields."""
+        return {**self.columns, EXTRA_COLUMN: "string"}
+
+    @property
     def field_names(self) -> list[str]:
         """The fields of a record without names, in the order of the columns."""
         return [self.fields_of(name)[0] for name in self.columns]
@@ -139,7 +149,7 @@ class StreamSchema:
         return pa.schema([*declared, *added])
 
     def ddl(self, added_columns: Sequence[str] = ()) -> str:
-        """The declared columns as a Spark DDL string. Of the added columns `_late` may be named."""
+        """The declared columns as a Spark DDL string. Of the added columns `_extra` and `_late` may be named."""
         types = [*self.columns.items()]
         types += [(name, _ADDED_SPARK_TYPES[name]) for name in added_columns]
         return ", ".join(f"`{name}` {spark_type}" for name, spark_type in types)

@@ -9,6 +9,7 @@ from archiver.formats.field_paths import (
     find_value,
     is_path,
     parse_path,
+    replace_value,
     without_fields,
 )
 from archiver.formats.format import (
@@ -32,6 +33,13 @@ from archiver.formats.format import (
     media_format,
     media_types,
     strip_compression,
+)
+from archiver.formats.redaction import (
+    Redaction,
+    Redactions,
+    redact_table,
+    redact_text,
+    redact_value,
 )
 from archiver.formats.text_patterns import REQUEST_PATTERN, TextPattern, find_pattern
 from archiver.formats.time_formats import (
@@ -62,6 +70,8 @@ __all__ = [
     "REGISTERED_NAMES",
     "REQUEST_PATTERN",
     "RecordReading",
+    "Redaction",
+    "Redactions",
     "RegisteredName",
     "TextPattern",
     "TimeFormat",
@@ -79,6 +89,10 @@ __all__ = [
     "media_format",
     "media_types",
     "parse_path",
+    "redact_table",
+    "redact_text",
+    "redact_value",
+    "replace_value",
     "strip_compression",
     "without_fields",
 ]

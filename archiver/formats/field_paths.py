@@ -68,6 +68,18 @@ def find_first(record: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, A
     return None
 
 
+def replace_value(record: dict[str, Any], field: str, value: Any) -> None:
+    """Replace the value of a field that a record has, see `find_value`."""
+    if field in record:
+        record[field] = value
+        return
+    *steps, last = parse_path(field)
+    target: Any = record
+    for step in steps:
+        target = target[step]
+    target[last] = value
+
+
 def without_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     """A record without some fields that it has. Objects that become empty are left out, too.
 

@@ -14,12 +14,14 @@ from archiver.ingest.decoding import (
     load_json,
     parse_iso_time,
 )
+from archiver.ingest.first_rows import FirstRows
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.record_sample import sample_records
+from archiver.ingest.redaction import redact_content, redact_refused
 from archiver.ingest.source_files import (
     find_open_error,
     open_file,
@@ -46,6 +48,7 @@ __all__ = [
     "BATCH_RECORDS",
     "Catalog",
     "Counters",
+    "FirstRows",
     "IngestResult",
     "KeyAhead",
     "LateRows",
@@ -78,6 +81,8 @@ __all__ = [
     "read_file_batches",
     "read_lines",
     "read_tables",
+    "redact_content",
+    "redact_refused",
     "sample_records",
     "split_lines",
     "split_records",

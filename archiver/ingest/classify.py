@@ -99,7 +99,14 @@ class ArchivedMatches:
         return cls(entries, np.zeros(len(entries), dtype=bool), np.zeros_like(entries))
 
     def record(self, rows: Array, archived: Array) -> None:
-        """Record archived rows of the identities of some rows, given by position."""
+        """Record archived rows of the identities of some rows, given by position.
+
+        A row that equals an archived one already stays so: another declaration may not read it so.
+        """
+        is_equal = self.is_archived[rows] & (
+            self.archived["hash"][rows] == self.entries["hash"][rows]
+        )
+        rows, archived = rows[~is_equal], archived[~is_equal]
         self.is_archived[rows] = True
         self.archived[rows] = archived
 

@@ -50,6 +50,7 @@ from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import merge_keys_ahead
 from archiver.ingest.ledger import Catalog, LedgerCompaction, TopicLedger
 from archiver.ingest.open_unit import OpenUnit
+from archiver.ingest.redaction import redact_refused
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.unit_registry import UnitRegistry
 from archiver.ingest.watermarks import (
@@ -239,7 +240,7 @@ class ArchiveWriter:
         """Record in the ledger that the units are archived, in one transaction."""
         with self.fenced_transaction():
             for open_unit in batch.open_units:
-                self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
+                self._insert_dead_letters(open_unit)
                 unit = open_unit.unit
                 self.catalog.finish_unit(
                     open_unit.id,
@@ -257,6 +258,12 @@ class ArchiveWriter:
             self._record_late_rows(batch)
             self._record_keys_ahead(batch.open_units)
         self.progress = batch.progress.streams
+
+    def _insert_dead_letters(self, open_unit: OpenUnit) -> None:
+        schema = self.tables[open_unit.unit.stream].schema
+        reading = open_unit.unit.reading(open_unit.late_rule.clock, open_unit.fields)
+        lines = redact_refused(schema, reading, open_unit.refused_lines)
+        self._dead_letter_gateway.insert(open_unit.id, lines)
 
     def _record_late_rows(self, batch: IngestBatch) -> None:
         if batch.chunks_with_late_rows:
@@ -328,7 +335,7 @@ class ArchiveWriter:
                     change=open_unit.counters - count_letters(unit_letters),
                 )
                 self._raise_newest(open_unit)
-                self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
+                self._insert_dead_letters(open_unit)
             self._record_late_rows(batch)
         self.progress = batch.progress.streams
 

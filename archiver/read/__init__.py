@@ -1,6 +1,7 @@
 """Reading the archive: snapshots of streams, rows in memory, and earlier states of the archive."""
 
 from archiver.read.appended_rows import AppendedRows, RowsAfter
+from archiver.read.first_time import find_first_time
 from archiver.read.reader import (
     WIDE_SCAN_ROWS,
     Reader,
@@ -22,5 +23,6 @@ __all__ = [
     "StreamSnapshot",
     "WIDE_SCAN_ROWS",
     "filter_time_range",
+    "find_first_time",
     "read_files",
 ]

@@ -96,7 +96,7 @@ class AppendedRows(Reader):
 
 
 def _read_rows(table: StreamTable, file: DataFile, rows_after: RowsAfter) -> pa.Table:
-    columns = [*table.schema.columns, "_late"]
+    columns = [*table.schema.query_columns, "_late"]
     rows = table.read_file(file.path, [*columns, APPEND_COLUMN])
     mask = rows_after.mask(rows, table.schema.time)
     if not pc.any(mask).as_py():

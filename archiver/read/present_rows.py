@@ -82,7 +82,7 @@ class PresentRows:
         """The rows in memory and the files on disk that may have event times in a range.
 
         Both belong to the version that `table` has loaded, and no row is in both. The rows have the
-        declared columns and `_late`; rows of other event times may be among them.
+        columns that queries may name and `_late`; rows of other event times may be among them.
         """
         batches = []
         for batch in self._batches_of(table.schema.name):
@@ -144,7 +144,7 @@ def _merge_batches(batches: Sequence[_PresentBatch]) -> _PresentBatch:
 
 
 def _read_batch(table: StreamTable, files: Sequence[DataFile]) -> _PresentBatch:
-    columns = [*table.schema.columns, "_late"]
+    columns = [*table.schema.query_columns, "_late"]
     table.fetch(files)
     parts = [table.read_file(file.path, columns) for file in files]
     rows = pa.concat_tables(parts).combine_chunks()

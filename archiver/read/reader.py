@@ -11,7 +11,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from archiver.delta import DataFile, StoredColumn, StreamSchema, StreamTable, TableFiles
+from archiver.delta import (
+    EXTRA_COLUMN,
+    DataFile,
+    StoredColumn,
+    StreamSchema,
+    StreamTable,
+    TableFiles,
+)
 from archiver.read.present_rows import PresentRows
 from archiver.storage import LocalStorage, StorageRoot
 from archiver.time_range import ALL_TIME, TimeRange
@@ -32,7 +39,7 @@ ColumnFilter = Mapping[str, Sequence[Any]]
 def read_files(
     spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
-    """The on-time rows of files with the declared columns; None without any file."""
+    """The on-time rows of files with the columns that queries may name; None without any file."""
     rewritten = table.declaration.changes.rewritten
     snapshot = StreamSnapshot(files=files, table=table, rewritten=rewritten)
     return _read_files(spark, snapshot, include_late=False, column_filter={})
@@ -62,7 +69,9 @@ def _read_files(
     is_local = isinstance(table.storage, LocalStorage)
     if is_local or sum(file.rows for file in files) < WIDE_SCAN_ROWS:
         stored = replace(schema, columns=_stored_columns(schema, snapshot))
-        rows = spark.read.schema(stored.ddl(["_late"])).parquet(*table.lease_paths(files))
+        rows = spark.read.schema(stored.ddl([EXTRA_COLUMN, "_late"])).parquet(
+            *table.lease_paths(files)
+        )
         for name, column in snapshot.rewritten.items():
             converted = F.col(f"`{name}`").cast(schema.columns[name])
             rows = rows.withColumnRenamed(column.name, name).withColumn(name, converted)
@@ -71,10 +80,10 @@ def _read_files(
     else:
         names = spark.createDataFrame(pa.table({"path": [file.path for file in files]}))
         open_files = partial(_open_files, table.files, include_late)
-        rows = names.mapInArrow(open_files, schema.ddl())
+        rows = names.mapInArrow(open_files, schema.ddl([EXTRA_COLUMN]))
     for name, values in column_filter.items():
         rows = rows.where(F.col(f"`{name}`").isin(list(values)))
-    return rows.select(*[f"`{name}`" for name in schema.columns])
+    return rows.select(*[f"`{name}`" for name in schema.query_columns])
 
 
 def _stored_columns(schema: StreamSchema, snapshot: "StreamSnapshot") -> dict[str, str]:
@@ -89,11 +98,11 @@ def _stored_columns(schema: StreamSchema, snapshot: "StreamSnapshot") -> dict[st
 def _open_files(
     files: TableFiles, include_late: bool, names: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files with the declared columns, one file at a time. Runs in a task."""
+    """The rows of files with the columns that queries may name, one file at a time. Runs in a task."""
     read = files.read if include_late else files.read_on_time
     for batch in names:
         for path in batch["path"].to_pylist():
-            yield from read(path, list(files.schema.columns)).to_batches(_BATCH_ROWS)
+            yield from read(path, list(files.schema.query_columns)).to_batches(_BATCH_ROWS)
 
 
 def filter_time_range(rows: DataFrame, time: str, time_range: TimeRange) -> DataFrame:
@@ -110,7 +119,7 @@ def filter_time_range(rows: DataFrame, time: str, time_range: TimeRange) -> Data
 class StreamSnapshot:
     """The rows of a stream in a range of event time, in one version of its table.
 
-    `rows`: the rows in memory, with the declared columns and `_late`. `files`: the files of the
+    `rows`: the rows in memory, with the columns that queries may name and `_late`. `files`: the files of the
     remaining rows, in `table`. `all_files`: also the files whose rows are in memory.
     `append_count`: see `StreamTable.append_count`. `table`: None if nothing is archived yet.
     `rewritten`: the columns that the files store under another name or type.
@@ -344,4 +353,4 @@ def _filter_rows(
         accepted = pa.array(values, rows.schema.field(name).type)
         rows = rows.filter(pc.is_in(rows[name], accepted))
     is_inside = time_range.mask(micros_column(rows, schema.time))
-    return rows.filter(pa.array(is_inside)).select(list(schema.columns))
+    return rows.filter(pa.array(is_inside)).select(list(schema.query_columns))

@@ -29,7 +29,7 @@ class RecentRows:
         `budget`: bytes.
         """
         self._time = schema.time
-        self._columns = list(schema.columns)
+        self._columns = list(schema.query_columns)
         self._empty = schema.arrow_schema().empty_table().select(self._columns)
         self._budget = budget
         self._batches: deque[RowBatch] = deque()
@@ -40,8 +40,8 @@ class RecentRows:
         if not len(rows):
             return
         ts = micros_column(rows, self._time)
-        declared = rows.select(self._columns).combine_chunks()
-        self._batches.append(RowBatch(declared, int(ts.min()), int(ts.max())))
+        queried = rows.select(self._columns).combine_chunks()
+        self._batches.append(RowBatch(queried, int(ts.min()), int(ts.max())))
         while len(self._batches) > 1 and self._bytes() > self._budget:
             self._drop(0)
 

@@ -33,7 +33,7 @@ class ReaderAt(Reader):
             if table is None:
                 return StreamSnapshot()
             append_count = self.append_counts.get(stream, 0)
-            columns = [*self.schema(stream).columns, "_late"]
+            columns = [*self.schema(stream).query_columns, "_late"]
             rows = []
             files = []
             for file in table.data_files(time_range):

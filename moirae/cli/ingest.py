@@ -10,9 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 
+from archiver.errors import ArchiverError
 from archiver.formats import (
     COMPRESSION_SUFFIXES,
     infer_format_name,
@@ -28,10 +30,10 @@ from moirae.cli.options import (
     print_json,
 )
 from moirae.cli.remote import open_remote, open_services
-from moirae.config import load_settings_from_environment
+from moirae.config import Stream, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import open_progress_bar
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage import LandingFolder, redact_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -138,7 +140,30 @@ def _copy_to_workspace(
 
     settings = load_settings_from_environment(workspace)
     check_declared(settings, stream)
-    return _copy_to_landing(LandingFolder(settings.home, stream), files, suffixes)
+    landing = LandingFolder(settings.home, stream)
+    if settings.streams[stream].redact:
+        return _copy_redacted(landing, settings.streams[stream], files, suffixes)
+    return _copy_to_landing(landing, files, suffixes)
+
+
+def _copy_redacted(
+    landing: LandingFolder, declared: Stream, files: Sequence[str], suffixes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Copy each file as a batch without its secrets. Returns file, batch name and bytes of each."""
+    batches: list[dict[str, Any]] = []
+    for name, suffix in zip(files, suffixes, strict=True):
+        try:
+            content = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
+            redacted, stored_suffix = redact_file(landing.stream, declared, suffix, content)
+            batch = f"ingest-{_batch_stem(name)}-{secrets.token_hex(16)}"
+            landing.write_batch(batch, stored_suffix, redacted)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise MoiraeError(f"{name}: cannot be ingested: {reason}") from error
+        except (ArchiverError, pa.ArrowInvalid) as error:
+            raise MoiraeError(f"{name}: cannot be ingested: {error}") from error
+        batches.append({"file": name, "batch": batch, "bytes": len(redacted)})
+    return batches
 
 
 def _copy_to_server(

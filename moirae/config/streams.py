@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+import re2
 from pydantic import (
     BeforeValidator,
     Discriminator,
@@ -25,10 +26,16 @@ from archiver.formats import (
     LOG_FORMATS,
     REGISTERED_NAMES,
     Format,
+    Redaction,
     RegisteredName,
     TimeReading,
 )
-from moirae.config.columns import ColumnsModel, check_column_names, check_time_column
+from moirae.config.columns import (
+    ColumnsModel,
+    check_column_names,
+    check_time_column,
+    column_types,
+)
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.formats import (
     InferredFileFormat,
@@ -204,6 +211,50 @@ DeclaredTime = Annotated[
 ]
 
 
+class Redact(ConfigModel):
+    """A secret in the texts of a column, and what is written instead.
+
+    It also applies to undeclared fields, and to records that cannot be read.
+    """
+
+    column: Text = Field(description="Column of type string, or _extra: undeclared fields only.")
+    pattern: Text = Field(
+        description="Regular expression in RE2's syntax; each match is replaced.",
+        examples=[r"password=\S+"],
+    )
+    with_: str = Field(
+        alias="with",
+        default="[redacted]",
+        max_length=1_000,
+        description=r"Replacement; \1 is the first group of the pattern.",
+    )
+
+    @field_validator("pattern")
+    @classmethod
+    def _validate_pattern(cls, pattern: str) -> str:
+        try:
+            compiled = re2.compile(pattern)
+        except re2.error as error:
+            raise ValueError(f"not a regular expression of RE2: {error}") from None
+        if compiled.search("") is not None:
+            raise ValueError("matches the empty text: every text would change")
+        return pattern
+
+    @field_validator("with_")
+    @classmethod
+    def _validate_replacement(cls, replacement: str, info: ValidationInfo) -> str:
+        pattern = info.data.get("pattern")
+        if pattern is None:
+            return replacement
+        groups = re2.compile(pattern).groups
+        numbers = [int(number) for number in re.findall(r"\\(\d)", replacement)]
+        if any(number == 0 or number > groups for number in numbers):
+            raise ValueError(f"names a group that the pattern does not have: it has {groups}")
+        if re.search(r"\\([^\d]|$)", replacement):
+            raise ValueError("a backslash is followed by the number of a group")
+        return replacement
+
+
 class Stream(ColumnsModel):
     """A stream: rows with a timestamp, archived once, queried live and as history."""
 
@@ -248,6 +299,12 @@ class Stream(ColumnsModel):
     )
     source: StreamSource = Field(description="Source of the rows: files, http or kafka.")
 
+    redact: tuple[Redact, ...] = Field(
+        default=(),
+        max_length=64,
+        description="What is replaced in texts before anything is written.",
+    )
+
     was: TableName | None = Field(
         default=None,
         description="Name that the stream had before: its history goes on under the new one.",
@@ -264,6 +321,31 @@ class Stream(ColumnsModel):
         except ValueError as error:
             raise_problems([ValueProblem(("column",), str(error))])
         return time
+
+    @field_validator("redact")
+    @classmethod
+    def _validate_redact(
+        cls, redact: tuple[Redact, ...], info: ValidationInfo
+    ) -> tuple[Redact, ...]:
+        declared = info.data.get("declared_columns")
+        types = None if declared is None else {**column_types(declared), "_extra": "string"}
+        problems: list[ValueProblem] = []
+        for index, entry in enumerate(redact):
+            if types is not None and types.get(entry.column) != "string":
+                message = f"{entry.column!r} is no column of type string, and not _extra"
+                problems.append(ValueProblem((index, "column"), message))
+        raise_problems(problems)
+        return redact
+
+    @property
+    def redactions(self) -> tuple[Redaction, ...]:
+        """What is replaced in texts before anything is written."""
+        return tuple(Redaction(entry.column, entry.pattern, entry.with_) for entry in self.redact)
+
+    @property
+    def query_columns(self) -> dict[str, str]:
+        """The columns that queries may name: the declared ones and the undeclared fields."""
+        return {**self.columns, "_extra": "string"}
 
     @property
     def time(self) -> str:

@@ -25,4 +25,5 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         was=declared.renamed,
         time_reading=declared.time_reading,
         identity=declared.identity,
+        redactions=declared.redactions,
     )

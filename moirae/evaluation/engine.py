@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from archiver.delta import DataFile
+from archiver.times import Micros
 from moirae.alerts import EventRow
 from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.plan import ActiveRule, RuleSlice
@@ -35,11 +36,13 @@ class RowSource:
         count: int,
         read: Callable[[], Rows],
         make_frame: Callable[[Rows], DataFrame],
+        find_first_time: Callable[[], Micros | None] = lambda: None,
     ) -> None:
-        """`make_frame`: a data frame of the rows."""
+        """`make_frame`: a data frame of the rows. `find_first_time`: of the first row of the stream."""
         self.count = count
         self._read = read
         self._make_frame = make_frame
+        self.find_first_time = find_first_time
 
     @cached_property
     def _rows(self) -> Rows:
@@ -70,7 +73,7 @@ class RowSource:
 
     def reduce(self, table: pa.Table) -> "RowSource":
         """Some of the rows."""
-        return RowSource(len(table), lambda: table, self._make_frame)
+        return RowSource(len(table), lambda: table, self._make_frame, self.find_first_time)
 
     def load(self, max_rows: int) -> "RowSource | None":
         """The rows in memory; None if files have more than a limit."""

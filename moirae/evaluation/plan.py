@@ -20,9 +20,11 @@ from moirae.config import Settings
 from moirae.rules import (
     AlertSpec,
     Definition,
+    add_expected_keys,
     build_event_sql,
     build_event_tables,
     build_rule_tables,
+    build_watched_rows_sql,
     infer_event_shape,
 )
 from recall.query import PhysicalTables, Shape, Tables, bind_query
@@ -134,12 +136,24 @@ class ActiveRule:
         views = {name: input_view(name) for name in tables.streams}
         for name in tables.relations:
             views[name] = relation_view(name)
-        return bind_query(build_event_sql(rule, tables), tables, PhysicalTables(views))
+        physical = PhysicalTables(views)
+        query = bind_query(build_event_sql(rule, tables), tables, physical)
+        relation = rule.spec.expected
+        if relation is None:
+            return query
+        rows = bind_query(build_watched_rows_sql(rule, tables), tables, physical)
+        bounds = [bounds_view(stream) for stream in sorted(self.shape.streams)]
+        return add_expected_keys(rule, query, rows, views[relation.lower()], bounds)
 
 
 def input_view(stream: str) -> str:
     """The table or view that holds the rows of a stream while rules are evaluated."""
     return f"in_{stream}"
+
+
+def bounds_view(stream: str) -> str:
+    """The view of the event time of a stream's first row and of the bounds of the evaluation."""
+    return f"bounds_{stream}"
 
 
 def relation_view(relation: str) -> str:

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 import sql
-from archiver.delta import ARROW_TYPES
+from archiver.delta import ARROW_TYPES, EXTRA_COLUMN
 from archiver.time_range import TimeRange
 from archiver.times import Micros, optional_datetime, optional_micros
 from moirae.rules import RevisionStream
@@ -83,11 +83,11 @@ class RevisionRows:
             if stream.has_all_revisions:
                 own |= {"seq": row.seq, "op": row.op, "row_key": row.row_key or ""}
             records.append({**content, **own})
-        return make_table(stream.columns, records)
+        return _make_stream_table(stream, records)
 
     def empty_table(self, name: str) -> pa.Table:
         """The columns of a stream without rows."""
-        return make_table(self._streams[name].columns, [])
+        return _make_stream_table(self._streams[name], [])
 
     def _load_past_events(self, rows: Sequence[ValidRow]) -> dict[str, Mapping[str, Any]]:
         """What rows of similarity recalls carry of past events that are still stored, by ID."""
@@ -102,6 +102,11 @@ class RevisionRows:
             }
             past_events[str(past.eid)] = {**contexts, **past.attributes}
         return past_events
+
+
+def _make_stream_table(stream: RevisionStream, records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The rows of a stream, with no undeclared fields: queries read it as declared streams."""
+    return make_table({**stream.columns, EXTRA_COLUMN: "string"}, records)
 
 
 def make_table(columns: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -9,6 +9,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from archiver.delta import ARROW_TYPES
+from archiver.time_range import ALL_TIME
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.engine import (
@@ -23,7 +25,7 @@ from moirae.evaluation.engine import (
 )
 from moirae.evaluation.limits import find_failing_row, find_failing_rows
 from moirae.evaluation.lost_rows import LostRow, remove_rows
-from moirae.evaluation.plan import ActiveRule, input_view
+from moirae.evaluation.plan import ActiveRule, bounds_view, input_view
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.statements import (
     LOSS_SETTINGS,
@@ -81,6 +83,7 @@ class SparkRules(RuleEngine):
         for stream, source in request.sources.items():
             _create_view(stream, source)
         rules = [rule for group in groups for rule in group.rules]
+        self._create_bounds_views(rules, request)
         statement = self._grouper.build_statement(groups)
         try:
             table = self._run_statement(rules, request, statement)
@@ -99,6 +102,23 @@ class SparkRules(RuleEngine):
         return self._statements.run_statement(
             rules, request.row_count, statement, is_part=request.is_part
         )
+
+    def _create_bounds_views(self, rules: Sequence[ActiveRule], request: EvaluationRequest) -> None:
+        """Create the views that rules with expected keys read, see `bounds_view`."""
+        streams: set[str] = set()
+        for rule in rules:
+            if rule.definition.spec.expected is not None:
+                streams |= rule.shape.streams
+        time_range = ALL_TIME if request.rule_slice is None else request.rule_slice.range
+        for stream in sorted(streams):
+            source = request.sources[stream]
+            times = [source.find_first_time(), time_range.start, time_range.end]
+            columns = {
+                name: pa.array([time], ARROW_TYPES["timestamp"])
+                for name, time in zip(("_first", "_low", "_high"), times, strict=True)
+            }
+            view = source.frame().sparkSession.createDataFrame(pa.table(columns))
+            view.createOrReplaceTempView(bounds_view(stream))
 
     def _find_failing_row(
         self, rule: ActiveRule, request: EvaluationRequest, statement: Statement

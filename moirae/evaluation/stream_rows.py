@@ -12,8 +12,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from archiver.delta import DataFile, StreamTable
-from archiver.ingest import ArchiveWriter
-from archiver.read import WIDE_SCAN_ROWS, Reader, filter_time_range, read_files
+from archiver.ingest import ArchiveWriter, FirstRows
+from archiver.read import (
+    WIDE_SCAN_ROWS,
+    Reader,
+    filter_time_range,
+    find_first_time,
+    read_files,
+)
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
 from moirae.evaluation.engine import Rows, RowSource
@@ -43,23 +49,24 @@ class LiveStreamRows:
 
         `max_read_rows`: rows of files near events that this process reads; None: no limit.
         """
+        self._first_rows = FirstRows(archive.catalog, archive.tables, archive.watermark)
         self._spark = spark
         self._archive = archive
         self.revisions = revisions
         self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
-        """The declared columns of a stream, with their types."""
-        return self._archive.tables[stream].schema.columns
+        """The columns of a stream that queries may name, with their types."""
+        return self._archive.tables[stream].schema.query_columns
 
     def select_columns(self, stream: str, rows: pa.Table | None) -> pa.Table:
-        """Rows with the declared columns only. None: an empty table."""
+        """Rows with the columns that queries may name. None: an empty table."""
         if stream in self.revisions.streams:
             return self.revisions.empty_table(stream)
         schema = self._archive.tables[stream].schema
         if rows is None:
             rows = schema.arrow_schema().empty_table()
-        return rows.select(list(schema.columns))
+        return rows.select(list(schema.query_columns))
 
     def find_range(self, stream: str, time_range: TimeRange) -> RowSource:
         """Rows with event times in a range: in memory if it holds all of them, else in files."""
@@ -77,10 +84,11 @@ class LiveStreamRows:
             return FileRows(table.files, files, time_range)
 
         count = self.estimate_count(stream, time_range)
-        return RowSource(count, read, partial(self._make_frame, stream))
+        find_first_time = partial(self._first_rows.time, stream)
+        return RowSource(count, read, partial(self._make_frame, stream), find_first_time)
 
     def find_rows(self, stream: str, rows: pa.Table | None) -> RowSource:
-        """Some rows, of which only the declared columns count. None: no rows."""
+        """Some rows, of which only the columns that queries may name count. None: no rows."""
         table = self.select_columns(stream, rows)
         return RowSource(len(table), lambda: table, partial(self._make_frame, stream))
 
@@ -171,16 +179,24 @@ class ArchivedStreamRows:
     """Rows of the archive in a process that only reads it."""
 
     def __init__(
-        self, spark: SparkSession, reader: Reader, max_read_rows: int = WIDE_SCAN_ROWS
+        self,
+        spark: SparkSession,
+        reader: Reader,
+        max_read_rows: int = WIDE_SCAN_ROWS,
+        first_times: Mapping[str, Micros] | None = None,
     ) -> None:
-        """`max_read_rows`: rows of files near events that this process reads."""
+        """`max_read_rows`: rows of files near events that this process reads.
+
+        `first_times`: of the first row of streams, where it is stored.
+        """
+        self._first_times = dict(first_times or {})
         self._spark = spark
         self._reader = reader
         self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
-        """The declared columns of a stream, with their types."""
-        return self._reader.schema(stream).columns
+        """The columns of a stream that queries may name, with their types."""
+        return self._reader.schema(stream).query_columns
 
     def read_range(self, stream: str, time_range: TimeRange) -> DataFrame:
         """Rows with event times in a range."""
@@ -208,11 +224,17 @@ class ArchivedStreamRows:
             return filter_time_range(frame, snapshot.table.schema.time, time_range)
 
         count = sum(file.rows for file in files)
-        return RowSource(count, read, make_frame)
+        return RowSource(count, read, make_frame, partial(self._find_first_time, stream))
+
+    def _find_first_time(self, stream: str) -> Micros | None:
+        table = self._reader.table(stream)
+        if stream in self._first_times or table is None:
+            return self._first_times.get(stream)
+        return find_first_time(table)
 
     def _empty_table(self, stream: str) -> pa.Table:
         schema = self._reader.schema(stream)
-        return schema.arrow_schema().empty_table().select(list(schema.columns))
+        return schema.arrow_schema().empty_table().select(list(schema.query_columns))
 
     def read_near(
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
@@ -287,7 +309,7 @@ def _read_files(
     time_ranges: Sequence[TimeRange],
     allowed_values: _AllowedValues,
 ) -> pa.Table:
-    columns = list(table.schema.columns)
+    columns = list(table.schema.query_columns)
     tables = [table.schema.arrow_schema().empty_table().select(columns)]
     for path in paths:
         rows = table.read_on_time(path, columns)

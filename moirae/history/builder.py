@@ -295,7 +295,8 @@ class HistoryBuilder:
         started_at = time.monotonic()
         definition, store = rule.definition, self._execution
         newest = self._newest_event_time()
-        finder = self._create_finder(spark)
+        first_times = self._execution_catalog.first_times()
+        finder = self._create_finder(spark, first_times=first_times)
         overlap = event_overlap(definition)
         search_range = task.range.shift(start=-overlap.before, end=overlap.after)
         events = finder.find_events(rule, search_range)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from archiver.executors import SparkJobs
 from archiver.read import Reader
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.alerts import Event, deduplicate
 from moirae.evaluation import (
     ArchivedStreamRows,
@@ -99,15 +100,17 @@ class PastFinder:
         relations: RelationVersions,
         setting: EngineSetting = "auto",
         store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
+        first_times: Mapping[str, Micros] | None = None,
     ) -> None:
         """`setting`: the key `recall.engine` of the workspace.
 
-        `store_losses`: gets the rows over which a rule has no verdict.
+        `store_losses`: gets the rows over which a rule has no verdict. `first_times`: of the first
+        row of streams, where it is stored.
         """
         self._store_losses = store_losses
         self._spark = spark
         self._choice = EngineChoice(setting)
-        self._rows = ArchivedStreamRows(spark, reader)
+        self._rows = ArchivedStreamRows(spark, reader, first_times=first_times)
         self._context_evaluator = ContextEvaluator(spark, self._rows)
         # Jobs of this thread: who runs it may cancel them.
         jobs = SparkJobs(spark.sparkContext)

@@ -250,7 +250,7 @@ def _explain_recall(settings: Settings, question: Any) -> dict[str, Any]:
 def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, Any]:
     template = Template(question)
     split = template.split
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     decision = explain_engine(template, columns, settings.recall.engine)
     error_bounds: dict[str, str] = {}
     for aggregate in split.aggregates:
@@ -272,7 +272,7 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
 def _explain_stages(settings: Settings, rule: ActiveRule) -> dict[str, Any]:
     """The stages in the order in which they are evaluated."""
     relations = {name: relation.columns for name, relation in settings.relations.items()}
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     plan = build_event_plan(rule.definition, rule.tables, relations)
     queries = stage_queries(plan, columns)
     stages: dict[str, Any] = {}

@@ -56,7 +56,7 @@ def build_evaluators(
     """`relations`: the types of their columns, by name."""
     losses = VerdictLosses(connection, guard.loss_limits)
     rows = LiveStreamRows(spark, archive, RevisionRows(connection), engines.max_read_rows)
-    columns = {name: table.schema.columns for name, table in archive.tables.items()}
+    columns = {name: table.schema.query_columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
         guard=guard,

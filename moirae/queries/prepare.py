@@ -171,7 +171,7 @@ def _check_question(
 ) -> SqlQuestion:
     """The question with the types of its result as far as they are needed."""
     template = Template(question)
-    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     if runs_in_duckdb(template, columns):
         return question
     types = _SparkAnalysis(start_session(), settings, tables, question.sql).infer_types()
@@ -191,7 +191,7 @@ class _SparkAnalysis:
         views: dict[str, str] = {}
         for name, stream in settings.streams.items():
             views[name] = name
-            self._create_view(name, stream.columns)
+            self._create_view(name, stream.query_columns)
         for name, relation in settings.relations.items():
             views[name] = name
             self._create_view(name, {**relation.columns, **_VALIDITY})

@@ -4,11 +4,13 @@ Two doors of their own: `moirae.rules.checks` checks rules before they run, `moi
 converts their queries into context queries and recall questions.
 """
 
+from moirae.rules.absence import add_expected_keys
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
     build_event_tables,
     build_rule_tables,
+    build_watched_rows_sql,
     infer_event_shape,
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
@@ -29,7 +31,9 @@ __all__ = [
     "SimilarRecall",
     "SqlRecall",
     "infer_event_shape",
+    "add_expected_keys",
     "build_event_sql",
+    "build_watched_rows_sql",
     "build_event_tables",
     "find_hybrid_contexts",
     "find_unused_keys",

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from archiver.times import Micros, duration_to_micros
+from moirae.rules.absence import build_absence_sql, build_rows_sql
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.revision_streams import derived_without
@@ -240,7 +241,14 @@ def build_event_sql(rule: Rule, tables: Tables) -> str:
         return spec.expr
     assert spec.stream is not None and spec.absent is not None and spec.key is not None
     time = tables.streams.get(spec.stream, "ts")
-    return _build_absence_sql(spec.stream, time, spec.key, spec.absent.total_seconds())
+    return build_absence_sql(spec.stream, time, spec.key, spec.absent.total_seconds())
+
+
+def build_watched_rows_sql(rule: Rule, tables: Tables) -> str:
+    """The key and time of the rows of the stream that a rule of absence watches."""
+    spec = rule.spec
+    assert spec.stream is not None and spec.key is not None
+    return build_rows_sql(spec.stream, tables.streams.get(spec.stream, "ts"), spec.key)
 
 
 def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
@@ -254,22 +262,13 @@ def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
         stream_shape = infer_shape(f"SELECT `{time}` AS ts FROM {spec.stream}", tables)
         gap = duration_to_micros(spec.absent)
         period = max(gap // _EVALUATIONS_PER_ABSENCE, _MICROS_PER_SECOND)
-        shape = replace(stream_shape, reach=stream_shape.reach + gap, period=period, offset=0)
+        # An expected key that came shortly before it became valid is silent since then.
+        reach = stream_shape.reach + gap * (1 if spec.expected is None else 2)
+        relations = stream_shape.relations | ({spec.expected} if spec.expected else set())
+        shape = replace(
+            stream_shape, reach=reach, relations=frozenset(relations), period=period, offset=0
+        )
     return replace(shape, lag=shape.lag + duration_to_micros(rule.query_offset))
-
-
-def _build_absence_sql(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
-    """SQL that returns a row for each key value and each time at which it became absent.
-
-    The time is that of its last row plus `seconds`.
-    """
-    keys = ", ".join(f"`{name}`" for name in key)
-    gap = f"INTERVAL '{seconds}' SECOND"
-    return (
-        f"SELECT {keys}, `{time}` + {gap} AS ts FROM (SELECT {keys}, `{time}`, "
-        f"lead(`{time}`) OVER (PARTITION BY {keys} ORDER BY `{time}`) AS _next FROM {stream}) "
-        f"WHERE _next IS NULL OR _next > `{time}` + {gap}"
-    )
 
 
 def _stream_to_json(stream: RevisionStream) -> dict[str, Any]:

@@ -82,6 +82,14 @@ class AlertSpec(ConfigModel):
         validate_default=True,
         description="With absent: the stream or derived stream to watch.",
     )
+    expected: TableName | None = Field(
+        default=None,
+        validate_default=True,
+        description=(
+            "With absent: a relation with the columns of key. A key of it that has not been seen "
+            "since its row became valid, or since the first row of the stream, counts as absent too."
+        ),
+    )
     key: tuple[Text, ...] | None = Field(
         default=None,
         validate_default=True,
@@ -198,6 +206,15 @@ class AlertSpec(ConfigModel):
         if "absent" in info.data and (stream is None) != (info.data["absent"] is None):
             raise ValueError("set absent and stream together, or neither")
         return stream
+
+    @field_validator("expected")
+    @classmethod
+    def _require_absent_with_expected(
+        cls, expected: str | None, info: ValidationInfo
+    ) -> str | None:
+        if expected is not None and info.data.get("absent") is None:
+            raise ValueError("expected is for rules with absent")
+        return expected
 
     @field_validator("key")
     @classmethod

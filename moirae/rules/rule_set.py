@@ -130,6 +130,8 @@ class Rule:
         """
         spec = self.spec.model_dump(mode="json", by_alias=True)
         content = {name: spec[name] for name in _VERSION_KEYS}
+        if self.spec.expected is not None:
+            content["expected"] = self.spec.expected
         content["derived"] = {derived.stream: derived.expr for derived in self.derived}
         recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
         if recalls:

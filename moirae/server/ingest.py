@@ -9,14 +9,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
-from archiver.formats import Format, landed_suffix
+from archiver.errors import ArchiverError
+from archiver.formats import Format, landed_format, landed_suffix
+from moirae.config import Stream
 from moirae.errors import RequestRejected
-from moirae.runtime.storage import DISK_RESERVE, LandingFolder
+from moirae.runtime.storage import DISK_RESERVE, LandingFolder, redact_batch
 from moirae.server.pool import ConnectionPool
 from moirae.server.request_body import (
     decompress,
@@ -65,13 +68,20 @@ class IngestHandler:
     """
 
     def __init__(
-        self, home: Path, formats: Mapping[str, Format], pool: ConnectionPool, limits: IngestLimits
+        self,
+        home: Path,
+        formats: Mapping[str, Format],
+        pool: ConnectionPool,
+        limits: IngestLimits,
+        redacted: Mapping[str, Stream] = MappingProxyType({}),
     ) -> None:
+        """`redacted`: the streams with secrets, which are replaced before a batch is written."""
         self._home = home
         # Without an embedded database the server may be the first process of a workspace.
         home.mkdir(parents=True, exist_ok=True)
         self._landing_folders = {stream: LandingFolder(home, stream) for stream in formats}
         self._formats = formats
+        self._redacted = redacted
         self._pool = pool
         self._limits = limits
         self._active_requests = 0
@@ -195,6 +205,7 @@ class IngestHandler:
             name = f"{_NAME_PREFIX}key-{key_digest[:32]}"
             duplicate = self._is_duplicate(landing, name, suffix, key=key, digest=digest)
         if not duplicate:
+            lines = self._redact(landing.stream, suffix, lines)
             try:
                 landing.write_batch(name, suffix, lines)
             except OSError as error:
@@ -202,6 +213,16 @@ class IngestHandler:
                     503, f"cannot write the batch: {error.strerror}", _DISK_RETRY
                 ) from error
         return {"stream": landing.stream, "batch": name, "rows": row_count}
+
+    def _redact(self, stream: str, suffix: str, lines: bytes) -> bytes:
+        declared = self._redacted.get(stream)
+        if declared is None:
+            return lines
+        try:
+            stored = landed_format(f"batch{suffix}", self._formats[stream])
+            return redact_batch(stream, declared, stored, lines)
+        except ArchiverError as error:
+            raise RequestRejected(400, f"the body cannot be read: {error}") from error
 
     def _is_duplicate(
         self, landing: LandingFolder, name: str, suffix: str, *, key: str, digest: bytes

@@ -51,7 +51,10 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
         ChangeGateway(role.connection).delete_restored()
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
-    ingest_handler = IngestHandler(settings.home, _http_formats(settings), pool, IngestLimits())
+    redacted = {name: stream for name, stream in settings.streams.items() if stream.redact}
+    ingest_handler = IngestHandler(
+        settings.home, _http_formats(settings), pool, IngestLimits(), redacted
+    )
     tls = settings.server.tls
     server = uvicorn.Server(
         uvicorn.Config(

@@ -8,6 +8,7 @@ and their merge; `recall.query.plain` writes queries of a common subset for Spar
 
 from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
+from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import aggregates_of, clauses_of, sources_of
@@ -25,11 +26,13 @@ __all__ = [
     "bind_query",
     "check_table_count",
     "clauses_of",
+    "excludes_only_extra",
     "find_horizon",
     "find_outputs",
     "infer_shape",
     "order_columns",
     "parse",
+    "reveal_extra",
     "row_key_columns",
     "sources_of",
     "sql_names",

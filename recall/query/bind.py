@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from recall.query.extra import exclude_extra
 from recall.query.joins import find_anchor
 from recall.query.parsing import Unsupported, parse
 from recall.query.parts import common_tables, joins_of
@@ -54,12 +55,16 @@ def _bind_select(
 ) -> None:
     clauses: list[exp.Expr] = [select.args["from_"], *joins_of(select)]
     times: dict[str, str] = {}
+    stream_aliases: list[str] = []
     for clause in clauses:
+        if _is_table_in(clause.this, tables.streams, local_tables):
+            stream_aliases.append(clause.this.alias_or_name)
         time_column = _time_column(clause.this, tables, local_tables)
         if time_column is not None:
             times[clause.this.alias_or_name.lower()] = time_column
     anchor = find_anchor(select, times, grouping_windows(select))
     assert anchor is not None  # the query has a shape
+    exclude_extra(select, stream_aliases)
     row_time = exp.column(times[anchor], table=anchor, quoted=True)
     for clause in clauses:
         is_relation = _is_table_in(clause.this, tables.relations, local_tables)

@@ -16,6 +16,13 @@ VALID_FROM = "_valid_from"
 VALID_TO = "_valid_to"
 VALIDITY_TYPES = {VALID_FROM: "timestamp", VALID_TO: "timestamp"}  # types by column
 
+# A column of each stream beside the declared ones: the undeclared fields of a row as a JSON object.
+# Queries may name it; `*` does not include it.
+EXTRA = "_extra"
+
+# A function of DuckDB as Spark's get_json_object, see `recall.statements.json_text`.
+JSON_TEXT = "_json_text"
+
 # The table of merged partial answers that `merge` of a split query reads.
 MERGED_TABLE = "_merged"
 

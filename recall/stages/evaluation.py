@@ -102,7 +102,7 @@ class LiveRows:
 
     def _read(self, stream: str, time_range: TimeRange, duckdb: DuckDBStatements) -> pa.Table:
         schema = self.reader.schema(stream)
-        columns = list(schema.columns)
+        columns = list(schema.query_columns)
         snapshot = self.snapshots.get(stream, StreamSnapshot())
         fields = [schema.arrow_schema().field(name) for name in columns]
         parts = [pa.schema(fields).empty_table()]

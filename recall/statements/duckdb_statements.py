@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from archiver.threads import start_daemon
 from recall.errors import Cancelled, MemoryExceeded, SparkRequired, StatementTimeout
+from recall.statements.json_text import CREATE_JSON_TEXT
 from recall.statements.statement import Statement
 
 # Options: statements read registered tables only, no files, network or extensions. What does not
@@ -39,7 +40,7 @@ class DuckDBStatements:
         self._connection = duckdb.connect(
             ":memory:", config={"threads": "1", "memory_limit": "1GB"}
         )
-        for setting in ("SET TimeZone = 'UTC'", *settings):
+        for setting in ("SET TimeZone = 'UTC'", CREATE_JSON_TEXT, *settings):
             self._connection.execute(setting)
 
     def register(self, name: str, rows: pa.Table) -> None:

@@ -35,7 +35,7 @@ class FilePart:
 class FileRows:
     """The rows of data files of a stream with event times in a range.
 
-    `columns`: those to read; None: all declared ones. `include_late`: also rows that were late, and
+    `columns`: those to read; None: all that queries may name. `include_late`: also rows that were late, and
     those of other programs.
     """
 
@@ -53,7 +53,7 @@ class FileRows:
     def read(self, part: FilePart) -> pa.Table:
         """The rows of a part of them."""
         schema = self.table.schema
-        columns = list(schema.columns if self.columns is None else self.columns)
+        columns = list(schema.query_columns if self.columns is None else self.columns)
         read_columns = list(dict.fromkeys([*columns, schema.time]))
         read_file = self.table.read if self.include_late else self.table.read_on_time
         tables = [self.table.arrow_schema.empty_table().select(read_columns)]

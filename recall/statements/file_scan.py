@@ -36,7 +36,7 @@ def scan_files(snapshot: "StreamSnapshot") -> str:
         source = f"(FROM {source} UNION ALL BY NAME SELECT {', '.join(added)} WHERE false)"
     if not snapshot.rewritten:
         return source
-    names = ['"_late"']
+    names = ['"_extra"', '"_late"']
     for name, type_name in schema.columns.items():
         stored_name = snapshot.rewritten[name].name if name in snapshot.rewritten else name
         names.append(f'CAST("{stored_name}" AS {_DUCKDB_TYPES[type_name]}) AS "{name}"')

@@ -285,7 +285,7 @@ def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reade
         max_rows=config.stage_rows,
     )
     stage_config = StageConfig(
-        stream_columns={schema.name: schema.columns for schema in config.schemas},
+        stream_columns={schema.name: schema.query_columns for schema in config.schemas},
         lateness={schema.name: duration_to_micros(schema.lateness) for schema in config.schemas},
     )
     return StageRunner(config.connect(), evaluator, stage_config)

@@ -32,12 +32,14 @@ class StreamRow(ProgressRow):
 
     `previous_names`: that it had before it was renamed, oldest first. `clock`: the newest at which a
     source unit was first read; None: none was. `keys_ahead`: as `put_keys_ahead` stored them.
+    `first`: the event time of its first row; None: see `put_first`.
     """
 
     name: str
     previous_names: Sequence[str]
     clock: datetime | None
     keys_ahead: Sequence[Mapping[str, Any]]
+    first: datetime | None
 
 
 class StreamGateway(Gateway):
@@ -50,6 +52,10 @@ class StreamGateway(Gateway):
     def insert(self, name: str) -> None:
         """Register a declared stream, unless it is registered."""
         self._execute("insert", name=name)
+
+    def put_first(self, name: str, first: datetime) -> None:
+        """Store the event time of the first row of a stream, before which none can come."""
+        self._execute("put_first", name=name, first=first)
 
     def raise_newest(self, name: str, newest: datetime, newest_not_ahead: datetime | None) -> None:
         """Raise the newest event times of a stream; lower ones are ignored.

@@ -1,6 +1,7 @@
 -- list_all --
 -- How far each stream has been read.
-SELECT name, previous_names, newest, advanced, newest_not_ahead, advanced_ahead, clock, keys_ahead FROM streams
+SELECT name, previous_names, newest, advanced, newest_not_ahead, advanced_ahead, clock, keys_ahead,
+    first FROM streams
 
 -- insert --
 -- Register a declared stream, unless it is registered.
@@ -14,6 +15,10 @@ UPDATE streams SET newest = greatest(newest, %(newest)s),
 -- raise_clock --
 -- Raise the clock at which source units of a stream are first read.
 UPDATE streams SET clock = greatest(clock, %(clock)s) WHERE name = %(name)s
+
+-- put_first --
+-- Store the event time of the first row of a stream, once.
+UPDATE streams SET first = %(first)s WHERE name = %(name)s AND first IS NULL
 
 -- put_keys_ahead --
 -- Replace the keys whose rows are furthest ahead of the clock.

@@ -64,14 +64,17 @@ relations:
     key: [host]
     valid_from: since
     source: {file: hosts.csv}
+  inventory: {columns: {host: string}, key: [host], source: {file: inventory.csv}}
 """
 # Host, site, and from when to when it is there. One host moves, one is not known from the start,
-# one never is.
+# one never is; of one there are no rows.
 STAYS = (
     ("h0", "site h0", START - timedelta(days=1), START + timedelta(seconds=200)),
     ("h0", "site h9", START + timedelta(seconds=200), None),
     ("h1", "site h1", START + timedelta(seconds=100), None),
+    ("h9", "site h9", START + timedelta(seconds=150), None),
 )
+INVENTORY = ("h0", "h8")
 
 RULES = """
 groups:
@@ -143,9 +146,34 @@ groups:
     stream: b
     key: [host]
     keep_firing_for: 1m
+  - alert: Missing
+    absent: 2m
+    stream: b
+    key: [host]
+    expected: hosts
+  - alert: NeverSeen
+    absent: 90s
+    stream: b
+    key: [host]
+    expected: inventory
 """
 
 LOAD = "(SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute'))"
+SILENT = (
+    "SELECT host, at + INTERVAL '{gap}' SECOND AS ts FROM (SELECT host, at, lead(at) OVER (PARTITION BY host "
+    "ORDER BY at) AS later FROM b) WHERE (later IS NULL OR later > at + INTERVAL '{gap}' SECOND) "
+    "AND at + INTERVAL '{gap}' SECOND <= {newest}"
+)
+# `{start}`: since when each expected host is silent if no row of it came.
+UNSEEN = (
+    " UNION SELECT host, start + INTERVAL '{gap}' SECOND FROM ({start}) AS e WHERE NOT EXISTS (SELECT 1 "
+    "FROM b WHERE b.host = e.host AND at BETWEEN start - INTERVAL '{gap}' SECOND AND start + INTERVAL '{gap}' "
+    "SECOND) AND start + INTERVAL '{gap}' SECOND <= {newest}"
+)
+SINCE = (
+    "SELECT host, greatest(min(since), (SELECT min(at) FROM b)) AS start FROM hosts GROUP BY host"
+)
+FROM_THE_FIRST_ROW = "SELECT h.host, b.start FROM (SELECT min(at) AS start FROM b) b, inventory h"
 # The same rules over whole tables, written out by hand: one run over all on-time rows.
 BATCH = {
     "Filter": "SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 70",
@@ -173,9 +201,9 @@ BATCH = {
     "Meet": f"SELECT a.host, window.end AS ts, count(*) AS c FROM {LOAD} l JOIN a ON a.host = l.host "
     "AND a.ts <= l.ts AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 "
     "minutes')",
-    "Silent": "SELECT host, at + INTERVAL '120' SECOND AS ts FROM (SELECT host, at, lead(at) OVER (PARTITION BY host "
-    "ORDER BY at) AS later FROM b) WHERE (later IS NULL OR later > at + INTERVAL '120' SECOND) "
-    "AND at + INTERVAL '120' SECOND <= {newest}",
+    "Silent": SILENT.replace("{gap}", "120"),
+    "Missing": (SILENT + UNSEEN).replace("{gap}", "120").replace("{start}", SINCE),
+    "NeverSeen": (SILENT + UNSEEN).replace("{gap}", "90").replace("{start}", FROM_THE_FIRST_ROW),
 }
 
 
@@ -354,6 +382,8 @@ class World:
             ).createOrReplaceTempView(name)
         kinds = "host string, site string, since timestamp, until timestamp"
         self.spark.createDataFrame(STAYS, kinds).createOrReplaceTempView("hosts")
+        inventory = [(host,) for host in INVENTORY]
+        self.spark.createDataFrame(inventory, "host string").createOrReplaceTempView("inventory")
         newest = max(
             (p.newest for p in self.archive.progress.values() if p.newest is not None), default=0
         )
@@ -401,4 +431,5 @@ def workspace(folder: Path) -> Settings:
     (folder / "moirae.yaml").write_text(WORKSPACE)
     stays = "".join(f"{host},{site},{since.isoformat()}\n" for host, site, since, _ in STAYS)
     (folder / "hosts.csv").write_text(f"host,site,since\n{stays}")
+    (folder / "inventory.csv").write_text("host\n" + "".join(f"{host}\n" for host in INVENTORY))
     return load_settings(folder / "moirae.yaml", {})

@@ -18,6 +18,7 @@ from archiver.delta.data_files.rows import (
     with_chunk_column,
     write_rows,
 )
+from archiver.delta.declarations import differs_by_redaction
 from archiver.delta.files import (
     ADOPTED_PREFIX,
     CLUSTERED_PREFIX,
@@ -25,9 +26,10 @@ from archiver.delta.files import (
     DataFile,
     is_written_by_moirae,
 )
-from archiver.delta.identity import Array, build_entries
-from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
+from archiver.delta.identity import Array, build_entries, fingerprint
+from archiver.delta.schema import APPEND_COLUMN, EXTRA_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.errors import DataFileDamaged
+from archiver.formats import redact_table
 from archiver.storage import Storage
 from archiver.times import micros_column
 
@@ -210,12 +212,46 @@ class TableFiles:
         if not self.schema.earlier:
             return {0: entries}
         numbers = declarations_of(self.schema, rows[APPEND_COLUMN])
-        return {number: entries[numbers == number] for number in np.unique(numbers).tolist()}
+        entries_by_number = {
+            number: entries[numbers == number] for number in np.unique(numbers).tolist()
+        }
+        redacted = [self._redact_entries(rows, entries, numbers)]
+        present = len(self.schema.earlier)
+        if present in entries_by_number:
+            redacted.append(entries_by_number[present])
+        if any(map(len, redacted)):
+            entries_by_number[present] = np.concatenate(redacted)
+        return entries_by_number
+
+    def _redact_entries(self, rows: pa.Table, entries: Array, numbers: Array) -> Array:
+        """The entries that rows from before a change of redactions would have now.
+
+        A record that was redacted before it came here cannot be read as it was then.
+        """
+        is_redacted = np.isin(numbers, self._numbers_with_other_redactions())
+        if not is_redacted.any():
+            return entries[:0]
+        redacted = redact_table(rows.filter(pa.array(is_redacted)), self.schema.redactions)
+        own = entries[is_redacted]
+        ids, hashes = fingerprint(self.schema, redacted, own["id"].tolist())
+        if self.schema.is_identified_by_place:
+            ids = own["id"].tolist()
+        return build_entries(ids, hashes, own["unit"], own["line"])
+
+    def _numbers_with_other_redactions(self) -> list[int]:
+        """The declarations that differ from the present one by what is redacted only."""
+        return [
+            number
+            for number, declaration in enumerate(self.schema.earlier)
+            if differs_by_redaction(declaration.schema, self.schema)
+        ]
 
     def _read_identity_columns(self, path: str) -> pa.Table:
         columns = ["_id", "_hash", "_unit", "_line"]
         if self.schema.earlier:
             columns.append(APPEND_COLUMN)
+        if self._numbers_with_other_redactions():
+            columns += [*self.schema.columns, EXTRA_COLUMN]
         try:
             return self.read(path, columns)
         except (OSError, pa.ArrowException) as error:

@@ -12,6 +12,7 @@ import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
 from archiver.errors import IncompatibleColumn, InvalidValue
+from archiver.formats import redact_table
 from archiver.ingest.decoding.event_times import END_OF_EVENT_TIME, MIN_EVENT_TIME
 from archiver.ingest.decoding.numbers import INT_LIMITS, JsonNumber, to_float, to_integer
 from archiver.ingest.decoding.records import DecodedRows, RefusedLine
@@ -34,7 +35,8 @@ def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRo
     refused = []
     for index, detail in sorted(errors.items()):
         refused.append(RefusedLine(first + index, "malformed", detail, raw_rows[index]))
-    decoded = pa.table({**columns, "_extra": _extra_column(schema, table)})
+    extra = _extra_column(schema, table)
+    decoded = redact_table(pa.table({**columns, "_extra": extra}), schema.redactions)
     numbers = np.arange(first, first + len(table))
     if not errors:
         return DecodedRows(decoded, numbers, raw_rows, refused)

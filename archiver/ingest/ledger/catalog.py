@@ -107,6 +107,18 @@ class Catalog:
             progress_by_stream[row.name] = to_progress(row)
         return progress_by_stream
 
+    def first_times(self) -> dict[str, Micros]:
+        """The event time of the first row of each stream where it is stored."""
+        times: dict[str, Micros] = {}
+        for row in self._streams.list_all():
+            if row.first is not None:
+                times[row.name] = to_micros(row.first)
+        return times
+
+    def put_first_time(self, stream: str, first: Micros) -> None:
+        """Store the event time of the first row of a stream, once."""
+        self._streams.put_first(stream, from_micros(first))
+
     def stream_clocks(self) -> dict[str, Micros]:
         """The newest clock at which a unit was first read, by stream; none for unread streams."""
         clocks: dict[str, Micros] = {}

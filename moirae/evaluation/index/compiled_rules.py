@@ -11,7 +11,7 @@ from moirae.evaluation.index.conditions import ConditionCompiler
 from moirae.evaluation.index.reductions import find_necessary
 from moirae.evaluation.index.values import Row, RowLayout, RowTest, Value
 from recall.errors import SparkRequired
-from recall.query import clauses_of
+from recall.query import clauses_of, excludes_only_extra, sql_names
 from recall.query.plain import PLAIN_TYPES, select_columns
 
 _CLAUSES = {"expressions", "from_", "where"}
@@ -105,9 +105,10 @@ def _outputs_of(
     outputs: list[RuleOutput] = []
     for node in query.expressions:
         if isinstance(node, exp.Star):
-            if any(node.args.values()):
+            if not excludes_only_extra(node):
                 raise SparkRequired("* with EXCEPT")
-            for column in layout.types:
+            excluded = {sql_names.EXTRA} if node.args.get("except_") else set()
+            for column in filter(lambda name: name not in excluded, layout.types):
                 outputs.append(RuleOutput(column, _read_column(column, layout), True))
             continue
         expression = node.unalias()

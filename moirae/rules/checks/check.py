@@ -16,6 +16,7 @@ from moirae.rules.checks.check_questions import check_questions, find_warnings
 from moirae.rules.checks.check_session import CheckSession, StartSpark
 from moirae.rules.checks.derived_streams import DerivedStreams
 from moirae.rules.checks.event_columns import require_time_column
+from moirae.rules.checks.expected_keys import find_expected_problem
 from moirae.rules.checks.rule_streams import RuleStreams
 from moirae.rules.checks.verdict_store import VerdictStore
 from moirae.rules.definition import (
@@ -76,7 +77,7 @@ class _RuleChecker:
         self._valid_shapes: set[str] = set()
         self._rules = rules
         for name, stream in settings.streams.items():
-            session.create_view(name, stream.columns)
+            session.create_stream_view(name, stream.columns)
         for name, relation in settings.relations.items():
             session.create_view(name, relation.columns)
         derived = DerivedStreams(session, store, settings, rules)
@@ -120,7 +121,7 @@ class _RuleChecker:
                 self._valid_shapes.add(rule.id)
                 queries.append(rule.spec.expr)
         if queries:
-            self._session.validator.prepare(queries)
+            self._session.prepare(queries)
 
     def _event_tables(self, rule: Rule) -> Tables:
         return build_event_tables(rule, self._time_columns, frozenset(self._settings.relations))
@@ -156,7 +157,7 @@ class _RuleChecker:
         problems += _check_early(definition, event_tables)
         tables = build_rule_tables(rule, self._time_columns, event_tables.relations)
         completed, question_problems = check_questions(
-            self._session.spark, self._settings, definition, tables
+            self._session, self._settings, definition, tables
         )
         problems += question_problems
         return (None if problems else completed), problems
@@ -167,11 +168,14 @@ class _RuleChecker:
             if rule.id not in self._valid_shapes:
                 _check_event_shape(rule, tables)
             if expr is not None:
-                schema = self._session.validator.validate(expr)
+                schema = self._session.validate(expr)
             else:
                 sql = build_event_sql(rule, tables)
                 schema = validate_query(self._session.spark, sql, internal=True)
             require_time_column(schema)
+            problem = find_expected_problem(rule, schema, self._settings)
+            if problem is not None:
+                return problem
         except (Unsupported, QueryRejected) as error:
             if expr is None:  # generated SQL: its positions mean nothing to the author
                 return rule.make_problem(str(error), "stream")

@@ -9,12 +9,11 @@ from dataclasses import replace
 from functools import cached_property
 from graphlib import CycleError
 
-from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
-from moirae.rules.checks.check_session import create_empty_view
+from moirae.rules.checks.check_session import CheckSession, create_empty_view
 from moirae.rules.checks.pattern_warnings import find_pattern_warnings
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
 from moirae.rules.definition import Definition
@@ -51,7 +50,7 @@ _TABLE_VIEW = "_table_{}"
 
 
 def check_questions(
-    session: SparkSession, settings: Settings, definition: Definition, tables: Tables
+    session: CheckSession, settings: Settings, definition: Definition, tables: Tables
 ) -> tuple[Definition, list[Problem]]:
     """Return the definition completed by the result columns of all queries, and the problems.
 
@@ -70,9 +69,10 @@ class _QuestionChecker:
     """Checks one rule. Each check adds result columns to `definition`; later checks use them."""
 
     def __init__(
-        self, session: SparkSession, settings: Settings, definition: Definition, tables: Tables
+        self, session: CheckSession, settings: Settings, definition: Definition, tables: Tables
     ) -> None:
-        self._session = session
+        self._session = session.spark
+        self._stream_views = session.stream_views
         self._relations = settings.relations
         self._tables = tables
         self._rule = definition.rule
@@ -81,7 +81,7 @@ class _QuestionChecker:
     @cached_property
     def _views_by_table(self) -> Mapping[str, str]:
         """Views of streams and relations. Created on first use: most rules have no queries."""
-        views = dict(zip(self._tables.streams, self._tables.streams, strict=True))
+        views = dict(self._stream_views)
         for name, relation in self._relations.items():
             views[name] = _TABLE_VIEW.format(name)
             self._create_empty_view(views[name], {**relation.columns, **sql_names.VALIDITY_TYPES})

@@ -1,11 +1,15 @@
 """The Spark session of a check, which starts when the first query has to be analysed."""
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
-from recall.sandbox import QueryValidator, harden_session
+from moirae.rules.checks.result_types import locate_fragment
+from recall.errors import QueryRejected
+from recall.query import reveal_extra, sql_names
+from recall.sandbox import QueryValidator, harden_session, validate_query
 
 StartSpark = Callable[[], SparkSession]
 """The session of this process, which it starts if there is none."""
@@ -17,6 +21,12 @@ class CheckSession:
     def __init__(self, start_spark: StartSpark) -> None:
         self._start_spark = start_spark
         self._columns: dict[str, Mapping[str, str]] = {}
+        self._streams: dict[str, Mapping[str, str]] = {}
+
+    def create_stream_view(self, name: str, columns: Mapping[str, str]) -> None:
+        """Let queries read a declared stream with these columns."""
+        self._streams[name] = columns
+        self.create_view(name, columns)
 
     def create_view(self, name: str, columns: Mapping[str, str]) -> None:
         """Let queries read a table with these columns."""
@@ -30,6 +40,45 @@ class CheckSession:
         for name, columns in self._columns.items():
             create_empty_view(session, name, columns)
         return session
+
+    @cached_property
+    def stream_views(self) -> Mapping[str, str]:
+        """Views of the declared streams that also have `_extra`, by stream."""
+        for name, view in self._view_names.items():
+            columns = {**self._streams[name], sql_names.EXTRA: "string"}
+            create_empty_view(self.spark, view, columns)
+        return self._view_names
+
+    @property
+    def _view_names(self) -> dict[str, str]:
+        return {name: f"_with_extra_{name}" for name in self._streams}
+
+    def prepare(self, queries: Iterable[str]) -> None:
+        """Validate many event queries together; `validate` is quick for those that pass."""
+        self.validator.prepare(map(self._reveal_extra, queries))
+
+    def validate(self, sql: str) -> StructType:
+        """The columns of an event query as it is written. Raises `QueryRejected`."""
+        return self._validate(sql, self.validator.validate)
+
+    def validate_derived(self, sql: str) -> StructType:
+        """The columns of the query of a derived stream. Raises `QueryRejected`."""
+        return self._validate(sql, partial(validate_query, self.spark))
+
+    def _validate(self, sql: str, validate: Callable[[str], StructType]) -> StructType:
+        revealed_sql = self._reveal_extra(sql)
+        try:
+            return validate(revealed_sql)
+        except QueryRejected as error:
+            if revealed_sql == sql:
+                raise
+            line, column = locate_fragment(sql, error)
+            raise QueryRejected(error.message, line, column, error.fragment) from error
+
+    def _reveal_extra(self, sql: str) -> str:
+        """A query that names `_extra` over views that have it."""
+        revealed_sql = reveal_extra(sql, self._view_names)
+        return sql if revealed_sql == sql else reveal_extra(sql, self.stream_views)
 
     @cached_property
     def validator(self) -> QueryValidator:

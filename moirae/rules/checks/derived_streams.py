@@ -12,7 +12,6 @@ from moirae.rules.checks.verdict_store import VerdictStore
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, RuleSet
 from recall.errors import QueryRejected
 from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
-from recall.sandbox import validate_query
 
 
 class DerivedStreams:
@@ -66,7 +65,7 @@ class DerivedStreams:
         columns = self._store.find(content)
         if columns is None:
             try:
-                schema = validate_query(self._session.spark, derived.expr)
+                schema = self._session.validate_derived(derived.expr)
                 require_time_column(schema)
             except QueryRejected as error:
                 problem = derived.make_problem(

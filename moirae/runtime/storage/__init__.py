@@ -19,6 +19,7 @@ from moirae.runtime.storage.generation import (
     write_restore_mark,
 )
 from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
+from moirae.runtime.storage.redacted_batches import redact_batch, redact_file
 from moirae.runtime.storage.removed_streams import (
     archived_streams,
     recalled_streams,
@@ -46,6 +47,8 @@ __all__ = [
     "find_declaration_problems",
     "measure_disk_space",
     "open_storage",
+    "redact_batch",
+    "redact_file",
     "recalled_streams",
     "with_removed_streams",
 ]

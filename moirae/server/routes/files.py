@@ -1,14 +1,16 @@
 """Routes that stream: exports of stored data, and files for a stream."""
 
 import asyncio
+import io
 import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Annotated, BinaryIO
 
+import pyarrow as pa
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -17,11 +19,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 import sql
+from archiver.errors import ArchiverError
 from archiver.formats import FORMAT_NAMES
-from moirae.config import Settings
+from moirae.config import Settings, Stream
 from moirae.errors import RequestRejected
 from moirae.runtime import connect_database
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage import LandingFolder, redact_file
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
@@ -35,6 +38,7 @@ _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
 _MAX_UPLOADS = 4  # at once
 _MAX_UPLOAD_BYTES = 1 << 30
+_MAX_REDACTED_BYTES = 64 << 20  # of a file that is read before it is written
 _DISK_CHECK_BYTES = 16 << 20  # of an upload between checks of the free disk space
 _CHUNK_TIMEOUT = 30.0  # seconds without data of an upload
 _UPLOAD_TIMEOUT = 3600.0  # seconds to receive a file
@@ -157,8 +161,24 @@ def add_file_routes(
                 # got an error. A line without its file, as after a crash here, does no harm.
                 opened.__exit__(None, None, None)
 
-            opened = landing.open_batch(batch, suffix)
-            size = await _store_upload(request, opened, ingest_handler.disk_is_full, publish)
+            disk_is_full = ingest_handler.disk_is_full
+
+            async def copy(file: BinaryIO) -> int:
+                return await _copy_body(request, file, disk_is_full, _MAX_UPLOAD_BYTES)
+
+            declared = settings.streams[stream]
+            stored_suffix = suffix
+            if declared.redact:
+                body = io.BytesIO()
+                await _copy_body(request, body, disk_is_full, _MAX_REDACTED_BYTES)
+                redacted, stored_suffix = await run_in_threadpool(
+                    _redact, stream, declared, suffix, body.getvalue()
+                )
+
+                async def copy(file: BinaryIO) -> int:
+                    return file.write(redacted)
+
+            size = await _store_upload(copy, landing.open_batch(batch, stored_suffix), publish)
         finally:
             uploads.release()
         return json_response({"batch": batch, "bytes": size}, 202)
@@ -203,16 +223,15 @@ def _stream_rows(
 
 
 async def _store_upload(
-    request: Request,
+    copy: Callable[[BinaryIO], Awaitable[int]],
     opened: AbstractContextManager[BinaryIO],
-    disk_is_full: Callable[[], bool],
     publish: Callable[[AbstractContextManager[BinaryIO], int], None],
 ) -> int:
-    """Write the body to a batch and publish it; returns its bytes. Raises `RequestRejected`."""
+    """Write a file to a batch and publish it; returns its bytes. Raises `RequestRejected`."""
     try:
         file = await run_in_threadpool(opened.__enter__)
         try:
-            size = await _copy_body(request, file, disk_is_full)
+            size = await copy(file)
             # Before `publish`, so that little can fail once the audit log has the upload.
             await run_in_threadpool(_sync, file)
             await run_in_threadpool(publish, opened, size)
@@ -225,7 +244,17 @@ async def _store_upload(
     return size
 
 
-async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[], bool]) -> int:
+def _redact(name: str, declared: Stream, suffix: str, content: bytes) -> tuple[bytes, str]:
+    """See `redact_file`. Raises `RequestRejected`."""
+    try:
+        return redact_file(name, declared, suffix, content)
+    except (OSError, ArchiverError, pa.ArrowInvalid) as error:
+        raise RequestRejected(400, f"the file cannot be read: {error}") from error
+
+
+async def _copy_body(
+    request: Request, file: BinaryIO, disk_is_full: Callable[[], bool], max_bytes: int
+) -> int:
     """Write the body to a file; returns its bytes. Raises `RequestRejected`."""
     size = 0
     checked_size = 0  # when free disk space was checked
@@ -248,8 +277,8 @@ async def _copy_body(request: Request, file: BinaryIO, disk_is_full: Callable[[]
         except ClientDisconnect:
             raise RequestRejected(400, "the body is truncated") from None
         size += len(part)
-        if size > _MAX_UPLOAD_BYTES:
-            raise RequestRejected(413, f"file too large: limit {_MAX_UPLOAD_BYTES} bytes")
+        if size > max_bytes:
+            raise RequestRejected(413, f"file too large: limit {max_bytes} bytes")
         if size - checked_size >= _DISK_CHECK_BYTES:
             checked_size = size
             if await run_in_threadpool(disk_is_full):

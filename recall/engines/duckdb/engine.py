@@ -109,7 +109,7 @@ class LocalEngine:
         if snapshot.rows:
             sources.append("_at_hand")
             self._duckdb.register("_at_hand", pa.concat_tables(snapshot.rows))
-        columns = ", ".join(map('"{}"'.format, schema.columns))
+        columns = ", ".join(map('"{}"'.format, schema.query_columns))
         scans = []
         for source in sources:
             scans.append(f"SELECT {columns} FROM {source} WHERE true{where}")

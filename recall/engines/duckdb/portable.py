@@ -83,7 +83,7 @@ class PortableQueries:
         columns: Mapping[str, str] = {}
         streams = template.partial.inputs.streams
         if len(streams) == 1:
-            columns = self._reader.schema(self.stream_of(template)).columns
+            columns = self._reader.schema(self.stream_of(template)).query_columns
         try:
             return to_portable(template, columns)
         except SparkRequired as reason:

@@ -172,4 +172,4 @@ def _read_columns(template: Template, snapshot: StreamSnapshot) -> list[str]:
     schema = snapshot.table.schema
     names = {column.name.lower() for column in template.split.partial.find_all(exp.Column)}
     names.add(schema.time.lower())
-    return [name for name in schema.columns if name.lower() in names]
+    return [name for name in schema.query_columns if name.lower() in names]

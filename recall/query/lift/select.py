@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from recall.query.extra import exclude_extra
 from recall.query.lift.model import AttributeFilter, EventScope, QueryInputs, TableBindings
 from recall.query.lift.ordering import has_order_or_limit, lift_limit
 from recall.query.lift.tables import TableLifter, carried_names, named_subquery, quoted_column
@@ -91,6 +92,7 @@ class SelectLifter:
         check_supported(select)
         _name_outputs(select)
         self._record_equalities(select, local_tables)
+        exclude_extra(select, self._stream_aliases(select, local_tables))
         event_alias = self._lift_sources(select, local_tables)
         self._expand_stars(select)
         aggregates = list(aggregates_of(select))
@@ -113,6 +115,17 @@ class SelectLifter:
         select.set("expressions", outputs)
         is_outermost = select.parent is None
         return lift_limit(select, event_alias, self._number_rows and is_outermost)
+
+    def _stream_aliases(self, select: exp.Select, local_tables: frozenset[str]) -> list[str]:
+        """The aliases of the declared streams in FROM."""
+        streams = self._scope.tables.streams
+        aliases = []
+        for source in sources_of(select):
+            name = source.name.lower() if isinstance(source, exp.Table) else ""
+            hidden = local_tables | self._scope.event_tables
+            if name in streams and name not in hidden:
+                aliases.append(source.alias_or_name)
+        return aliases
 
     def _event_column(self, attribute: str, event_alias: str, node: exp.Expr) -> exp.Expr:
         """`event.<attribute>` as a column of the row. Raises `Unsupported` for an unknown one."""
@@ -212,7 +225,10 @@ class SelectLifter:
         select.set("expressions", outputs)
 
     def _own_columns(self, star: exp.Expr, alias: str) -> exp.Expr:
-        excluded = [column.copy() for column in star.args.get("except_") or ()]
+        excluded = []
+        for column in star.args.get("except_") or ():
+            if column.table.lower() in ("", alias.lower()):
+                excluded.append(exp.column(column.name, quoted=True))
         own_columns = exp.Star(except_=[*excluded, *self.carried_columns()])
         return exp.Column(this=own_columns, table=exp.to_identifier(alias, quoted=True))
 

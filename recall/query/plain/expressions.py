@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from recall.errors import SparkRequired
 from recall.query.parts import clauses_of
+from recall.query.plain.json_paths import parse_json_path
 from recall.query.plain.model import (
     ColumnTypes,
     PlainAggregate,
@@ -22,6 +23,7 @@ from recall.query.plain.model import (
     TypedExpression,
     Window,
 )
+from recall.query.sql_names import EXTRA
 
 # From narrow to wide.
 _NUMERIC_TYPES: tuple[PlainType, ...] = ("int", "bigint", "double")
@@ -107,6 +109,8 @@ class ExpressionWriter:
             return TypedExpression("NULL", "null")
         if isinstance(node, exp.Case):
             return self._write_case(node)
+        if isinstance(node, exp.JSONExtractScalar):
+            return self._write_json_text(node)
         if type(node) in _ARITHMETIC:
             return self._write_arithmetic(node, _ARITHMETIC[type(node)])
         return TypedExpression(self._write_predicate(node), "boolean")
@@ -239,6 +243,17 @@ class ExpressionWriter:
         for condition, value_sql in zip(conditions, branch_values, strict=True):
             branches += f" WHEN {condition} THEN {value_sql}"
         return TypedExpression(f"(CASE{branches} ELSE {default_sql} END)", common_type)
+
+    def _write_json_text(self, node: exp.JSONExtractScalar) -> TypedExpression:
+        """`get_json_object(_extra, path)`. Other texts may be no JSON, or have a field twice."""
+        column = node.this
+        if not isinstance(column, exp.Column) or column.name.lower() != EXTRA:
+            raise SparkRequired(f"get_json_object of a column other than {EXTRA}")
+        path = node.expression
+        keys = parse_json_path(path.name) if isinstance(path, exp.Literal) else None
+        if keys is None:
+            raise SparkRequired("path of get_json_object other than fields and positions")
+        return TypedExpression(self._dialect.json_text(self.write(column).sql, keys), "string")
 
     # Numbers
 

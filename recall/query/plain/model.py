@@ -22,6 +22,9 @@ RECALL_TYPES: frozenset[str] = PLAIN_TYPES | {"float"}
 # Types whose values are equal in both engines if and only if they are identical.
 EXACT_TYPES: frozenset[str] = PLAIN_TYPES - {"double"}
 
+# Where a value is in a JSON object: names of fields and positions (from 0) of elements.
+JsonPath = Sequence[str | int]
+
 # The types of columns, by name.
 ColumnTypes = Mapping[str, PlainType]
 
@@ -84,6 +87,9 @@ class SqlDialect(Protocol):
 
     def string(self, value: str) -> str:
         """A string constant."""
+
+    def json_text(self, json: str, keys: JsonPath) -> str:
+        """The value of a field of a JSON object as text: fields by name, elements by position."""
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """FROM with each row in each of its windows, and what to group by."""

@@ -6,8 +6,10 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from recall.query.plain.expressions import ExpressionWriter
+from recall.query.plain.json_paths import parse_json_path, to_duckdb_path
 from recall.query.plain.model import RECALL_TYPES, select_columns
 from recall.query.plain.rendering import DuckDBDialect
+from recall.query.sql_names import JSON_TEXT
 
 
 def create_recall_writer(
@@ -26,7 +28,17 @@ def create_recall_writer(
 
 def to_duckdb_sql(query: exp.Expr) -> str:
     """A query that means the same in Spark and in DuckDB, as text for DuckDB."""
-    return query.transform(_split_between).sql(dialect=DuckDB)
+    return query.transform(_split_between).transform(_replace_json_paths).sql(dialect=DuckDB)
+
+
+def _replace_json_paths(node: exp.Expr) -> exp.Expr:
+    """`get_json_object` as the function of DuckDB that gives the same text."""
+    if not isinstance(node, exp.JSONExtractScalar):
+        return node
+    keys = parse_json_path(node.expression.name)
+    assert keys is not None  # the writer of expressions accepts no other
+    path = exp.Literal.string(to_duckdb_path(keys))
+    return exp.Anonymous(this=JSON_TEXT, expressions=[node.this.copy(), path])
 
 
 def _split_between(node: exp.Expr) -> exp.Expr:

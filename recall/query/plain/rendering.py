@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from recall.query.plain.model import PlainAggregate, Window
-from recall.query.sql_names import HIGH, LOW, PANES_TABLE, WINDOW_BOUNDS_TABLE
+from recall.query.plain.json_paths import to_duckdb_path, to_spark_path
+from recall.query.plain.model import JsonPath, PlainAggregate, Window
+from recall.query.sql_names import HIGH, JSON_TEXT, LOW, PANES_TABLE, WINDOW_BOUNDS_TABLE
 
 
 def _quote(name: str, quote_mark: str) -> str:
@@ -24,6 +25,10 @@ class SparkDialect:
     def string(self, value: str) -> str:
         """See `SqlDialect`."""
         return exp.Literal.string(value).sql(dialect="spark")
+
+    def json_text(self, json: str, keys: JsonPath) -> str:
+        """See `SqlDialect`."""
+        return f"get_json_object({json}, {self.string(to_spark_path(keys))})"
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
@@ -91,6 +96,10 @@ class DuckDBDialect:
     def string(self, value: str) -> str:
         """See `SqlDialect`."""
         return exp.Literal.string(value).sql(dialect="duckdb")
+
+    def json_text(self, json: str, keys: JsonPath) -> str:
+        """See `SqlDialect`."""
+        return f"{JSON_TEXT}({json}, {self.string(to_duckdb_path(keys))})"
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from recall.errors import SparkRequired
+from recall.query.extra import excludes_only_extra
 from recall.query.parsing import Unsupported
 from recall.query.parts import clauses_of, joins_of, sources_of
 from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
@@ -21,6 +22,7 @@ from recall.query.plain.model import (
     select_columns,
 )
 from recall.query.plain.windows import WindowGroups, write_panes
+from recall.query.sql_names import EXTRA
 from recall.query.windows import is_window, parse_window, window_arguments
 
 # Outputs by name, in the order of the SELECT list.
@@ -270,9 +272,9 @@ class SelectWriter:
         outputs: Outputs = []
         for node in select.expressions:
             if isinstance(node, exp.Star):
-                if expressions.is_grouped or self._joins or any(node.args.values()):
+                if expressions.is_grouped or self._joins or not excludes_only_extra(node):
                     raise SparkRequired("* with GROUP BY, JOIN or EXCEPT")
-                outputs += self._all_columns(self._source_alias)
+                outputs += self._star_columns(node)
                 continue
             if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
                 outputs += self._write_qualified_star(node)
@@ -288,14 +290,19 @@ class SelectWriter:
     def _write_qualified_star(self, node: exp.Column) -> Outputs:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
-        if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
+        if self._expressions.is_grouped or not is_source or not excludes_only_extra(node.this):
             raise SparkRequired("`alias.*` of a relation, or with GROUP BY or EXCEPT")
-        return self._all_columns(self._source_alias)
+        return self._star_columns(node.this)
 
-    def _all_columns(self, alias: str) -> Outputs:
+    def _star_columns(self, star: exp.Star) -> Outputs:
+        """The columns of the stream for `*`, which may exclude `_extra`."""
         expressions = self._expressions
+        alias = self._source_alias
+        excluded = {EXTRA} if star.args.get("except_") else set()
         return [
-            (name, expressions.resolve_column(name, alias)) for name in expressions.tables[alias]
+            (name, expressions.resolve_column(name, alias))
+            for name in expressions.tables[alias]
+            if name not in excluded
         ]
 
     def _join_constants(self, text: str) -> tuple[str, str]:
