@@ -240,7 +240,8 @@ class Coverage:
     was read. Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
     of the pieces left may still change the answer; None: not known.
-    `final`: there will be no further answer. `partial`: part of the requested range is missing.
+    `ended`: by stream, the event time before which its rows have expired although those of others
+    have not. `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
 
     asked_from: Micros | None
@@ -253,6 +254,7 @@ class Coverage:
     partial: bool
     by_summary: int = 0
     hopeful: int | None = None
+    ended: Mapping[str, Micros] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from archiver.chunks.lifecycle import (
     MaintenanceTask,
     Requirement,
     StateChange,
+    StreamEnd,
     last_deleted_chunk,
     plan_steps,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "NewestChunkStats",
     "Requirement",
     "StateChange",
+    "StreamEnd",
     "apply_cuts",
     "can_cut",
     "last_deleted_chunk",

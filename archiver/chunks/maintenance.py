@@ -24,6 +24,7 @@ from archiver.chunks.lifecycle import (
     DELETE_CHUNK,
     MaintenanceTask,
     Requirement,
+    split_task,
 )
 from archiver.delta import RewriteFunction, StreamSchema, StreamTable, TableFiles, Vacuum
 from archiver.delta.sequenced_table import SequencedTable, TableSpec
@@ -140,10 +141,12 @@ class ChunkMaintenance:
                 self._queue_changed.notify_all()
 
     def _execute(self, task: MaintenanceTask) -> MaintenanceResult:
-        if task.name == COUNT_ROWS:
-            return MaintenanceResult(task, self._count_rows(task.chunk))
-        if task.name == DELETE_CHUNK:
-            for table in self._tables:
+        name, stream = split_task(task.name)
+        tables = [table for table in self._tables if stream in ("", table.schema.name)]
+        if name == COUNT_ROWS:
+            return MaintenanceResult(task, _count_rows(tables, task.chunk))
+        if name == DELETE_CHUNK:
+            for table in tables:
                 table.delete_chunk(task.chunk)
         else:
             self._handlers[task.name].handle(task.chunk)
@@ -152,16 +155,6 @@ class ChunkMaintenance:
     def _cluster_chunk(self, chunk: int) -> None:
         for table in self._tables:
             table.cluster(chunk, self.rewrite)
-
-    def _count_rows(self, chunk: int) -> dict[tuple[str, int], int]:
-        """Number of rows in a chunk by stream and source unit id."""
-        rows_by_unit: dict[tuple[str, int], int] = {}
-        for table in self._tables:
-            table.refresh()
-            units = table.read_accounted(["_unit"], chunk)["_unit"].to_pylist()
-            for unit, rows in Counter(units).items():
-                rows_by_unit[table.schema.name, unit] = rows
-        return rows_by_unit
 
     def _adopt_foreign_files(self) -> None:
         """A file that cannot be read does not stop the maintenance of other tables."""
@@ -187,3 +180,14 @@ class ChunkMaintenance:
             _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
         finally:
             self._vacuum_task.restart()  # a long vacuum leaves time for other tasks
+
+
+def _count_rows(tables: Iterable[StreamTable], chunk: int) -> dict[tuple[str, int], int]:
+    """Number of rows of some streams in a chunk by stream and source unit id."""
+    rows_by_unit: dict[tuple[str, int], int] = {}
+    for table in tables:
+        table.refresh()
+        units = table.read_accounted(["_unit"], chunk)["_unit"].to_pylist()
+        for unit, rows in Counter(units).items():
+            rows_by_unit[table.schema.name, unit] = rows
+    return rows_by_unit

@@ -139,7 +139,7 @@ class ExecutorIngest:
             context = DecodeContext(
                 schemas=schemas,
                 now=batch.now,
-                expired_before=batch.expired_before,
+                expired_before={records.stream: batch.expired_before(records.stream)},
                 clocks={int(name): clock for name, clock in clocks.items()},
                 clock=batch.clock(records.stream),
             )
@@ -249,7 +249,9 @@ def _decode_context(units: RegisteredUnits, batch: IngestBatch) -> DecodeContext
     return DecodeContext(
         schemas={unit.stream: batch.tables[unit.stream].schema for unit, _ in units.values()},
         now=batch.now,
-        expired_before=batch.expired_before,
+        expired_before={
+            unit.stream: batch.expired_before(unit.stream) for unit, _ in units.values()
+        },
         clocks={position: registered.clock for position, (_, registered) in units.items()},
     )
 

@@ -21,7 +21,7 @@ from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.record_sample import sample_records
-from archiver.ingest.redaction import redact_content, redact_refused
+from archiver.ingest.redaction import redact_content
 from archiver.ingest.source_files import (
     find_open_error,
     open_file,
@@ -82,7 +82,6 @@ __all__ = [
     "read_lines",
     "read_tables",
     "redact_content",
-    "redact_refused",
     "sample_records",
     "split_lines",
     "split_records",

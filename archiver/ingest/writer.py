@@ -35,6 +35,7 @@ from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_rule, retry_unit
+from archiver.ingest.decoding import redact_refused
 from archiver.ingest.engines import (
     ArchivedRows,
     EngineName,
@@ -50,7 +51,6 @@ from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.keys_ahead import merge_keys_ahead
 from archiver.ingest.ledger import Catalog, LedgerCompaction, TopicLedger
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.redaction import redact_refused
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.unit_registry import UnitRegistry
 from archiver.ingest.watermarks import (
@@ -117,6 +117,7 @@ class ArchiveWriter:
             self.topics.load()
             self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
             self._keys_ahead = self.catalog.keys_ahead()
+            self._stream_ends = self.catalog.stream_ends()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
 
@@ -221,6 +222,7 @@ class ArchiveWriter:
             register_unit=partial(self._registry.register, now=now),
             partition_clocks=self._registry.partition_clocks,
             clock=partial(self._registry.clock, now=now),
+            stream_ends=self._stream_ends,
             fence=self.fence,
         )
 
@@ -399,12 +401,16 @@ class ArchiveWriter:
             requirements=requirements,
             chunks_in_use=used_chunks,
         )
-        changes = [step for step in plan if isinstance(step, StateChange)]
+        changes = [step for step in plan if not isinstance(step, MaintenanceTask)]
         if changes:
             with self.fenced_transaction():
                 for change in changes:
-                    self._chunk_gateway.set_state(change.chunk, change.state)
+                    if isinstance(change, StateChange):
+                        self._chunk_gateway.set_state(change.chunk, change.state)
+                    else:
+                        self._chunk_gateway.put_completed_task(change.chunk, change.name, 0)
             self._cutter.reload()
+            self._stream_ends = self.catalog.stream_ends()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
     def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: Micros) -> None:

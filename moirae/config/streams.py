@@ -299,6 +299,11 @@ class Stream(ColumnsModel):
     )
     source: StreamSource = Field(description="Source of the rows: files, http or kafka.")
 
+    keep: PositiveDuration | None = Field(
+        default=None,
+        description="Event time before the newest after which the rows of this stream expire, "
+        "chunk by chunk; those of other streams stay until chunks.keep. Default: chunks.keep.",
+    )
     redact: tuple[Redact, ...] = Field(
         default=(),
         max_length=64,

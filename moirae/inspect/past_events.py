@@ -325,6 +325,8 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
         parts.append(
             f"asked from {from_micros(coverage['asked_from']):%Y-%m-%d %H:%M}Z, older rows expired"
         )
+    for stream, until in coverage.get("ended", {}).items():
+        parts.append(f"rows of {stream} before {from_micros(until):%Y-%m-%d %H:%M}Z expired")
     if coverage["final"]:
         parts.append("final but partial" if coverage["partial"] else "final")
     return ", ".join(parts)

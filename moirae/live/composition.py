@@ -336,7 +336,14 @@ def _build_maintenance(
 def _make_lifecycle_policy(settings: Settings) -> LifecyclePolicy:
     keep = settings.chunks.keep
     keep_micros = None if keep is None else duration_to_micros(keep)
-    return LifecyclePolicy(settings.chunks.recent, keep_micros, _file_grace(settings))
+    stream_retention = {
+        name: duration_to_micros(stream.keep)
+        for name, stream in settings.streams.items()
+        if stream.keep is not None
+    }
+    return LifecyclePolicy(
+        settings.chunks.recent, keep_micros, _file_grace(settings), stream_retention
+    )
 
 
 def _add_executors(

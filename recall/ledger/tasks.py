@@ -23,6 +23,7 @@ from recall.ledger.records import (
     parse_task,
 )
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
+from recall.ledger.stream_ends import add_stream_ends
 from recall.requests import (
     AD_HOC_RULE,
     DEFAULT_TICKETS,
@@ -33,6 +34,7 @@ from recall.requests import (
     task_id,
 )
 from recall.revisions import describe_rows, diff, key_rows, question_row_key
+from sql.archive import ChunkGateway
 from sql.processes import SignalGateway
 from sql.recalls import (
     AnswerJson,
@@ -68,6 +70,7 @@ class Ledger:
     ) -> None:
         self._connection = connection
         self._tasks = TaskGateway(connection)
+        self._chunks = ChunkGateway(connection)
         self._revisions = RevisionGateway(connection)
         self._events = RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
@@ -333,7 +336,9 @@ class Ledger:
         previous: AnswerJson = ()
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
-        put_revision(self._tasks, task.id, number, revision)
+        ends = self._chunks.stream_ends()
+        coverage = add_stream_ends(revision.coverage, task.question, ends)
+        put_revision(self._tasks, task.id, number, replace(revision, coverage=coverage))
         if revision.label_shares is not None:
             recall = (task.rule, task.version, task.recall)
             ForecastGateway(self._connection).put_shown(
@@ -377,9 +382,12 @@ def _task_output(task: TaskSpec) -> EventOutput:
 
 def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
+    coverage = asdict(revision.coverage)
+    if not coverage["ended"]:
+        del coverage["ended"]
     row = NewRevisionRow(
         final=revision.coverage.final,
-        coverage=asdict(revision.coverage),
+        coverage=coverage,
         answer=revision.answer,
         estimates=revision.estimates,
         comparable=revision.comparable,

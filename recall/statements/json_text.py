@@ -6,8 +6,6 @@ that one of them writes with an exponent or rounds, objects and arrays that hold
 escaped characters.
 """
 
-from recall.query.sql_names import JSON_TEXT
-
 # As both write it: at most 15 digits, and not below 0.001.
 _PLAIN_FRACTION = r"-?(0\.0{0,2}[1-9]\d{0,11}|[1-9]\d{0,6}\.\d{1,8}|0\.0)"
 _DIGITS = r"-?\d+"
@@ -15,7 +13,7 @@ _DIGITS = r"-?\d+"
 _DIFFERENT_PART = r"\\|\d[.eE]"
 
 CREATE_JSON_TEXT = f"""
-CREATE TEMP MACRO {JSON_TEXT}(json_object, json_path) AS
+CREATE TEMP MACRO _json_text(json_object, json_path) AS
 CASE json_type(json_object, json_path)
 WHEN 'DOUBLE' THEN CASE
     WHEN regexp_full_match(

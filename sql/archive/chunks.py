@@ -25,13 +25,15 @@ class ChunkMaintenanceRow:
     """What was done for a chunk.
 
     `version`: how many times late rows were added to it. `completed_versions`: by name of a
-    completed task, the version at which it ran. `expired_seconds`: time since it expired, or 0.
+    completed task, the version at which it ran. `expired_seconds`: time since it expired, or 0;
+    `ended_seconds`: since the rows of a stream did, by the name of the end.
     """
 
     id: int
     version: int
     completed_versions: Mapping[str, int]
     expired_seconds: float
+    ended_seconds: Mapping[str, float]
 
 
 class ChunkGateway(Gateway):
@@ -44,6 +46,13 @@ class ChunkGateway(Gateway):
     def list_maintenance(self) -> list[ChunkMaintenanceRow]:
         """The maintenance of all chunks, oldest first."""
         return self._records(ChunkMaintenanceRow, "list_maintenance")
+
+    def stream_ends(self) -> dict[str, int]:
+        """By stream, the event time before which its rows have expired while others have not.
+
+        Microseconds.
+        """
+        return self._pairs("list_stream_ends")
 
     def present_ids(self) -> set[int]:
         """The ids of the chunks in state `present`."""

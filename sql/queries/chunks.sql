@@ -11,13 +11,22 @@ VALUES (%(id)s, %(from_ts)s, %(to_ts)s, %(state)s)
 ON CONFLICT (id) DO UPDATE SET to_ts = excluded.to_ts
 
 -- list_maintenance --
--- The version of each chunk, its completed tasks, and the seconds since it expired, oldest first.
+-- The version of each chunk, its completed tasks, and the seconds since it, or
+-- the rows of a stream in it, expired; oldest first.
 SELECT c.id, c.version,
        coalesce(jsonb_object_agg(p.name, p.version) FILTER (WHERE p.name IS NOT NULL), '{}')
            AS completed_versions,
        coalesce(extract(epoch FROM clock_timestamp() - c.expired_at), 0)::double precision
-           AS expired_seconds
+           AS expired_seconds,
+       coalesce(jsonb_object_agg(p.name, extract(epoch FROM clock_timestamp() - p.done_at))
+           FILTER (WHERE p.name LIKE 'end %%'), '{}') AS ended_seconds
 FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id GROUP BY c.id ORDER BY c.id
+
+-- list_stream_ends --
+-- By stream, the event time in microseconds before which its rows have expired while others have not.
+SELECT substr(p.name, 5) AS stream, max((extract(epoch FROM c.to_ts) * 1000000)::bigint) AS until
+FROM preparations p JOIN chunks c ON c.id = p.chunk
+WHERE p.name LIKE 'end %%' AND c.to_ts IS NOT NULL GROUP BY 1
 
 -- list_present_ids --
 -- The chunks that rows may still be appended to.

@@ -32,6 +32,7 @@ from archiver.formats import JSONL
 from archiver.ingest.ledger import Catalog
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
+from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
@@ -82,13 +83,19 @@ class RetentionWorkspace:
         ]
         self.archive.ingest(source_units, 1 << 57)
 
-    def maintain_chunks(self) -> None:
-        """Run the maintenance of chunks until no task is due."""
+    def maintain_chunks(self, stream_keep: int | None = None) -> None:
+        """Run the maintenance of chunks until no task is due.
+
+        `stream_keep`: microseconds after which the rows of the stream end.
+        """
         maintenance = ChunkMaintenance(
             Path(self.settings.archive), [self.archive.tables["s"].schema], 0.1
         )
         policy = LifecyclePolicy(
-            2, duration_to_micros(self.settings.chunks.keep or timedelta(0)), 0.0
+            2,
+            None if stream_keep else duration_to_micros(self.settings.chunks.keep or timedelta(0)),
+            0.0,
+            {"s": stream_keep} if stream_keep else {},
         )
         try:
             while work := self.archive.update_chunk_states(
@@ -158,6 +165,26 @@ def workspace(server: Connection[Any], tmp_path: Path) -> Iterator[RetentionWork
         )
         new_workspace.ingest(range(UNITS))
         yield new_workspace
+
+
+def test_rows_of_a_stream_end_and_stay_accounted_for(workspace: RetentionWorkspace) -> None:
+    """Chunks stay, as other streams may have rows there; rows that come later are refused."""
+    before = workspace.stream_counts()
+    workspace.maintain_chunks(stream_keep=10_000_000)
+    end = workspace.archive.catalog.stream_ends()["s"]
+    newest = workspace.archive.progress["s"].newest
+    assert newest is not None and newest - 12_000_000 < end <= newest - 10_000_000
+    table = workspace.archive.tables["s"]
+    assert min(file.oldest for file in table.data_files(TimeRange(None))) >= end
+    assert workspace.failed_checks() == []
+    assert workspace.stream_counts() == {**before, "deleted": workspace.stream_counts()["deleted"]}
+    workspace.ingest(range(1_000, 1_001))
+    late = b'{"ts": "2026-01-01T00:00:00.005Z", "n": 99999, "host": "h1"}'
+    workspace.archive.ingest([SourceUnit("s", "late", JSONL, lambda: iter([late]))], 1 << 57)
+    assert workspace.stream_counts()["expired"] == 1
+    # The chunk expires as a whole, and no row is counted twice.
+    workspace.maintain_chunks()
+    assert workspace.failed_checks() == []
 
 
 def test_compacted_units_keep_every_record_accounted_for(workspace: RetentionWorkspace) -> None:

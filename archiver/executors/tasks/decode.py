@@ -30,14 +30,14 @@ _RECORD_SCHEMA = pa.schema(
 class DecodeContext:
     """What all tasks of the job need.
 
-    `now`: microseconds, one time for the batch. `expired_before`: rows before this event time
-    belong to expired chunks; None: none. `clocks`: at which units were first read, by position;
+    `now`: microseconds, one time for the batch. `expired_before`: by stream,
+    rows before this event time have expired; None: none have. `clocks`: at which units were first read, by position;
     `clock`: of all other units.
     """
 
     schemas: Mapping[str, StreamSchema]
     now: int
-    expired_before: int | None
+    expired_before: Mapping[str, int | None]
     clocks: Mapping[int, Micros | None]
     clock: Micros | None = None
 
@@ -176,7 +176,7 @@ class _RowCollector:
         """Add the records of a slice. Yields the blob that is complete, if any."""
         schema = self._context.schemas[stream]
         rows, time_refused = refuse_by_time(
-            batch.rows, schema, self._context.now, self._context.expired_before
+            batch.rows, schema, self._context.now, self._context.expired_before[stream]
         )
         ts = micros_column(rows.table, schema.time)
         observed = observe_times(rows.table, schema, self._context.late_rule(unit))

@@ -56,7 +56,7 @@ class IngestBatch:
     partitions whose range was begun and not finished; `clock`, that of units that are first read
     now. `fence` raises when another process has taken over.
     `task_count`, `executor_count`: what archived it, 0 for this process.
-    `chunks_with_late_rows`: chunks to which late rows are appended.
+    `stream_ends`: see `Catalog.stream_ends`. `chunks_with_late_rows`: chunks to which late rows are appended.
     """
 
     number: int
@@ -68,15 +68,16 @@ class IngestBatch:
     partition_clocks: Callable[[str], Mapping[str, Micros]]
     clock: Callable[[str], Micros]
     fence: Callable[[], None]
+    stream_ends: Mapping[str, Micros] = field(default_factory=dict)
     task_count: int = 0
     executor_count: int = 0
     open_units: list[OpenUnit] = field(default_factory=list)
     chunks_with_late_rows: set[int] = field(default_factory=set)
 
-    @property
-    def expired_before(self) -> int | None:
-        """Rows before this event time belong to expired chunks; None: no chunk has expired."""
-        return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
+    def expired_before(self, stream: str) -> int | None:
+        """Rows of a stream before this event time have expired; None: none have."""
+        expired = [chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"]
+        return latest(*expired, self.stream_ends.get(stream))
 
     def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit of the batch; see `StreamProgress`."""

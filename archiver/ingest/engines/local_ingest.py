@@ -102,4 +102,4 @@ class LocalIngest:
 def decode_unit(open_unit: OpenUnit, batch: IngestBatch) -> Iterator[DecodedSlice]:
     """Read and decode a unit of a batch."""
     schema = batch.tables[open_unit.unit.stream].schema
-    return decode_slices(open_unit, schema, batch.now, batch.expired_before)
+    return decode_slices(open_unit, schema, batch.now, batch.expired_before(open_unit.unit.stream))

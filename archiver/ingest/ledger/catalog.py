@@ -96,9 +96,19 @@ class Catalog:
             if row.id in chunks_by_id:
                 chunk = chunks_by_id[row.id]
                 records.append(
-                    ChunkRecord(chunk, row.version, row.completed_versions, row.expired_seconds)
+                    ChunkRecord(
+                        chunk,
+                        row.version,
+                        row.completed_versions,
+                        row.expired_seconds,
+                        row.ended_seconds,
+                    )
                 )
         return records or list(map(ChunkRecord, chunks_by_id.values()))
+
+    def stream_ends(self) -> dict[str, Micros]:
+        """By stream, the event time before which its rows have expired while others have not."""
+        return self._chunks.stream_ends()
 
     def stream_progress(self) -> dict[str, ReadProgress]:
         """How far each stream has been read, by stream name."""
