@@ -126,6 +126,25 @@ def list_(
 
 
 @app.command()
+def records(
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream.")],
+    limit: Annotated[int, typer.Option("--limit", help="Records to show.", min=1, max=100)] = 20,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the archived records with the newest event times."""
+    from moirae.services.operations.stream_records import RecordQuery, list_records
+
+    with open_services(workspace) as services:
+        newest = list_records(services, stream, RecordQuery(limit=limit))
+    if output is OutputFormat.JSON:
+        print_json(vars(newest))
+        return
+    rows = ([record.get(name) for name in newest.columns] for record in newest.records)
+    print_table(newest.columns, rows, "no records are archived")
+
+
+@app.command()
 def losses(
     stream: Annotated[
         str | None, typer.Argument(metavar="STREAM", help="Only losses of this stream.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from archiver.formats import Format
 from archiver.ingest import read_file_batches
+from archiver.ingest.decoding import redact_refused
 from archiver.times import to_micros
 from moirae.config import Stream, stream_schema
 
@@ -51,7 +52,8 @@ def read_sample(
         row_count += len(batch.rows.table)
         refused_count += len(batch.rows.refused_lines)
         rows += batch.rows.table.slice(0, limit - len(rows)).to_pylist()
-        for line in islice(batch.rows.refused_lines, limit - len(refused)):
+        shown = list(islice(batch.rows.refused_lines, limit - len(refused)))
+        for line in redact_refused(schema, batch.reading, shown):
             text = line.raw[:_MAX_RECORD_TEXT].decode("utf-8", "replace")
             refused.append(SampledRefusal(line.line, line.detail, text))
     columns = [*schema.columns, "_extra"]

@@ -36,6 +36,7 @@ groups:
       SELECT *, get_json_object(_extra, '$.k8s.zone') AS zone, get_json_object(_extra, '$.n') AS n
       FROM cpu WHERE cpu > 85 AND get_json_object(_extra, "$['k8s']['pods'][1]") = 'p1'
     key: [host]
+    recall_on: every
     context:
       texts: {sql: "SELECT _extra AS text FROM cpu WHERE host = event.host", within: 1h}
       seen_zones: {sql: "SELECT DISTINCT get_json_object(_extra, '$.k8s.zone') AS zone FROM cpu WHERE host = event.host", within: 1h}
@@ -97,12 +98,19 @@ def test_sql_names_undeclared_fields(engine: str) -> None:
         assert [event["zone"] for event in events["g/Derived"]] == ["z1", "z\u00e9\n", None]
         assert [event["extra"] for event in events["g/Joined"]][2] is None
         assert {tuple(event) for event in events["g/Joined"]} == {("host", "cpu", "site", "extra")}
-        contexts = commands.exported("contexts")
-        print(contexts)
-        recalls = commands.exported("recalls")
-        print(recalls)
+        contexts = {row["ts"]: row["contexts"] for row in commands.exported("contexts")}
+        first = contexts["2026-01-01T00:00:00Z"]
+        assert json.loads(first["texts"][0]["text"]) == FIELDS[0]
+        assert first["seen_zones"] == [{"zone": "z1"}]
+        assert [row.keys() for row in first["whole"]] == [{"ts", "host", "cpu"}]
+        answers = {
+            (row["recall"], row["eid"]): row["answer"] for row in commands.exported("recalls")
+        }
+        assert [{"zone": "z1", "n": 1}] in answers.values()
+        assert [{"host": "a", "zone": "z1", "n": 1}] in answers.values()
         rows = commands.json(
-            "query", "SELECT host, get_json_object(_extra, '$.k8s.zone') AS zone FROM cpu"
-        )
-        print(rows)
-        print(commands.json("query", "SELECT * FROM cpu"))
+            "query", "SELECT get_json_object(_extra, '$.k8s.zone') AS zone, _extra AS x FROM cpu"
+        )["rows"]
+        assert [row["zone"] for row in rows] == [None, "z\u00e9\n", "z1"]
+        (row, *_) = commands.json("query", "SELECT * FROM cpu")["rows"]
+        assert row.keys() == {"ts", "host", "cpu"}

@@ -27,7 +27,7 @@ from sql.archive import DeadLetterGateway, DeadLetterRow, StreamGateway, UnitGat
 
 if TYPE_CHECKING:
     from archiver.chunks import ChunkRecord
-    from archiver.delta import ChunkFiles, StreamTable
+    from archiver.delta import ChunkFiles, StreamSchema, StreamTable
     from moirae.services.workspace import LocalWorkspace
 
 Reason = Literal["malformed", "quarantined", "conflict", "expired"]
@@ -85,10 +85,12 @@ class StreamSummary:
     """Counters and files of a declared stream.
 
     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
-    stream, in seconds; no row is newer than the clock.
+    stream, in seconds; no row is newer than the clock. `identity`: what makes two records one row:
+    the columns of `id` and the time, `row` (their content) or `place` (their place in the source).
     """
 
     stream: str
+    identity: str
     read: int
     archived: int
     late: int
@@ -396,6 +398,7 @@ def _count_stream(
     files = table.files_by_chunk().values()
     return StreamSummary(
         stream=table.schema.name,
+        identity=_describe_identity(table.schema),
         read=progress["accounting"]["read"],
         archived=progress["accounting"]["archived"],
         late=progress["late"],
@@ -409,6 +412,12 @@ def _count_stream(
         history_bytes=history_bytes,
         lag=lag,
     )
+
+
+def _describe_identity(schema: "StreamSchema") -> str:
+    if schema.id is None:
+        return schema.identity
+    return ", ".join(dict.fromkeys([*schema.id, schema.time]))
 
 
 def _summarize_chunk(

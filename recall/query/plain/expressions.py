@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from recall.errors import SparkRequired
 from recall.query.parts import clauses_of
-from recall.query.plain.json_paths import parse_json_path
+from recall.query.plain.json_paths import read_json_path
 from recall.query.plain.model import (
     ColumnTypes,
     PlainAggregate,
@@ -249,8 +249,7 @@ class ExpressionWriter:
         column = node.this
         if not isinstance(column, exp.Column) or column.name.lower() != EXTRA:
             raise SparkRequired(f"get_json_object of a column other than {EXTRA}")
-        path = node.expression
-        keys = parse_json_path(path.name) if isinstance(path, exp.Literal) else None
+        keys = read_json_path(node.expression)
         if keys is None:
             raise SparkRequired("path of get_json_object other than fields and positions")
         return TypedExpression(self._dialect.json_text(self.write(column).sql, keys), "string")

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from recall.query.plain.expressions import ExpressionWriter
-from recall.query.plain.json_paths import parse_json_path, to_duckdb_path
+from recall.query.plain.json_paths import read_json_path, to_duckdb_path
 from recall.query.plain.model import RECALL_TYPES, select_columns
 from recall.query.plain.rendering import DuckDBDialect
 from recall.query.sql_names import JSON_TEXT
@@ -35,7 +35,7 @@ def _replace_json_paths(node: exp.Expr) -> exp.Expr:
     """`get_json_object` as the function of DuckDB that gives the same text."""
     if not isinstance(node, exp.JSONExtractScalar):
         return node
-    keys = parse_json_path(node.expression.name)
+    keys = read_json_path(node.expression)
     assert keys is not None  # the writer of expressions accepts no other
     path = exp.Literal.string(to_duckdb_path(keys))
     return exp.Anonymous(this=JSON_TEXT, expressions=[node.this.copy(), path])

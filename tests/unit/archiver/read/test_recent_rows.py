@@ -18,7 +18,9 @@ BUDGET = 1 << 20  # bytes
 def rows_at(times: Iterable[int]) -> pa.Table:
     """Rows whose number is their event time in microseconds."""
     numbers = pa.array(times, pa.int64())
-    return pa.table({"ts": numbers.cast(pa.timestamp("us", tz="UTC")), "n": numbers})
+    times_of_rows = numbers.cast(pa.timestamp("us", tz="UTC"))
+    extra = pa.nulls(len(numbers), pa.string())
+    return pa.table({"ts": times_of_rows, "n": numbers, "_extra": extra})
 
 
 def numbers(rows: pa.Table | None) -> list[int] | None:
