@@ -1,7 +1,7 @@
 """On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -49,11 +49,15 @@ class LiveStreamRows:
 
         `max_read_rows`: rows of files near events that this process reads; None: no limit.
         """
-        self._first_rows = FirstRows(archive.catalog, archive.tables, archive.watermark)
         self._spark = spark
         self._archive = archive
         self.revisions = revisions
         self._max_read_rows = max_read_rows
+
+    @cached_property
+    def _first_rows(self) -> FirstRows:
+        archive = self._archive
+        return FirstRows(archive.catalog, archive.tables, archive.watermark)
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The columns of a stream that queries may name, with their types."""
@@ -84,8 +88,12 @@ class LiveStreamRows:
             return FileRows(table.files, files, time_range)
 
         count = self.estimate_count(stream, time_range)
-        find_first_time = partial(self._first_rows.time, stream)
-        return RowSource(count, read, partial(self._make_frame, stream), find_first_time)
+        return RowSource(
+            count,
+            read,
+            partial(self._make_frame, stream),
+            find_first_time=lambda: self._first_rows.time(stream),
+        )
 
     def find_rows(self, stream: str, rows: pa.Table | None) -> RowSource:
         """Some rows, of which only the columns that queries may name count. None: no rows."""

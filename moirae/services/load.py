@@ -21,6 +21,7 @@ _MODULES = (
     "rules",
     "set_aside",
     "silences",
+    "stream_records",
     "similarity",
     "system",
 )

@@ -33,7 +33,7 @@ def _make_rows_in_memory(max_read_rows: int | None = None) -> LiveStreamRows:
     """Rows of the stream `s`; data frames are Arrow tables."""
     spark: Any = Mock()
     spark.createDataFrame.side_effect = lambda table: table
-    schema = SimpleNamespace(time="ts", columns=COLUMNS)
+    schema = SimpleNamespace(time="ts", query_columns={**COLUMNS, "_extra": "string"})
     archive: Any = SimpleNamespace(
         recent_rows={"s": InMemory()}, tables={"s": SimpleNamespace(schema=schema)}
     )
@@ -64,9 +64,10 @@ def test_rows_in_memory_are_one_table(rows: LiveStreamRows) -> None:
     assert len(table) == rows.estimate_count("s", _range(0, 10)) == 10
 
 
-def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:
+def test_rows_are_reduced_to_columns_that_queries_may_name(rows: LiveStreamRows) -> None:
     table = make_rows(1.0).append_column("_id", pa.array(["x"]))
-    assert rows.select_columns("s", table).column_names == list(COLUMNS)
+    table = table.append_column("_extra", pa.array(["{}"]))
+    assert rows.select_columns("s", table).column_names == [*COLUMNS, "_extra"]
 
 
 def test_rows_near_events_that_memory_holds_have_no_limit() -> None:
