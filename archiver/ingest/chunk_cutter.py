@@ -13,8 +13,9 @@ from archiver.chunks import (
     plan_cuts,
 )
 from archiver.delta import StreamTable
-from archiver.ingest.classify import Array
+from archiver.ingest.classify import Array, latest
 from archiver.ingest.ledger import Catalog
+from archiver.times import Micros
 
 
 class ChunkCutter:
@@ -34,6 +35,12 @@ class ChunkCutter:
         self._policy = policy
         self._chunks = chunks
         self._newest_stats = _count_archived(tables, chunks[-1])
+        self._stream_ends = catalog.stream_ends()
+
+    def expired_before(self, stream: str) -> Micros | None:
+        """Rows of a stream before this event time have expired; None: none have."""
+        expired = [chunk.to_ts for chunk in self._chunks if chunk.state == "expired"]
+        return latest(*expired, self._stream_ends.get(stream))
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -43,6 +50,7 @@ class ChunkCutter:
     def reload(self) -> None:
         """Read the chunks again, after their states have changed or some were deleted."""
         self._chunks = self._catalog.chunks()
+        self._stream_ends = self._catalog.stream_ends()
 
     @property
     def may_fill(self) -> Callable[[int, int, int], bool]:

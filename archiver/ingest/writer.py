@@ -117,7 +117,6 @@ class ArchiveWriter:
             self.topics.load()
             self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
             self._keys_ahead = self.catalog.keys_ahead()
-            self._stream_ends = self.catalog.stream_ends()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
 
@@ -222,7 +221,6 @@ class ArchiveWriter:
             register_unit=partial(self._registry.register, now=now),
             partition_clocks=self._registry.partition_clocks,
             clock=partial(self._registry.clock, now=now),
-            stream_ends=self._stream_ends,
             fence=self.fence,
         )
 
@@ -410,7 +408,6 @@ class ArchiveWriter:
                     else:
                         self._chunk_gateway.put_completed_task(change.chunk, change.name, 0)
             self._cutter.reload()
-            self._stream_ends = self.catalog.stream_ends()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
     def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: Micros) -> None:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from archiver.delta import DataFile, StreamTable
 from archiver.formats import Format
 from archiver.ingest.chunk_cutter import ChunkCutter
-from archiver.ingest.classify import latest
 from archiver.ingest.engines.stream_progress import RegisteredUnit, StreamProgress
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import OffsetRange, SourceUnit
@@ -56,7 +55,7 @@ class IngestBatch:
     partitions whose range was begun and not finished; `clock`, that of units that are first read
     now. `fence` raises when another process has taken over.
     `task_count`, `executor_count`: what archived it, 0 for this process.
-    `stream_ends`: see `Catalog.stream_ends`. `chunks_with_late_rows`: chunks to which late rows are appended.
+    `chunks_with_late_rows`: chunks to which late rows are appended.
     """
 
     number: int
@@ -68,7 +67,6 @@ class IngestBatch:
     partition_clocks: Callable[[str], Mapping[str, Micros]]
     clock: Callable[[str], Micros]
     fence: Callable[[], None]
-    stream_ends: Mapping[str, Micros] = field(default_factory=dict)
     task_count: int = 0
     executor_count: int = 0
     open_units: list[OpenUnit] = field(default_factory=list)
@@ -76,8 +74,7 @@ class IngestBatch:
 
     def expired_before(self, stream: str) -> int | None:
         """Rows of a stream before this event time have expired; None: none have."""
-        expired = [chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"]
-        return latest(*expired, self.stream_ends.get(stream))
+        return self.cutter.expired_before(stream)
 
     def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit of the batch; see `StreamProgress`."""

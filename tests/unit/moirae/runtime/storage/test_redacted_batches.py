@@ -1,0 +1,37 @@
+import gzip
+
+import pytest
+
+from archiver.formats import JSONL
+from moirae.config import Stream
+from moirae.runtime.storage import redact_batch, redact_file
+
+
+def declare(redact: list[dict[str, str]]) -> Stream:
+    return Stream.model_validate(
+        {
+            "columns": {"ts": "timestamp", "note": "string"},
+            "time": "ts",
+            "redact": redact,
+            "source": {"http": True},
+        }
+    )
+
+
+REDACTED = declare([{"column": "note", "pattern": r"key-\w+", "with": "***"}])
+ROW = b'{"ts":"2026-01-01T00:00:00Z","note":"a key-1"}\n'
+
+
+def test_batches_are_redacted_where_a_stream_says_so() -> None:
+    assert redact_batch("s", declare([]), JSONL, ROW) == ROW
+    assert redact_batch("s", REDACTED, JSONL, ROW) == ROW.replace(b"key-1", b"***")
+
+
+def test_files_are_written_without_compression() -> None:
+    content, suffix = redact_file("s", REDACTED, ".jsonl.gz", gzip.compress(ROW))
+    assert (content, suffix) == (ROW.replace(b"key-1", b"***"), ".jsonl")
+
+
+def test_damaged_files_are_refused() -> None:
+    with pytest.raises(OSError, match="the gzip data is damaged"):
+        redact_file("s", REDACTED, ".jsonl.gz", gzip.compress(ROW)[:-4])
