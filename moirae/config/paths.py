@@ -84,7 +84,7 @@ def _interpolate_secret(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     return SecretStr(_interpolate_text(secret.get_secret_value(), info))
 
 
-def _resolve_text(text: str, info: ValidationInfo) -> str:
+def resolve_text(text: str, info: ValidationInfo) -> str:
     if "${" in text:
         raise ValueError("${…} is supported only in database, archive, receivers and kafka servers")
     environment = _environment(info)
@@ -95,7 +95,7 @@ def _resolve_text(text: str, info: ValidationInfo) -> str:
 
 def _resolve_glob(text: str, info: ValidationInfo) -> str:
     environment = _environment(info)
-    resolved = _resolve_text(text, info)
+    resolved = resolve_text(text, info)
     if environment is None or is_url(text) or Path(text).expanduser().is_absolute():
         return resolved
     # The folder of the workspace may have wildcards in its name.
@@ -105,7 +105,7 @@ def _resolve_glob(text: str, info: ValidationInfo) -> str:
 def _interpolate_and_resolve(text: str, info: ValidationInfo) -> str:
     if _environment(info) is None:
         return text
-    return _resolve_text(_interpolate_text(text, info), info)
+    return resolve_text(_interpolate_text(text, info), info)
 
 
 def _require_text(value: Any) -> Any:
@@ -115,7 +115,7 @@ def _require_text(value: Any) -> Any:
 
 
 def _resolve_path(path: Path, info: ValidationInfo) -> Path:
-    return Path(_resolve_text(str(path), info))
+    return Path(resolve_text(str(path), info))
 
 
 def _read_secret(
@@ -151,7 +151,7 @@ Secret = Annotated[
     WrapValidator(_read_secret, json_schema_input_type=str | dict[Literal["file"], str]),
 ]
 """A secret as text in which ${VAR} is replaced, or as `{file: PATH}`. Never printed."""
-LocalPath = Annotated[Text, AfterValidator(_resolve_text)]
+LocalPath = Annotated[Text, AfterValidator(resolve_text)]
 """A path, made absolute relative to the folder of the workspace file."""
 LocalGlob = Annotated[Text, AfterValidator(_resolve_glob)]
 """A glob, made absolute relative to the folder of the workspace file, or the URL of one."""

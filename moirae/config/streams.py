@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ from archiver.formats import (
     RegisteredName,
     TimeReading,
 )
+from archiver.globs import PathGlob, matches_part, parse_glob
 from moirae.config.columns import (
     ColumnsModel,
     check_column_names,
@@ -46,7 +48,14 @@ from moirae.config.formats import (
     TimeOptions,
     infer_missing_format,
 )
-from moirae.config.paths import InterpolatedText, LocalGlob, LocalPath, SecretText, is_url
+from moirae.config.paths import (
+    InterpolatedText,
+    LocalGlob,
+    LocalPath,
+    SecretText,
+    is_url,
+    resolve_text,
+)
 from moirae.documents.types import (
     ConfigModel,
     Flag,
@@ -69,6 +78,18 @@ _InferredTextFormat = Annotated[
 ]
 
 
+_MOVE = "move:"  # before the folder that archived files are moved to
+
+
+def _is_listed(folder: str, path_glob: PathGlob) -> bool:
+    """Whether files of a folder may match a glob."""
+    *parts, _ = path_glob.parts
+    names = os.path.relpath(folder, path_glob.folder).split(os.sep)
+    if names == ["."]:
+        names = []
+    return len(names) == len(parts) and all(map(matches_part, parts, names))
+
+
 class FileSource(RecordFormatModel):
     """Files in order of modification time, then name. They must be complete when they appear."""
 
@@ -82,6 +103,43 @@ class FileSource(RecordFormatModel):
         default=False,
         description="true: the files grow and rotate; they are read line by line while they do.",
     )
+
+    after: Annotated[str, *name_pattern(r"keep|delete|move:.+", "keep, delete or move:FOLDER")] = (
+        Field(
+            default="keep",
+            description="What becomes of files that are archived: keep; delete; or move:FOLDER, "
+            "relative to the workspace file. Files that were changed since stay.",
+            examples=["move:archived"],
+        )
+    )
+
+    @model_validator(mode="after")
+    def _validate_after(self) -> FileSource:
+        if self.after == "keep":
+            return self
+        if self.tail:
+            message = "files that grow are never complete; set it to keep"
+            raise_problems([ValueProblem(("after",), message)])
+        if self.is_in_object_storage:
+            message = "objects of S3 storage stay; set it to keep"
+            raise_problems([ValueProblem(("after",), message)])
+        if any(
+            _is_listed(folder, glob) for folder in self._target() for glob in parse_glob(self.files)
+        ):
+            message = "files in this folder are files of the stream: they would be read again"
+            raise_problems([ValueProblem(("after",), message)])
+        return self
+
+    def _target(self) -> list[str]:
+        """The folder that files are moved to, if they are."""
+        return [self.after.removeprefix(_MOVE)] if self.after.startswith(_MOVE) else []
+
+    @field_validator("after")
+    @classmethod
+    def _resolve_after(cls, after: str, info: ValidationInfo) -> str:
+        if not after.startswith(_MOVE):
+            return after
+        return f"{_MOVE}{resolve_text(after.removeprefix(_MOVE), info)}"
 
     @model_validator(mode="after")
     def _validate_tail(self) -> FileSource:

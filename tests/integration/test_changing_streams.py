@@ -15,6 +15,7 @@ from archiver.read import Reader
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import ProblemsError
 from moirae.inspect.doctor import run_checks
+from moirae.live.sources.settling import SourceSettling
 from moirae.live.stream_renames import rename_streams
 from moirae.queries.prepare import QueryOptions, prepare_query
 from moirae.runtime import connect_database
@@ -275,6 +276,30 @@ def test_file_that_is_removed_before_it_is_read_is_logged(
 
 A = "{files: landing/a/*.jsonl}"
 OTHER = "{files: landing/other/*.jsonl}"
+
+
+@pytest.mark.parametrize("after", ["delete", "move:old"])
+def test_archived_files_leave_the_folder_also_after_a_crash(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    settings = world.declare(a=f"{{files: a/*.jsonl, after: '{after}'}}")
+    world.put("a/1.jsonl", 1)
+    with monkeypatch.context() as crash:
+        # The process is killed after the commit.
+        crash.setattr(SourceSettling, "settle", lambda *_: None)
+        world.drain(settings)
+    assert os.listdir(world.root / "a") == ["1.jsonl"]
+    world.put("a/2.jsonl", 2)
+    world.drain(settings)
+    assert os.listdir(world.root / "a") == []
+    assert world.query(settings, "a") == [1, 2]
+    moved = ["1.jsonl", "2.jsonl"] if after == "move:old" else []
+    folder = world.root / "old"
+    assert (sorted(os.listdir(folder)) if folder.exists() else []) == moved
+    # An emptied folder stops nothing.
+    world.put("a/3.jsonl", 3)
+    world.drain(settings)
+    assert world.query(settings, "a") == [1, 2, 3]
 
 
 def test_history_of_a_removed_stream_stays_and_goes_on(world: World) -> None:

@@ -26,6 +26,7 @@ from moirae.live.sources.discovery import (
 )
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
+from moirae.live.sources.settling import SourceSettling
 
 _LOG = structlog.get_logger()
 
@@ -60,10 +61,12 @@ class FileInput:
         self._lock = archiving.lock
         self._drain = drain
         self._formats: dict[str, Format] = {}
+        self._settling: dict[str, SourceSettling] = {}
         self._discoveries: dict[str, Discovery] = {}
         for stream, declared in settings.streams.items():
             if isinstance(declared.source, FileSource) and not declared.source.tail:
                 self._formats[stream] = declared.source.record_format
+                self._settling[stream] = SourceSettling(declared.source.after)
                 self._discoveries[stream] = self._make_discovery(
                     stream, declared.source, partial(archiving.units.finished_names, stream)
                 )
@@ -74,6 +77,7 @@ class FileInput:
                 list_paths=discovery.list_paths,
                 list_versions=partial(archiving.units.list_versions, stream),
                 adopt=partial(archiving.units.put_version, stream),
+                settle=self._settling[stream].settle,
             )
             for stream, discovery in self._discoveries.items()
             if isinstance(discovery, FolderDiscovery)
@@ -245,8 +249,12 @@ class FileInput:
                 )
         if not present:
             return []
-        postponed = self._archiving.ingest.ingest_units(self._make_units(present))
-        return _select_files(present, postponed)
+        postponed_units = self._archiving.ingest.ingest_units(self._make_units(present))
+        postponed = _select_files(present, postponed_units)
+        for file in present:
+            if file not in postponed:
+                self._settling[file.stream].settle(file)
+        return postponed
 
     def _make_units(self, discovered: Sequence[DiscoveredFile]) -> list[SourceUnit]:
         return files.make_units(discovered, self._formats, self._base)

@@ -26,7 +26,7 @@ class ChangedFiles:
 
     `list_paths` returns the files of a stream that were discovered; `list_versions`, of some names,
     those that the ledger has. `adopt` records the version of a file that was read by a version of
-    the program that did not record it.
+    the program that did not record it. `settle` is called with files that are as they were read.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class ChangedFiles:
         list_paths: Callable[[], Collection[str]],
         list_versions: Callable[[Collection[str]], Versions],
         adopt: Callable[[FileVersionRow], None],
+        settle: Callable[[DiscoveredFile], None] = lambda _: None,
         clock: Clock = time.monotonic,
     ) -> None:
         """Files are named relative to `base`."""
@@ -45,6 +46,7 @@ class ChangedFiles:
         self._list_paths = list_paths
         self._list_versions = list_versions
         self._adopt = adopt
+        self._settle = settle
         self._clock = clock
         self._unseen: deque[str] = deque()
         self._sweep_again_at = 0.0
@@ -86,6 +88,8 @@ class ChangedFiles:
                 changed.append(replace(file, reading=recorded.readings + 1))
                 self._report(name)
                 continue
+            else:
+                self._settle(file)
             self._recorded[str(file.path)] = hash(_version(file))
         return changed
 
