@@ -124,6 +124,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     from moirae.inspect import (
         describe_lost_verdicts,
         describe_rewrites,
+        describe_rewritten_files,
         summarize_backups,
         summarize_rows_ahead,
     )
@@ -131,6 +132,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     events = report["events"]
     running = [rule for rule in report["rules"] if rule["state"] == "running"]
     yield from describe_rewrites(report["column_rewrites"])
+    yield from describe_rewritten_files(report["streams"])
     if report["ingest"]:
         yield _format_ingest(report["ingest"])
     rows_ahead = summarize_rows_ahead(report["streams"])

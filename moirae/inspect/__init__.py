@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         StatusReport,
     )
     from moirae.inspect.restarts import find_crash_loops
+    from moirae.inspect.rewritten_files import describe_rewritten_files
     from moirae.inspect.rows_ahead import summarize_rows_ahead
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
@@ -68,6 +69,7 @@ __all__ = [
     "describe_lost_records",
     "describe_lost_verdicts",
     "describe_rewrites",
+    "describe_rewritten_files",
     "describe_subject",
     "explain_rule",
     "find_crash_loops",
@@ -94,6 +96,7 @@ _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
     "backups": ("summarize_backups",),
     "column_rewrites": ("describe_rewrites",),
+    "rewritten_files": ("describe_rewritten_files",),
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),

@@ -43,7 +43,10 @@ class RowsAheadStatus(TypedDict):
 
 @with_config(ConfigDict(extra="allow"))
 class StreamStatus(TypedDict):
-    """Counters and times of a stream. Dead letters by reason."""
+    """Counters and times of a stream. Dead letters by reason.
+
+    `rewritten`: files of the ledger that were changed after they were read.
+    """
 
     accounting: Accounting
     malformed: int
@@ -55,6 +58,7 @@ class StreamStatus(TypedDict):
     skipped: Mapping[str, int]
     units: int
     open_units: int
+    rewritten: int
     set_aside: int
     newest: datetime | None
     advanced_to: datetime | None

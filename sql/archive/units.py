@@ -47,7 +47,8 @@ class StreamCounts(RecordCounts):
     """The sums of a stream. `deleted`: archived rows that were deleted with expired chunks.
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
-    `tombstones`: records without a value, which are not in `read`.
+    `tombstones`: records without a value, which are not in `read`. `rewritten`: number of files that
+    were changed after they were read.
     """
 
     stream: str
@@ -55,6 +56,7 @@ class StreamCounts(RecordCounts):
     tombstones: int
     units: int
     open_units: int
+    rewritten: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,8 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(u.tombstones), 0)::bigint AS tombstones,
        coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
            AS units,
-       count(u.id) FILTER (WHERE NOT u.done) AS open_units
+       count(u.id) FILTER (WHERE NOT u.done) AS open_units,
+       count(u.id) FILTER (WHERE u.readings > 1) AS rewritten
 FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
 
 -- list_ledger --

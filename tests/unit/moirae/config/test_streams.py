@@ -170,3 +170,45 @@ def test_relation_may_be_an_object_and_may_shrink(tmp_path: Path) -> None:
     text = STREAM + "relations:\n" + relation.replace("FILE", "https://host/b.csv")
     problems = load_problems(tmp_path, text.replace("SHRINK", "hold"))
     assert any(problem.endswith("must be a path or s3://BUCKET/KEY") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{files: 'a/*.jsonl', after: 'move:a'}", "files in this folder are files of the stream"),
+        ("{files: '*/x/*.jsonl', after: 'move:b/x'}", "files in this folder are files of the"),
+        (
+            "{files: 'a/*.log', format: text, tail: true, after: delete}",
+            "files that grow are never",
+        ),
+        ("{files: 's3://b/*.jsonl', after: delete}", "objects of S3 storage stay"),
+    ],
+)
+def test_files_that_would_be_read_again_are_not_removed(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    (problem,) = load_problems(tmp_path, STREAM.replace("{http: true}", source))
+    assert message in problem
+
+
+def test_folder_of_archived_files_is_relative_to_the_workspace(tmp_path: Path) -> None:
+    source = "{files: 'a/*.jsonl', after: 'move:a/old'}"
+    declared = load(tmp_path, STREAM.replace("{http: true}", source)).streams["cpu"].source
+    assert declared.after == f"move:{tmp_path}/a/old"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("redact", "message"),
+    [
+        ("{column: ts, pattern: x}", "'ts' is no column of type string, and not _extra"),
+        ("{column: host, pattern: 'x*'}", "matches the empty text"),
+        ("{column: host, pattern: '('}", "not a regular expression of RE2"),
+        (r"{column: host, pattern: '(a)', with: '\2'}", "names a group that the pattern does not"),
+    ],
+)
+def test_secrets_are_texts_that_a_pattern_matches(
+    tmp_path: Path, redact: str, message: str
+) -> None:
+    text = STREAM.replace("time: ts", f"time: ts\n    redact: [{redact}]")
+    (problem,) = load_problems(tmp_path, text)
+    assert message in problem
