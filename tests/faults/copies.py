@@ -11,7 +11,15 @@ from typing import Any
 from tests.parent import end_with_parent
 
 _COPIES = multiprocessing.get_context("forkserver")
-_MODULES = ("copied_process", "numbering", "recalling", "retaining", "rewriting", "rolling")
+_MODULES = (
+    "copied_process",
+    "numbering",
+    "recalling",
+    "retaining",
+    "rewriting",
+    "rolling",
+    "tailing",
+)
 
 
 def start_copy(main: Callable[..., None], *arguments: Any) -> ForkServerProcess:
