@@ -77,6 +77,8 @@ READING: list[list[str]] = [
     ["rules", "explain", "g/r"],
     ["streams", "list"],
     ["streams", "losses"],
+    ["streams", "records", "cpu"],
+    ["streams", "records", "none"],
     ["streams", "losses", "none"],
     ["set-aside", "list"],
     ["relations", "list"],
