@@ -1759,28 +1759,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/streams/{stream}/records": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Show the newest archived records of a stream.
-         * @description Show the newest archived records of a stream.
-         *
-         *     Role: `viewer`.
-         */
-        get: operations["stream_records_list_records"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/tokens/{name}": {
         parameters: {
             query?: never;
@@ -4381,22 +4359,6 @@ export interface components {
             author: string;
         };
         /**
-         * StreamRecords
-         * @description The archived records with the newest event times, newest first.
-         *
-         *     `columns`: the declared ones and `_extra`, the undeclared fields.
-         */
-        StreamRecords: {
-            /** Stream */
-            stream: string;
-            /** Columns */
-            columns: string[];
-            /** Records */
-            records: {
-                [key: string]: unknown;
-            }[];
-        };
-        /**
          * StreamStatus
          * @description Counters and times of a stream. Dead letters by reason.
          */
@@ -4437,14 +4399,11 @@ export interface components {
          * @description Counters and files of a declared stream.
          *
          *     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
-         *     stream, in seconds; no row is newer than the clock. `identity`: what makes two records one row:
-         *     the columns of `id` and the time, `row` (their content) or `place` (their place in the source).
+         *     stream, in seconds; no row is newer than the clock.
          */
         StreamSummary: {
             /** Stream */
             stream: string;
-            /** Identity */
-            identity: string;
             /** Read */
             read: number;
             /** Archived */
@@ -7697,40 +7656,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BatchProgress"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    stream_records_list_records: {
-        parameters: {
-            query?: {
-                /** @description Maximum number of records. */
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                stream: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["StreamRecords"];
                 };
             };
             /** @description A problem */
