@@ -105,7 +105,7 @@ def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
 
     # As the user sees it: the ID of a past alert, which `alerts resolve` takes, then what fixed it.
     before = workspace.output("similar", newest)
-    best = before.splitlines()[1].split()[2]
+    best = next(line for line in before.splitlines() if line.startswith("   1. ")).split()[2]
     assert hits[0]["past"]["alert"].startswith(best)
     assert "Limited the crawler" not in before
     workspace.output(
