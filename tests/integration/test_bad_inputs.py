@@ -146,7 +146,7 @@ def test_malicious_sql_is_rejected(spark: SparkSession, settings: Settings) -> N
 def test_harmless_unusual_sql_is_accepted(spark: SparkSession, settings: Settings) -> None:
     queries = [s for s in read_all("rule_sql") if any(part in s for part in MISBEHAVES)]
     definitions, problems = _check(spark, settings, [_as_expr(sql) for sql in queries])
-    assert problems == []
+    assert [problem for problem in problems if problem.severity == "error"] == []
     assert len(definitions) == 1 + len(queries) > 1
 
 
