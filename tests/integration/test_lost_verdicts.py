@@ -138,6 +138,7 @@ def _assert_past_loses_the_same_rows(world: World, spark: SparkSession, name: st
     assert len(events) == {"g/Good": 60, "g/Pattern": 14, "g/Windows": 3}[name]
 
 
+@pytest.mark.slow
 def test_rule_that_loses_too_many_rows_is_sampled_until_it_recovers(
     world: World, connection: Connection[Any]
 ) -> None:
