@@ -53,6 +53,7 @@ LIMITS = "limits: {statement: 3s, matches: 20}\n"
 def settings(public_folder: Path) -> Settings:
     (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
     (public_folder / "hosts.csv").write_text("host,site,since\n")
+    (public_folder / "inventory.csv").write_text("host\n")
     return load_settings(public_folder / "moirae.yaml", {})
 
 

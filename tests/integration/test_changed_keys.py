@@ -198,13 +198,16 @@ CHECKS: dict[str, Callable[[Archive], None] | None] = {
     "chunks.age": check_age,
     "chunks.recent": check_recent,
     "chunks.keep": check_keep,
-    # Tests of their own: test_changing_streams.py, test_column_changes.py, test_growing_files.py.
+    # Tests of their own: test_changing_streams.py, test_column_changes.py, test_growing_files.py,
+    # test_redaction.py, test_retention.py.
     "source": None,
     "was": None,
     "columns": None,
     "id": None,
     "identity": None,
     "time": None,
+    "redact": None,
+    "keep": None,
 }
 
 

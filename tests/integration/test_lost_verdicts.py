@@ -55,6 +55,7 @@ CRAFTED = "x" * 4_000  # the pattern backtracks
 def settings(public_folder: Path) -> Settings:
     (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
     (public_folder / "hosts.csv").write_text("host,site,since\n")
+    (public_folder / "inventory.csv").write_text("host\n")
     return load_settings(public_folder / "moirae.yaml", {})
 
 
