@@ -23,6 +23,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from moirae.runtime import database
+from recall.errors import QueryRejected
 from recall.sandbox import validation
 from sql.rules import DeploymentGateway, DeploymentRow
 from tests.property.world import RULES, START, World, workspace
@@ -89,6 +90,10 @@ def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
     ]
 
 
+def _exceed_limit(*_: Any) -> Any:
+    raise QueryRejected("analysis of the query takes more than 20 s")
+
+
 def test_temporarily_rejected_rule_resumes_at_its_position(
     spark: SparkSession,
     connection: Connection[Any],
@@ -101,7 +106,7 @@ def test_temporarily_rejected_rule_resumes_at_its_position(
     world.ingest([_batch(0), _batch(1)], at_once=True)
     begins = world.archive.watermark("a")
     with monkeypatch.context() as busy:
-        busy.setattr(validation, "_CPU_LIMIT", 0.0)
+        busy.setattr(validation, "run_with_limit", _exceed_limit)
         RuleRegistry(connection).apply([good, new])
         world.detector.reload(START)
     refused = _deployed(connection, "g/New")
