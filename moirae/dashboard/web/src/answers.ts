@@ -179,6 +179,9 @@ export function describeCoverage(coverage: Coverage): string {
   if (coverage.failed) {
     parts.push(`${coverage.failed} failed`);
   }
+  for (const [stream, until] of Object.entries(coverage.ended ?? {})) {
+    parts.push(`rows of ${stream} before ${formatDay(fromMicros(until))} have expired`);
+  }
   if (coverage.left && coverage.hopeful !== undefined && coverage.hopeful !== null) {
     parts.push(
       coverage.hopeful ? `${coverage.hopeful} unread ones can change the answer` : "no unread one can change the answer",

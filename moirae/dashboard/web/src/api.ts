@@ -35,6 +35,7 @@ export type Silence = Schemas["SilenceState"];
 export type SilencePreview = Schemas["SilencePreview"];
 export type Status = Schemas["WorkspaceStatus"];
 export type StreamSummary = Schemas["StreamSummary"];
+export type StreamRecords = Schemas["StreamRecords"];
 export type Timeline = Schemas["Timeline"];
 export type Verb = Schemas["CommandBody"]["command"];
 
@@ -49,6 +50,7 @@ export interface Coverage {
   partial: boolean;
   by_summary?: number;
   hopeful?: number | null;
+  ended?: Record<string, number>;
 }
 
 export type Row = Record<string, unknown>;

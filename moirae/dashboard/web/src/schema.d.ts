@@ -1759,6 +1759,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/streams/{stream}/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the newest archived records of a stream.
+         * @description Show the newest archived records of a stream.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["stream_records_list_records"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens/{name}": {
         parameters: {
             query?: never;
@@ -4359,8 +4381,26 @@ export interface components {
             author: string;
         };
         /**
+         * StreamRecords
+         * @description The archived records with the newest event times, newest first.
+         *
+         *     `columns`: the declared ones and `_extra`, the undeclared fields.
+         */
+        StreamRecords: {
+            /** Stream */
+            stream: string;
+            /** Columns */
+            columns: string[];
+            /** Records */
+            records: {
+                [key: string]: unknown;
+            }[];
+        };
+        /**
          * StreamStatus
          * @description Counters and times of a stream. Dead letters by reason.
+         *
+         *     `rewritten`: files of the ledger that were changed after they were read.
          */
         StreamStatus: {
             accounting: components["schemas"]["Accounting"];
@@ -4384,6 +4424,8 @@ export interface components {
             units: number;
             /** Open Units */
             open_units: number;
+            /** Rewritten */
+            rewritten: number;
             /** Set Aside */
             set_aside: number;
             /** Newest */
@@ -4399,11 +4441,14 @@ export interface components {
          * @description Counters and files of a declared stream.
          *
          *     `history_bytes`: of superseded files that stay for `archive_history`. `lag`: behind the newest
-         *     stream, in seconds; no row is newer than the clock.
+         *     stream, in seconds; no row is newer than the clock. `identity`: what makes two records one row:
+         *     the columns of `id` and the time, `row` (their content) or `place` (their place in the source).
          */
         StreamSummary: {
             /** Stream */
             stream: string;
+            /** Identity */
+            identity: string;
             /** Read */
             read: number;
             /** Archived */
@@ -7656,6 +7701,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BatchProgress"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_records_list_records: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StreamRecords"];
                 };
             };
             /** @description A problem */

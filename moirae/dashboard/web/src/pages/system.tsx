@@ -8,6 +8,7 @@ import { ForecastRecordCard } from "../components/forecasts";
 import { Problems } from "../components/problems";
 import { LiveProblem } from "../components/process";
 import { DataTable } from "../components/rows";
+import { StreamDetails } from "../components/streams";
 import { LongText } from "../components/text";
 import { useLoaded } from "../load";
 import { formatBytes, formatDay, formatDuration } from "../time";
@@ -170,6 +171,7 @@ function RecallState({ recall }: { recall: RecallPage["recalls"][number] }) {
 }
 
 function StreamCard() {
+  const [shown, setShown] = useState("");
   const streams = useLoaded((signal) => get<StreamSummary[]>("/streams", {}, signal), [], SLOW_INTERVAL);
   return (
     <Card isCompact>
@@ -180,11 +182,20 @@ function StreamCard() {
         ) : !streams.data.length ? (
           <p className="note">No stream yet: it appears with its first rows.</p>
         ) : (
+          <>
           <DataTable
             label="Streams"
             columns={["Stream", "Newest", "Behind the newest stream", "Rows", "Late", "Rejected", "Size"]}
             rows={streams.data.map((stream) => [
-              stream.stream,
+              <Button
+                key="stream"
+                variant="link"
+                isInline
+                aria-expanded={stream.stream === shown}
+                onClick={() => setShown(stream.stream === shown ? "" : stream.stream)}
+              >
+                {stream.stream}
+              </Button>,
               stream.newest ? <Time key="newest" value={stream.newest} brief /> : "none",
               stream.lag === null ? "–" : formatDuration(stream.lag * 1_000),
               stream.rows.toLocaleString("en"),
@@ -193,6 +204,12 @@ function StreamCard() {
               formatBytes(stream.bytes),
             ])}
           />
+          {streams.data
+            .filter((stream) => stream.stream === shown)
+            .map((stream) => (
+              <StreamDetails key={stream.stream} stream={stream} />
+            ))}
+          </>
         )}
       </CardBody>
     </Card>
