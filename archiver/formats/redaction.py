@@ -1,16 +1,18 @@
 """Secrets in texts, replaced before anything is written. No I/O.
 
+Functions for tables load Arrow when they are called: the command line reads settings without it.
 Patterns have RE2's syntax, so that time is linear in the length of the text.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 import re2
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _EXTRA = "_extra"
 
@@ -53,8 +55,10 @@ def redact_value(value: Any, redactions: Redactions) -> Any:
     return value
 
 
-def redact_table(table: pa.Table, redactions: Redactions) -> pa.Table:
+def redact_table(table: "pa.Table", redactions: Redactions) -> "pa.Table":
     """Decoded rows with their columns redacted, and `_extra` by the redactions of all columns."""
+    import pyarrow as pa
+
     for name in dict.fromkeys(redaction.column for redaction in redactions):
         if name != _EXTRA and name in table.column_names:
             own = [redaction for redaction in redactions if redaction.column == name]
@@ -65,7 +69,10 @@ def redact_table(table: pa.Table, redactions: Redactions) -> pa.Table:
     return table
 
 
-def _redact_column(column: pa.ChunkedArray, redactions: Redactions) -> pa.ChunkedArray:
+def _redact_column(column: "pa.ChunkedArray", redactions: Redactions) -> "pa.ChunkedArray":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for redaction in redactions:
         matches = pc.match_substring_regex(column, redaction.pattern).fill_null(False)
         if not pc.any(matches).as_py():
@@ -87,5 +94,5 @@ def _redact_object(text: str | None, redactions: Redactions) -> str | None:
     return orjson.dumps(redacted, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _replace_column(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+def _replace_column(table: "pa.Table", name: str, column: "pa.ChunkedArray") -> "pa.Table":
     return table.set_column(table.column_names.index(name), name, column)

@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 
@@ -160,7 +159,7 @@ def _copy_redacted(
         except OSError as error:
             reason = error.strerror or str(error)
             raise MoiraeError(f"{name}: cannot be ingested: {reason}") from error
-        except (ArchiverError, pa.ArrowInvalid) as error:
+        except (ArchiverError, ValueError) as error:  # Arrow's errors are ValueErrors
             raise MoiraeError(f"{name}: cannot be ingested: {error}") from error
         batches.append({"file": name, "batch": batch, "bytes": len(redacted)})
     return batches

@@ -1,12 +1,13 @@
 """Batches as they may be written to the landing folder."""
 
 import gzip
+import io
 import zlib
-
-import pyarrow as pa
 
 from archiver.formats import Format, landed_format, strip_compression
 from moirae.config import Stream
+
+_MAX_CONTENT = 256 << 20  # bytes of a decompressed file, which is redacted in memory
 
 
 def redact_batch(name: str, stream: Stream, record_format: Format, content: bytes) -> bytes:
@@ -34,14 +35,19 @@ def redact_file(name: str, stream: Stream, suffix: str, content: bytes) -> tuple
 
 
 def _decompress(suffix: str, content: bytes) -> bytes:
-    """The content of a file by its suffix. Raises `OSError`."""
+    """The content of a file by its suffix. Raises `OSError`, also if there is too much of it."""
+    decompressed = content
     try:
         if suffix.endswith(".gz"):
-            return gzip.decompress(content)
+            with gzip.open(io.BytesIO(content)) as file:
+                decompressed = file.read(_MAX_CONTENT + 1)
     except (EOFError, zlib.error) as error:
         raise OSError("the gzip data is damaged") from error
     if suffix.endswith(".zst"):
+        import pyarrow as pa  # the command line starts without it
+
         with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
-            decompressed: bytes = stream.read()
-            return decompressed
-    return content
+            decompressed = stream.read(_MAX_CONTENT + 1)
+    if len(decompressed) > _MAX_CONTENT:
+        raise OSError(f"more than {_MAX_CONTENT >> 20} MiB without compression: split the file")
+    return decompressed

@@ -1,10 +1,11 @@
 import gzip
 
+import pyarrow as pa
 import pytest
 
 from archiver.formats import JSONL
 from moirae.config import Stream
-from moirae.runtime.storage import redact_batch, redact_file
+from moirae.runtime.storage import redact_batch, redact_file, redacted_batches
 
 
 def declare(redact: list[dict[str, str]]) -> Stream:
@@ -35,3 +36,14 @@ def test_files_are_written_without_compression() -> None:
 def test_damaged_files_are_refused() -> None:
     with pytest.raises(OSError, match="the gzip data is damaged"):
         redact_file("s", REDACTED, ".jsonl.gz", gzip.compress(ROW)[:-4])
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".jsonl.zst"])
+def test_files_are_not_decompressed_beyond_a_limit(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redacted_batches, "_MAX_CONTENT", len(ROW))
+    compress = gzip.compress if suffix == ".jsonl.gz" else pa.Codec("zstd").compress
+    assert redact_file("s", REDACTED, suffix, bytes(compress(ROW)))[1] == ".jsonl"
+    with pytest.raises(OSError, match="MiB without compression: split the file"):
+        redact_file("s", REDACTED, suffix, bytes(compress(ROW + b"\n")))
