@@ -478,7 +478,7 @@ def test_calendar_reaches_back_a_year(browser: Browser, served: Served) -> None:
     browser.wait_for_text(f"Occurrences in {month}")
     browser.wait_for_text(f"in {month}", "#results-title")
     assert f"month={month}" in browser.driver.current_url
-    assert "months ago" in browser.text(".alert-list")
+    browser.wait_for_text("months ago", ".alert-list")
     days = browser.run(
         "return [...document.querySelectorAll('.calendar button:enabled')].map(b => b.title)"
     )
