@@ -44,6 +44,7 @@ def test_tables_have_the_images_of_all_code_points(changed: list[dict[str, Any]]
     assert {c: text for c, text in pattern.items() if text != chr(c)} == pattern_mapping()
 
 
+@pytest.mark.slow
 def test_folding_is_coarser_than_each_table(changed: list[dict[str, Any]]) -> None:
     fold = folding()
     for row in changed:

@@ -375,6 +375,7 @@ def _as_object(unit: SourceUnit, bucket: str) -> SourceUnit:
     return files.make_unit(unit.stream, unit.name, unit.format, path, unit.size or 0)
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_batch_continues_after_a_worker_is_killed(
     settings: Settings, tmp_path: Path, jobs: SparkJobs

@@ -102,6 +102,7 @@ def test_killed_process_is_restarted(running: Stage, name: str) -> None:
     running.wait(lambda: running.archived_units() > before, 250)
 
 
+@pytest.mark.slow
 def test_sigterm_stops_all_processes_and_no_row_was_lost(running: Stage) -> None:
     live, jvm = running.live(), running.jvm()
     assert live is not None

@@ -222,7 +222,7 @@ def without_late(counters: Counters) -> Counters:
     return replace(counters, late=0)
 
 
-@examples(15)
+@examples(8)
 @given(rounds(), st.sampled_from(["jsonl", "csv"]), st.sampled_from([None, ("n",)]))
 def test_repeated_records_are_duplicates(
     drawn: list[Round], format_name: FormatName, id: tuple[str, ...] | None
