@@ -25,7 +25,13 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[str]:
                 except OSError:
                     return
                 with connection:
-                    connection.recv(65_536)
+                    # What is not read when the connection is closed would reset it.
+                    request = b""
+                    while not request.endswith(b"\r\n\r\n{}"):
+                        part = connection.recv(65_536)
+                        if not part:
+                            break
+                        request += part
                     try:
                         serve(connection)
                     except OSError:
