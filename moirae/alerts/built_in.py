@@ -3,12 +3,12 @@
 Their times are wall-clock times.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from uuid import UUID, uuid5
 
 from moirae.alerts.event import make_fingerprint
-from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
+from sql.alerts import AlertDescriptionRow, AlertLifetimeRow, OpenAlertRow
 
 _VERSION = "built-in"
 _NAMESPACE = UUID("6f1d1c0e-5c1e-5d3b-9d0a-6d6f69726165")
@@ -52,3 +52,15 @@ def make_lifetime(
         events=0,
         settled=None,
     )
+
+
+def continue_alerts(
+    open_alerts: Iterable[OpenAlertRow], present: Container[UUID], now: datetime
+) -> dict[UUID, AlertLifetimeRow]:
+    """The lifetimes of open alerts until now: those that are not `present` any more have ended."""
+    return {
+        alert.id: make_lifetime(
+            alert.starts_at, alert.fired_at or now, now, has_ended=alert.id not in present
+        )
+        for alert in open_alerts
+    }

@@ -34,27 +34,20 @@ class LosingRulesMonitor:
             built_in.make_alert_id(f"losing/{rule.rule}/{rule.losing_since.isoformat()}"): rule
             for rule in self._deployments.list_losing()
         }
-        open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOSING_RULE)}
-        for alert_id, alert in open_alerts.items():
-            lifetime = built_in.make_lifetime(
-                alert.starts_at, alert.fired_at or now, now, alert_id not in losing
-            )
-            self._alerts.update({alert_id: lifetime})
+        open_alerts = self._alerts.list_open(LOSING_RULE)
+        self._alerts.update(built_in.continue_alerts(open_alerts, losing, now))
+        for alert in open_alerts:
+            losing.pop(alert.id, None)
         for alert_id, rule in losing.items():
-            if alert_id not in open_alerts:
-                description = built_in.describe_alert(
-                    alert_id,
-                    LOSING_RULE,
-                    labels={
-                        "alertname": "RuleLosesVerdicts",
-                        "severity": "page",
-                        "rule": rule.rule,
-                    },
-                    annotations=_annotate(rule),
-                    key={"rule": rule.rule},
-                )
-                lifetime = built_in.make_lifetime(rule.losing_since, now, now)
-                self._alerts.put([(description, lifetime)])
+            description = built_in.describe_alert(
+                alert_id,
+                LOSING_RULE,
+                labels={"alertname": "RuleLosesVerdicts", "severity": "page", "rule": rule.rule},
+                annotations=_annotate(rule),
+                key={"rule": rule.rule},
+            )
+            lifetime = built_in.make_lifetime(rule.losing_since, now, now)
+            self._alerts.put([(description, lifetime)])
 
 
 def _annotate(rule: LosingRuleRow) -> dict[str, str]:

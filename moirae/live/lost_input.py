@@ -36,17 +36,12 @@ class LostInputMonitor:
         losses_by_alert: dict[UUID, list[LostRecordsRow]] = {}
         for stream, losses in losses_by_stream.items():
             losses_by_alert[built_in.make_alert_id(f"lost/{stream}/{losses[0].id}")] = losses
-        open_alerts = {alert.id: alert for alert in self._alerts.list_open(LOST_INPUT_RULE)}
+        open_alerts = self._alerts.list_open(LOST_INPUT_RULE)
         for alert_id, losses in losses_by_alert.items():
             if self._loss_counts.get(alert_id) != len(losses):
                 self._put(alert_id, losses, now)
                 self._loss_counts[alert_id] = len(losses)
-        for alert_id, alert in open_alerts.items():
-            has_ended = alert_id not in losses_by_alert
-            lifetime = built_in.make_lifetime(
-                alert.starts_at, alert.fired_at or now, now, has_ended
-            )
-            self._alerts.update({alert_id: lifetime})
+        self._alerts.update(built_in.continue_alerts(open_alerts, losses_by_alert, now))
 
     def _put(self, alert_id: UUID, losses: Sequence[LostRecordsRow], now: datetime) -> None:
         stream = losses[0].stream

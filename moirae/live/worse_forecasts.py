@@ -36,14 +36,7 @@ class WorseForecastsMonitor:
             if record.worse_since is not None
         }
         open_alerts = self._alerts.list_open(WORSE_FORECASTS_RULE)
-        self._alerts.update(
-            {
-                alert.id: built_in.make_lifetime(
-                    alert.starts_at, alert.fired_at or now, now, alert.id not in worse
-                )
-                for alert in open_alerts
-            }
-        )
+        self._alerts.update(built_in.continue_alerts(open_alerts, worse, now))
         for alert in open_alerts:
             worse.pop(alert.id, None)
         for alert_id, record in worse.items():
