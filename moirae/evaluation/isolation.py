@@ -172,15 +172,15 @@ def _divide_charged(
 
 def divide(part: GroupsWithRows, error: Exception) -> list[GroupsWithRows]:
     """Two or more parts of what failed with an error; otherwise it cannot be divided."""
-    if isinstance(error, LIMIT_ERRORS):
-        request = replace(part.request, is_part=True)
-        parts = _divide_by_kind(GroupsWithRows(part.groups, request))
-        if len(parts) < 2:
-            parts = _divide_by_rows(GroupsWithRows(part.groups, request), error)
-        if len(parts) < 2:
-            parts = _divide_into_rules(GroupsWithRows(part.groups, request))
-        return parts
-    return _halve_rules(part)
+    if not isinstance(error, LIMIT_ERRORS):
+        return _halve_rules(part)
+    part = GroupsWithRows(part.groups, replace(part.request, is_part=True))
+    parts = _divide_by_kind(part)
+    if len(parts) < 2:
+        parts = _divide_by_rows(part, error)
+    if len(parts) < 2:
+        parts = _divide_into_rules(part)
+    return parts
 
 
 def _divide_by_kind(part: GroupsWithRows) -> list[GroupsWithRows]:

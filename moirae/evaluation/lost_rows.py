@@ -109,8 +109,8 @@ class LostRows:
 def remove_rows(table: pa.Table, rows: Sequence[LostRow]) -> pa.Table:
     """The rows of a table without some rows that a rule of its stream lost."""
     keys: dict[Micros, set[str]] = {}
-    for row in rows:
-        keys.setdefault(row.key.ts, set()).add(row.key.row_hash)
+    for ts, row_hash in (row.key for row in rows):
+        keys.setdefault(ts, set()).add(row_hash)
     return _remove_keys(table, rows[0].time_column, keys)
 
 

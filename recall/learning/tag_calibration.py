@@ -43,7 +43,7 @@ class PastPrediction:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _CalibratedOutcome:
     """What a prediction says at each temperature, compared with the tag.
 
     `losses`: log loss, `best_log_odds`: of the most probable tag, by temperature. `is_right`:
@@ -67,7 +67,7 @@ class TagCalibration:
         """Of 1 and the log odds of the best tag, for the log odds that it is right."""
         self.novelty_weights = _PRIOR_NOVELTY_WEIGHTS
         """Of `features`, for the log odds that the tag is new."""
-        self._outcomes: deque[_Outcome] = deque(maxlen=_MAX_PREDICTIONS)
+        self._outcomes: deque[_CalibratedOutcome] = deque(maxlen=_MAX_PREDICTIONS)
         self._prediction_count = 0
         self._next_fit = _FIRST_FIT
 
@@ -149,10 +149,10 @@ class TagCalibration:
         self.novelty_weights = fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS)
 
 
-def _compare(prediction: PastPrediction) -> _Outcome:
+def _compare(prediction: PastPrediction) -> _CalibratedOutcome:
     """Computed once: the fits, of which there are many, only add up."""
     if prediction.tag is None:
-        return _Outcome(prediction.features)
+        return _CalibratedOutcome(prediction.features)
     log_probabilities = prediction.log_probabilities
     best = int(np.argmax(log_probabilities))
     scaled = (log_probabilities - log_probabilities[best]) / _TEMPERATURES[:, None]
@@ -160,7 +160,7 @@ def _compare(prediction: PastPrediction) -> _Outcome:
     losses = np.log(totals) - scaled[:, prediction.tag]
     shares = np.clip(1 / totals, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     log_odds = np.log(shares / (1 - shares))
-    return _Outcome(prediction.features, losses, log_odds, best == prediction.tag)
+    return _CalibratedOutcome(prediction.features, losses, log_odds, best == prediction.tag)
 
 
 def _clip(probability: float) -> float:

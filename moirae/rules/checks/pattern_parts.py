@@ -44,14 +44,14 @@ class PatternPart:
 
 def parse_parts(pattern: str) -> PatternPart:
     """The tree of a pattern. Raises `ValueError`."""
-    parser = _Parser(pattern)
+    parser = _PartParser(pattern)
     part = parser.parse_choice()
     if parser.position < len(pattern):
         raise ValueError("unopened parenthesis")
     return part
 
 
-class _Parser:
+class _PartParser:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self.position = 0
