@@ -185,6 +185,7 @@ def test_only_newest_forecasts_and_desired_recalls_are_kept(
 ) -> None:
     connection, recall = deployed
     gateway = ForecastGateway(connection)
+    _show_and_resolve(connection, recall, range(100, 120), "disk")
     gateway.delete_oldest(recall, 10)
     assert len(gateway.list_resolved(recall)) == 10
     gateway.delete_other_records([(recall[0], recall[1], "other")])
