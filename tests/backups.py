@@ -77,13 +77,14 @@ class Filled:
     def units(self) -> list[SourceUnit]:
         """The accepted batches."""
         folders = LandingFolders(self.settings.home, self.settings.streams)
-        return folders.make_units(folders.pending_batches())
+        return list(folders.list_units("cpu"))
 
     def archive(self) -> None:
         """Archive the accepted batches, and remove them."""
-        batches = self.landing.pending_batches()
-        self.writer.ingest(self.units(), to_micros(START + timedelta(days=1)))
-        self.landing.remove(batches)
+        units = self.units()
+        self.writer.ingest(units, to_micros(START + timedelta(days=1)))
+        for unit in units:
+            unit.path.unlink()
 
     def archive_each(self, numbers: Sequence[int]) -> None:
         """Archive a batch of one row for each number."""

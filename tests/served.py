@@ -76,7 +76,8 @@ class Served:
     def clear(self) -> None:
         """An empty landing folder."""
         landing = LandingFolder(self.settings.home, "cpu")
-        landing.remove(landing.pending_batches())
+        for batch in landing.pending_batches():
+            batch.path.unlink()
 
     def token_file(self, role: str) -> Path:
         """A file with the token of a role."""

@@ -20,7 +20,7 @@ from moirae.live.sources import (
     FileInput,
     GrowingFileInput,
     InputArchiving,
-    SourceReaders,
+    Sources,
     TopicReaders,
 )
 from moirae.live.unit_failures import UnitFailures
@@ -34,7 +34,7 @@ def make_source_readers(
     spark: SparkSession,
     record: Callable[[list[str]], object],
     drain: bool = False,
-) -> SourceReaders:
+) -> Sources:
     """Queries that are not started. `record` gets the names of the units of each batch."""
     archive = ArchiveWriter(
         Path(settings.archive),
@@ -58,12 +58,12 @@ def make_source_readers(
         units=units,
         lock=threading.Lock(),
     )
-    files = FileInput(spark, settings, archiving, drain=drain)
-    topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
-    growing_files = GrowingFileInput(
-        settings, archiving, GrowingFileGateway(connection), drain=drain
-    )
-    return SourceReaders(settings, files, growing_files, topics, drain=drain)
+    sources = [
+        FileInput(spark, settings, archiving, drain=drain),
+        TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain),
+        GrowingFileInput(settings, archiving, GrowingFileGateway(connection), drain=drain),
+    ]
+    return Sources(sources, archive, drain=drain)
 
 
 def archive_present_files(
@@ -80,11 +80,11 @@ def archive_present_files(
     return names
 
 
-def update_until(readers: SourceReaders, condition: Callable[[], bool]) -> None:
+def update_until(readers: Sources, condition: Callable[[], bool]) -> None:
     """Run the loop of the live process until a condition holds."""
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
-        readers.raise_failure()
+        assert readers.failure is None, readers.failure
         readers.update()
         time.sleep(0.02)

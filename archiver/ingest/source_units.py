@@ -49,7 +49,8 @@ class SourceUnit:
     the source, None if unknown. `next_offset`: of a range of a partition, the offset after it.
     `tombstones`: records of the range without a value, which `read` does not yield. `place`: the
     name in the identities of rows that are identified by their place; default: that of the unit.
-    `version`: of a file, see `FileVersionRow`; its name is that of the first reading.
+    `version`: of a file, see `FileVersionRow`; its name is that of the first reading. `arrived_at`:
+    in seconds since 1970, None if the delay until its rows are evaluated is not measured.
     """
 
     stream: str
@@ -65,6 +66,7 @@ class SourceUnit:
     tombstones: int = 0
     place: str | None = None
     version: FileVersionRow | None = None
+    arrived_at: float | None = None
 
     def reading(self, clock: int | None, fields: Sequence[str] | None = None) -> RecordReading:
         """How the records are read. `clock`: when the unit was first read. `fields`: of CSV."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,6 @@ import sql
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.inspect.report import UnreadInputStatus
 from sql.archive import UnitGateway, UnreadInputGateway
-
-_MICROS_PER_SECOND = 1_000_000
 
 
 def list_unread_input(connection: sql.Connection, now: datetime) -> list[UnreadInputStatus]:
@@ -66,10 +65,11 @@ def _find_oldest(settings: Settings, connection: sql.Connection) -> dict[str, fl
 
     find_archived = UnitGateway(connection).finished_names
     oldest: dict[str, float] = {}
-    for stream, batches in (
-        LandingFolders(Path(settings.home), settings.streams).pending_batches().items()
-    ):
-        oldest[stream] = batches[0].modified / _MICROS_PER_SECOND
+    landing_folders = LandingFolders(Path(settings.home), settings.streams)
+    for stream in settings.streams:
+        for unit in islice(landing_folders.list_units(stream), 1):
+            assert unit.arrived_at is not None
+            oldest[stream] = unit.arrived_at
     for stream, declared in settings.streams.items():
         if not isinstance(declared.source, FileSource) or declared.source.is_in_object_storage:
             continue

@@ -20,6 +20,7 @@ from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
 from moirae.config import FileSource, Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
+from moirae.errors import MoiraeError
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
@@ -30,7 +31,6 @@ from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
-from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
 from moirae.live.losing_rules import LosingRulesMonitor
@@ -50,8 +50,9 @@ from moirae.live.sources import (
     IdleSources,
     IdleTracker,
     InputArchiving,
+    LandedBatches,
     LandingFolders,
-    SourceReaders,
+    Sources,
     TopicReaders,
 )
 from moirae.live.spark_start import start_spark
@@ -126,6 +127,7 @@ def build_live_process(
     acquired.metrics = metrics.registry
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
+    _require_streams(settings)
     check_storage(settings)
     check_generation(settings, connection)
     root = open_storage(settings)
@@ -186,32 +188,24 @@ def build_live_process(
         archive=archive, ingest=ingest, failures=unit_failures, units=units, lock=lock
     )
     topics = TopicReaders(spark, settings, archiving, SourceErrorGateway(connection), drain=drain)
-    files = FileInput(spark, settings, archiving, drain=drain)
-    growing_files = GrowingFileInput(
-        settings, archiving, GrowingFileGateway(connection), drain=drain
+    sources = Sources(
+        [
+            FileInput(spark, settings, archiving, drain=drain),
+            topics,
+            GrowingFileInput(settings, archiving, GrowingFileGateway(connection), drain=drain),
+            LandedBatches(landing_folders, archiving, drain=drain),
+        ],
+        archive,
+        drain=drain,
     )
-    readers = SourceReaders(settings, files, growing_files, topics, drain=drain)
-    landed_input = LandedInput(landing_folders, ingest, unit_failures, archive.is_waiting)
-    idle_sources = IdleSources(
-        settings=settings,
-        archive=archive,
-        tracker=idle_tracker,
-        has_landed=lambda stream: landed_input.oldest_unread(stream) is not None,
-        readers=readers,
-    )
-
-    def find_oldest_unread(stream: str) -> datetime | None:
-        times = [
-            landed_input.oldest_unread(stream),
-            readers.oldest_unread_file(stream),
-            topics.unread_since(stream),
-        ]
-        oldest = min((time for time in times if time is not None), default=None)
-        return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
-
+    idle_sources = IdleSources(archive=archive, tracker=idle_tracker, has_unread=sources.has_unread)
     unread_input = UnreadInputRecorder(
-        UnreadInputGateway(connection), list(settings.streams), find_oldest_unread
+        UnreadInputGateway(connection), list(settings.streams), sources.oldest_unread
     )
+
+    def report_input() -> None:
+        topics.report()
+        unread_input.record()
 
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
@@ -257,11 +251,10 @@ def build_live_process(
         relations=relations,
         detector=detector,
         ingest=ingest,
-        landed_input=landed_input,
-        readers=readers,
+        sources=sources,
         schedule=Schedule(periodics),
         column_rewrites=column_rewrites,
-        unread_input=unread_input,
+        report_input=report_input,
         end_of_input=EndOfInput(
             archive=archive,
             detector=detector,
@@ -271,6 +264,13 @@ def build_live_process(
             can_wait=lambda: not role.is_stopped and is_recall_running(connection),
         ),
     )
+
+
+def _require_streams(settings: Settings) -> None:
+    if not settings.streams:
+        raise MoiraeError(
+            f"{settings.file}: no streams to read: declare at least one under `streams`"
+        )
 
 
 def _open_archive(

@@ -55,12 +55,10 @@ class Ingest:
         """The event time of what is archived; see `current_event_time`."""
         return current_event_time(self._archive)
 
-    def ingest_units(
-        self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()
-    ) -> list[SourceUnit]:
-        """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty.
+    def ingest_units(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
+        """Archive and evaluate units.
 
-        Returns the units that are not archived: they failed, wait for a try, or are set aside.
+        Returns those that are not archived: they failed, wait for a try, or are set aside.
         """
         plan = self._failures.plan(units)
         postponed = plan.postponed
@@ -68,8 +66,7 @@ class Ingest:
         for group in plan.groups:
             failed = group
             if group[0].stream not in waiting_streams:
-                arrivals = arrived_at if len(group) == len(units) else ()
-                failed = self._ingest_group(group, arrivals)
+                failed = self._ingest_group(group)
             postponed += failed
             for unit in failed:
                 if not self._failures.is_set_aside(unit):
@@ -77,9 +74,7 @@ class Ingest:
         self._failures.record_unopened(postponed)
         return postponed
 
-    def _ingest_group(
-        self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()
-    ) -> list[SourceUnit]:
+    def _ingest_group(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
         """Archive and evaluate units together; if that fails, in parts until one unit is left.
 
         Returns the units that are not archived.
@@ -96,7 +91,8 @@ class Ingest:
         self._failures.record_read(units)
         self._detect_and_settle(ingested)
         now = time.time()
-        self._record(ingested, started_at, [now - arrival for arrival in arrived_at])
+        latencies = [now - unit.arrived_at for unit in units if unit.arrived_at is not None]
+        self._record(ingested, started_at, latencies)
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._record_activity(sources, ingested)
         return []

@@ -1,10 +1,11 @@
 """The main loop of the live process: source → archive → rules → events and alerts.
 
-Spark's micro-batches deliver new files and records, which are ingested in Spark's thread. Between
-them the loop ingests the landing folders and runs the periodic work. One lock serializes all of it.
+Sources ingest what is new, in this thread or in threads of their own: files in that of a query of
+Spark. Between batches the loop runs the periodic work. One lock serializes all of it.
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,11 +18,9 @@ from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.ingest import Ingest
-from moirae.live.landed_input import LandedInput
 from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
-from moirae.live.sources import SourceReaders
-from moirae.live.unread_input import UnreadInputRecorder
+from moirae.live.sources import Sources
 
 _TICK_INTERVAL = 0.1  # seconds between rounds of periodic work
 
@@ -42,12 +41,12 @@ class LiveProcess:
     relations: Relations
     detector: Detector
     ingest: Ingest
-    landed_input: LandedInput
-    readers: SourceReaders
+    sources: Sources
     schedule: Schedule
     """The periodic work."""
     column_rewrites: ColumnRewrites
-    unread_input: UnreadInputRecorder
+    report_input: Callable[[], None]
+    """Stores for `moirae status` what is unread, and what cannot be read."""
     end_of_input: EndOfInput
 
     def apply_rules(self) -> None:
@@ -62,32 +61,29 @@ class LiveProcess:
     def run(self) -> None:
         """Run the main loop until a stop is requested or, in a drain, the sources are read."""
         self._load_rules()
-        self.readers.require_streams()
         self.column_rewrites.start()
         if self.drain:
             self._await_column_rewrites()
         if not self.drain:
             self.reloader.start()
-        self.readers.start()
+        self.sources.start()
         with suppress(Stopped):
             if self.drain:
                 self.ingest.retry_dead_letters()
-                self.landed_input.limit_to_present()
             while self._is_reading() and not self.role.wait_for_stop(_TICK_INTERVAL):
-                self.readers.update()
+                self.sources.update()
                 with self.lock:
-                    self.landed_input.ingest()
                     self.schedule.run_due()
         if self.role.is_stopped:
             with self.lock:  # wait for the current batch; the next one stops at the fence
-                self.unread_input.record()
-            self.readers.stop()
+                self.report_input()
+            self.sources.stop()
         else:
-            self.readers.raise_failure()
-            self.readers.stop()
+            if self.sources.failure is not None:
+                raise self.sources.failure
+            self.sources.stop()
             with self.lock:
-                self.readers.topics.report()
-                self.unread_input.record()
+                self.report_input()
                 self.end_of_input.settle_all()
         self._stop()
 
@@ -101,10 +97,8 @@ class LiveProcess:
             self.role.wait_for_stop(_TICK_INTERVAL)
 
     def _is_reading(self) -> bool:
-        """Whether no reader has failed and, in a drain, any input is left."""
-        if self.drain and not self.readers.has_failed and self.landed_input.has_unread():
-            return True
-        return self.readers.is_active()
+        with self.lock:
+            return self.sources.is_active()
 
     def _load_rules(self) -> None:
         """Load the desired rules; evaluate rows not settled by the previous process."""

@@ -13,14 +13,14 @@ _STORE_INTERVAL = timedelta(seconds=10)  # between writes of the same time: they
 class UnreadInputRecorder:
     """Stores when the oldest unread input of each declared stream arrived.
 
-    `find_oldest`: of a stream, by the wall clock; None: all is archived or set aside.
+    `find_oldest`: of a stream, in seconds since 1970; None: all is archived or set aside.
     """
 
     def __init__(
         self,
         gateway: UnreadInputGateway,
         streams: Sequence[str],
-        find_oldest: Callable[[str], datetime | None],
+        find_oldest: Callable[[str], float | None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._gateway = gateway
@@ -34,7 +34,8 @@ class UnreadInputRecorder:
         """Look at all streams, and store what has changed."""
         now = self._now()
         for stream in self._streams:
-            oldest = self._find_oldest(stream)
+            arrived_at = self._find_oldest(stream)
+            oldest = None if arrived_at is None else datetime.fromtimestamp(arrived_at, UTC)
             if oldest is not None and now - oldest < _MIN_WAIT:
                 oldest = None
             if self._is_new(stream, oldest, now):

@@ -97,7 +97,7 @@ def test_sql_names_undeclared_fields(engine: str) -> None:
         assert events["g/Windows"] == [{"host": "a", "n": 2, "zone": "z\u00e9\n"}]
         assert [event["zone"] for event in events["g/Derived"]] == ["z1", "z\u00e9\n", None]
         assert [event["extra"] for event in events["g/Joined"]][2] is None
-        assert {tuple(event) for event in events["g/Joined"]} == {("host", "cpu", "site", "extra")}
+        assert all(event.keys() == {"host", "cpu", "site", "extra"} for event in events["g/Joined"])
         contexts = {row["ts"]: row["contexts"] for row in commands.exported("contexts")}
         first = contexts["2026-01-01T00:00:00Z"]
         assert json.loads(first["texts"][0]["text"]) == FIELDS[0]

@@ -1,5 +1,6 @@
 """A source unit that breaks its reader stops only itself; the rest of its batch is archived."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,9 +18,8 @@ from archiver.ingest import ArchiveWriter, SourceUnit, read_lines
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.live.ingest import Ingest
-from moirae.live.landed_input import LandedInput
 from moirae.live.set_aside import SetAside
-from moirae.live.sources import IdleTracker, LandingFolders
+from moirae.live.sources import IdleTracker, InputArchiving, LandedBatches, LandingFolders
 from moirae.live.unit_failures import UnitFailures
 from moirae.runtime import connect_database
 from moirae.runtime.storage import LandingFolder, open_storage
@@ -66,7 +66,14 @@ class FailingIngest:
             record_batch=lambda _: None,
         )
         folders = LandingFolders(Path(settings.home), settings.streams)
-        self.landed_input = LandedInput(folders, self.ingest, failures, self.archive.is_waiting)
+        archiving = InputArchiving(
+            archive=self.archive,
+            ingest=self.ingest,
+            failures=failures,
+            units=units,
+            lock=threading.Lock(),
+        )
+        self.landed_batches = LandedBatches(folders, archiving, drain=True)
 
     def try_units(self, *units: SourceUnit) -> list[str]:
         """Ingest units; returns the names of those that were postponed."""
@@ -191,14 +198,14 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
         return archive(units, now)
 
     monkeypatch.setattr(failing.archive, "ingest", break_first)
-    failing.landed_input.limit_to_present()
+    failing.landed_batches.start()
     folders["b"].write_batch("push-2", ".jsonl", _row(2))  # after the start of the drain
     for _ in range(3):
-        assert failing.landed_input.has_unread()
-        failing.landed_input.ingest()
+        assert failing.landed_batches.has_unread("a")
+        failing.landed_batches.update()
         failing.advance(30)
-    failing.landed_input.ingest()
-    assert not failing.landed_input.has_unread()
+    failing.landed_batches.update()
+    assert not failing.landed_batches.has_unread("a")
     names = {
         stream: [b.name for b in folder.pending_batches()] for stream, folder in folders.items()
     }
@@ -206,7 +213,7 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
     monkeypatch.undo()
     SetAsideGateway(failing.connection).request_retry(stream="a")
     failing.set_aside._load()
-    failing.landed_input.ingest()
+    failing.landed_batches.update()
     assert folders["a"].pending_batches() == []
 
 

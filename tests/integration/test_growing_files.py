@@ -192,4 +192,4 @@ def test_a_drain_reads_to_the_end_that_exists(start: Reader, logs: Path) -> None
     append(logs / "app.log", lines("a", "b"))
     reader = start(drain=True)
     assert reader.update() == ["a", "b"]
-    assert not reader.input.is_active()
+    assert not reader.input.has_unread("app")

@@ -34,7 +34,8 @@ def _landed(root: Path) -> dict[str, bytes]:
         batch.path.name.partition(".")[2]: batch.path.read_bytes()
         for batch in landing.pending_batches()
     }
-    landing.remove(landing.pending_batches())
+    for batch in landing.pending_batches():
+        batch.path.unlink()
     return content_by_name
 
 

@@ -20,7 +20,7 @@ from moirae.config import load_settings_from_environment
 from moirae.config.streams import Relation
 from moirae.errors import MoiraeError
 from moirae.inspect.doctor import run_checks
-from moirae.live.sources import ObjectRelationReader
+from moirae.live.sources import ObjectRelationReader, SourceKey
 from moirae.runtime import connect_database, storage
 from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
@@ -151,7 +151,7 @@ def test_source_files_are_archived_once_and_soon_after_they_appear(
             assert readers.is_active()
             readers.stop()
             assert names == ["2.jsonl"], "each once"
-            assert not readers.has_unread_files("cpu")
+            assert not readers.has_unread(SourceKey("cpu"))
             counts = connection.execute("SELECT sum(read), sum(archived), count(*) FROM units")
             assert counts.fetchone() == (3, 3, 3)
 

@@ -59,13 +59,6 @@ TOPIC = Stream.model_validate(
 )
 
 
-class NoReaders:
-    """Queries of sources without unread input."""
-
-    def has_unread_files(self, _: str, partition: str | None = None) -> bool:
-        return False
-
-
 class Archive:
     """An archive of two streams, which can be opened again as after a crash."""
 
@@ -93,11 +86,9 @@ class Archive:
             self.writer.engines.policy = EnginePolicy("spark")
         self.tracker = IdleTracker({name: declared.idle for name, declared in streams.items()})
         self.idle_sources = IdleSources(
-            settings=self.settings,
             archive=self.writer,
             tracker=self.tracker,
-            has_landed=lambda _: self.unread,
-            readers=NoReaders(),  # type: ignore[arg-type]
+            has_unread=lambda _: self.unread,
         )
 
     def ingest(self, name: str, rows: Sequence[tuple[str, datetime]], now: datetime) -> None:

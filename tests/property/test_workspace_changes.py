@@ -74,9 +74,11 @@ class ArchiveStarter:
                 ColumnRewrite(table).run(lambda progress: None)
         archive.ingest(_find_units(settings, connection), to_micros(NOW))
         landing_folders = LandingFolders(Path(settings.home), settings.streams)
-        batches = landing_folders.pending_batches()
-        archive.ingest(landing_folders.make_units(batches), to_micros(NOW))
-        landing_folders.remove(batches)
+        for stream in settings.streams:
+            units = list(landing_folders.list_units(stream))
+            archive.ingest(units, to_micros(NOW))
+            for unit in units:
+                unit.path.unlink()
 
 
 def _raise_killed(*_: Any, **__: Any) -> None:

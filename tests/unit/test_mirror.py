@@ -45,7 +45,8 @@ MODULES_BY_TEST = {
     "e2e/test_up.py": """
         moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run
-        moirae.live.sources.idle_sources moirae.live.sources.source_readers""",
+        moirae.live.sources.idle_sources moirae.live.sources.source
+        moirae.live.sources.sources""",
     "integration/test_growing_files.py": """
         moirae.live.sources.growing.content moirae.live.sources.growing.growing_input
         moirae.live.sources.growing.growing_stream moirae.live.sources.growing.known_files
@@ -109,7 +110,6 @@ MODULES_BY_TEST = {
     "property/test_rule_index.py": """
         moirae.evaluation.index.anchor_lookup moirae.evaluation.index.index_batch
         moirae.evaluation.index.rule_index""",
-    "integration/test_failing_units.py": "moirae.live.landed_input",
     "integration/test_changed_keys.py": "archiver.ingest.changed_lateness sql.archive.lateness",
     "integration/test_changing_streams.py": """
         moirae.live.sources.file_input moirae.live.sources.queries.number_query

@@ -7,13 +7,13 @@ from moirae.live.sources.files import arrived_at
 from moirae.live.sources.growing import GrowingFileInput
 from moirae.live.sources.idle import IdleTracker, SourceKey
 from moirae.live.sources.idle_sources import IdleSources
-from moirae.live.sources.landing import LandingFolders, select_batches
+from moirae.live.sources.landing import LandedBatches, LandingFolders
 from moirae.live.sources.move_watcher import MoveWatcher
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_object import ObjectRelationReader
 from moirae.live.sources.relation_rows import RelationContent, identity_columns
 from moirae.live.sources.relation_table import TableRelationReader
-from moirae.live.sources.source_readers import SourceReaders
+from moirae.live.sources.sources import Sources
 from moirae.live.sources.topics import TopicReaders
 
 __all__ = [
@@ -24,15 +24,15 @@ __all__ = [
     "IdleSources",
     "IdleTracker",
     "InputArchiving",
+    "LandedBatches",
     "LandingFolders",
     "MoveWatcher",
     "ObjectRelationReader",
     "RelationContent",
     "STABLE_AFTER",
     "SourceKey",
-    "SourceReaders",
+    "Sources",
     "TableRelationReader",
     "TopicReaders",
     "identity_columns",
-    "select_batches",
 ]

@@ -1,6 +1,6 @@
 """The files of all streams, in folders and object storage: discovered, and ingested in batches."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from moirae.live.sources.discovery import (
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
 from moirae.live.sources.settling import SourceSettling
+from moirae.live.sources.source import UnitSource
 
 _LOG = structlog.get_logger()
 
@@ -46,7 +47,7 @@ class Discovery(Protocol):
     def find_new(self) -> list[DiscoveredFile]: ...
 
 
-class FileInput:
+class FileInput(UnitSource):
     """Discovers files in the main thread, and ingests them in the thread of a Spark query.
 
     `drain`: read the files that are there at the start.
@@ -58,7 +59,6 @@ class FileInput:
         self._base = settings.file.parent
         self._archiving = archiving
         self._failures = archiving.failures
-        self._lock = archiving.lock
         self._drain = drain
         self._formats: dict[str, Format] = {}
         self._settling: dict[str, SourceSettling] = {}
@@ -85,9 +85,10 @@ class FileInput:
         # Streams that could not be listed at the last try, and whether this is set aside.
         self._unlisted_streams = dict.fromkeys(self._discoveries, False)
         self._batches = FileBatches(MAX_BATCH_BYTES)
+        self._present: list[DiscoveredFile] = []  # those of the batch that exist
+        self._failure: Exception | None = None
         self._retry_timer = Timer(_RETRY_INTERVAL)
         self._restarts = 0
-        self._failure: Exception | None = None
         self._query = NumberQuery(
             spark, "ingest", Path(settings.home) / "checkpoints" / "live", self._handle_batch
         )
@@ -98,6 +99,14 @@ class FileInput:
         if source.is_in_object_storage:
             return ObjectDiscovery(stream, source.files, find_archived)
         return FolderDiscovery(stream, source.files, self._base, find_archived)
+
+    @property
+    def streams(self) -> Collection[str]:
+        return self._discoveries.keys()
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._failure
 
     def start(self) -> None:
         """Start the query. Raises `MoiraeError`."""
@@ -117,48 +126,25 @@ class FileInput:
         reason = self._query.failure()
         if reason is not None and self._failure is None:
             self._restart_query(reason)
-        with self._lock:
+        with self._archiving.lock:
             self._resume_postponed()
             self._start_batch()
 
-    def has_unread(self, stream: str) -> bool:
-        """Whether a stream has files that are neither archived nor set aside. The lock is held."""
+    def has_unread(self, stream: str, partition: str | None = None) -> bool:
+        if self._drain and self._unlisted_streams.get(stream) is False:
+            return True
         if stream in self._batches.ready_streams():
             return True
         postponed = [file for file in self._batches.postponed if file.stream == stream]
         return not all(map(self._failures.is_set_aside, self._make_units(postponed)))
 
     def oldest_unread(self, stream: str) -> float | None:
-        """When the oldest file arrived that is neither archived nor set aside; None: there is none.
-
-        In seconds since 1970. The lock is held.
-        """
         candidates = [self._batches.oldest(stream)]
         for file in self._batches.postponed:
             if file.stream == stream and not self._failures.is_set_aside(*self._make_units([file])):
                 candidates.append(file)
         times = [files.arrived_at(file) for file in candidates if file is not None]
         return min(times, default=None)
-
-    def is_active(self) -> bool:
-        """Whether no batch has failed and, in a drain, files are neither archived nor set aside."""
-        if self._failure is not None:
-            return False
-        if not self._drain:
-            return True
-        with self._lock:
-            is_listed = all(self._unlisted_streams.values())
-            return not is_listed or any(map(self.has_unread, self._discoveries))
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a batch has failed."""
-        return self._failure is not None
-
-    def raise_failure(self) -> None:
-        """Raise the error of a batch."""
-        if self._failure is not None:
-            raise self._failure
 
     def stop(self) -> None:
         """Stop the query. The lock is not held."""
@@ -178,7 +164,7 @@ class FileInput:
             problem = discovery.problem
             if not new_files and problem is None and stream not in self._unlisted_streams:
                 continue
-            with self._lock:
+            with self._archiving.lock:
                 self._batches.add(new_files)
                 is_set_aside = self._failures.record_listing(stream, problem)
                 if problem is None and stream in self._unlisted_streams:  # the first whole listing
@@ -207,9 +193,9 @@ class FileInput:
         Spark would pass on the text of the error only.
         """
         try:
-            with self._lock:
+            with self._archiving.lock:
                 if self._failure is None and self._batches.current:
-                    self._batches.finish_batch(self._ingest_files(self._batches.current))
+                    self.ingest_next()
                     self._restarts = 0
                     self._start_batch()
         except Exception as error:
@@ -224,37 +210,36 @@ class FileInput:
             readable = self._failures.select_readable(self._make_units(postponed))
             self._batches.resume(_select_files(postponed, readable))
 
-    def _ingest_files(self, discovered: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
-        """Ingest the files that still exist; returns those that are not archived."""
-        present: list[DiscoveredFile] = []
+    def discover(self) -> list[SourceUnit]:
+        """The files of the batch that still exist."""
+        self._present = []
         missing: list[DiscoveredFile] = []
-        for file in discovered:
-            current = file
-            if not isinstance(file.path, ObjectPath):
-                stat = files.stat_file(file.stream, file.path)
-                if stat is None:
-                    missing.append(file)
-                    continue
-                current = replace(stat, reading=file.reading)
-            present.append(current)
-        if missing:
-            units = self._make_units(missing)
-            self._failures.forget(units)
-            for unit in units:
-                _LOG.warning(
-                    "file was removed before it was read",
-                    action="file_removed_unread",
-                    stream=unit.stream,
-                    name=unit.name,
-                )
-        if not present:
-            return []
-        postponed_units = self._archiving.ingest.ingest_units(self._make_units(present))
-        postponed = _select_files(present, postponed_units)
-        for file in present:
-            if file not in postponed:
-                self._settling[file.stream].settle(file)
-        return postponed
+        for file in self._batches.current:
+            if isinstance(file.path, ObjectPath):
+                self._present.append(file)
+            elif (current := files.stat_file(file.stream, file.path)) is None:
+                missing.append(file)
+            else:
+                self._present.append(replace(current, reading=file.reading))
+        self._forget(self._make_units(missing))
+        return self._make_units(self._present)
+
+    def settle(self, archived: Sequence[SourceUnit]) -> None:
+        archived_files = _select_files(self._present, archived)
+        for file in archived_files:
+            self._settling[file.stream].settle(file)
+        postponed = set(self._present).difference(archived_files)
+        self._batches.finish_batch(file for file in self._present if file in postponed)
+
+    def _forget(self, missing: Sequence[SourceUnit]) -> None:
+        self._failures.forget(missing)
+        for unit in missing:
+            _LOG.warning(
+                "file was removed before it was read",
+                action="file_removed_unread",
+                stream=unit.stream,
+                name=unit.name,
+            )
 
     def _make_units(self, discovered: Sequence[DiscoveredFile]) -> list[SourceUnit]:
         return files.make_units(discovered, self._formats, self._base)

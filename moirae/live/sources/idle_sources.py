@@ -9,10 +9,8 @@ from datetime import datetime
 
 from archiver.ingest import ArchiveWriter, ReadProgress
 from archiver.times import Micros, to_micros
-from moirae.config import KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.sources.idle import IdleTracker, SourceKey
-from moirae.live.sources.source_readers import SourceReaders
 
 
 class IdleSources:
@@ -21,17 +19,13 @@ class IdleSources:
     def __init__(
         self,
         *,
-        settings: Settings,
         archive: ArchiveWriter,
         tracker: IdleTracker,
-        has_landed: Callable[[str], bool],
-        readers: SourceReaders,
+        has_unread: Callable[[SourceKey], bool],
     ) -> None:
-        self._settings = settings
         self._archive = archive
         self._tracker = tracker
-        self._has_landed = has_landed
-        self._readers = readers
+        self._has_unread = has_unread
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
@@ -84,15 +78,3 @@ class IdleSources:
             self._archive.advance(stream_advances, ahead=ahead)
         if partition_advances:
             self._archive.advance_partitions(partition_advances, ahead=ahead)
-
-    def _has_unread(self, source: SourceKey) -> bool:
-        """Whether a stream or partition has input that is not archived yet."""
-        name, partition = source
-        if self._archive.is_waiting(name):
-            return True
-        if self._has_landed(name):
-            return True
-        declared_source = self._settings.streams[name].source
-        if isinstance(declared_source, KafkaSource):
-            return self._readers.topics.has_unread(name, partition)
-        return self._readers.has_unread_files(name, partition)

@@ -1,16 +1,21 @@
-"""Batches of the landing folders as source units: posted to the server or by `moirae ingest`."""
+"""Batches of the landing folders: posted to the server or by `moirae ingest`, deleted once archived."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from archiver.formats import landed_format
 from archiver.ingest import SourceUnit
 from moirae.config import Stream
 from moirae.live.sources import files
+from moirae.live.sources.archiving import InputArchiving
+from moirae.live.sources.source import UnitSource
 from moirae.runtime.storage import LandedBatch, LandingFolder
 
 # Bytes of batches ingested at a time: bounds the duration, and what is repeated after a crash.
 _MAX_BATCH_BYTES = 64 << 20
+_MICROS_PER_SECOND = 1_000_000
 
 
 class LandingFolders:
@@ -20,48 +25,80 @@ class LandingFolders:
         self._folders = {name: LandingFolder(home, name) for name in sorted(streams)}
         self._formats = {name: stream.source.record_format for name, stream in streams.items()}
 
+    @property
+    def streams(self) -> Collection[str]:
+        """All streams."""
+        return self._folders.keys()
+
     def pending_batches(self) -> dict[str, list[LandedBatch]]:
         """All present batches by stream, in order; without streams that have none."""
-        pending: dict[str, list[LandedBatch]] = {}
-        for stream, folder in self._folders.items():
-            if batches := folder.pending_batches():
-                pending[stream] = batches
-        return pending
+        pending = {name: folder.pending_batches() for name, folder in self._folders.items()}
+        return {stream: batches for stream, batches in pending.items() if batches}
 
     def batch_names(self, stream: str) -> set[str]:
         """The names of a stream's present batches, as source units."""
         return {batch.name for batch in self._folders[stream].pending_batches()}
 
-    def has_pending(self, stream: str) -> bool:
-        """Whether a stream has batches to ingest."""
-        return bool(self._folders[stream].pending_batches())
-
-    def make_units(
-        self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]
-    ) -> list[SourceUnit]:
-        """The source units of batches, in order."""
-        units: list[SourceUnit] = []
-        for stream, batches in batches_by_stream.items():
-            for batch in batches:
-                batch_format = landed_format(batch.path.name, self._formats[stream])
-                unit = files.make_unit(stream, batch.name, batch_format, batch.path, batch.size)
-                units.append(unit)
-        return units
-
-    def remove(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
-        """Delete archived batches."""
-        for stream, batches in batches_by_stream.items():
-            self._folders[stream].remove(batches)
+    def list_units(self, stream: str) -> Iterator[SourceUnit]:
+        """The batches of a stream as source units, in order."""
+        for batch in self._folders[stream].pending_batches():
+            batch_format = landed_format(batch.path.name, self._formats[stream])
+            unit = files.make_unit(stream, batch.name, batch_format, batch.path, batch.size)
+            yield replace(unit, arrived_at=batch.modified / _MICROS_PER_SECOND)
 
 
-def select_batches(pending: Mapping[str, Sequence[LandedBatch]]) -> dict[str, list[LandedBatch]]:
-    """The first batches, up to `_MAX_BATCH_BYTES` in all but at least one, by stream."""
-    selected: dict[str, list[LandedBatch]] = {}
-    size = 0
-    for stream, batches in pending.items():
-        for batch in batches:
-            if size and size + batch.size > _MAX_BATCH_BYTES:
-                return selected
-            size += batch.size
-            selected.setdefault(stream, []).append(batch)
-    return selected
+class LandedBatches(UnitSource):
+    """Batches that cannot be read stay. `drain`: only those that are there at the start."""
+
+    def __init__(
+        self, landing_folders: LandingFolders, archiving: InputArchiving, *, drain: bool
+    ) -> None:
+        self._landing_folders = landing_folders
+        self._archiving = archiving
+        self._drain = drain
+        self._drained_names: set[tuple[str, str]] = set()
+
+    @property
+    def streams(self) -> Collection[str]:
+        return self._landing_folders.streams
+
+    def start(self) -> None:
+        units = chain.from_iterable(map(self._landing_folders.list_units, self.streams))
+        self._drained_names = {(unit.stream, unit.name) for unit in units}
+
+    def discover(self) -> list[SourceUnit]:
+        """The first batches that can be read now, up to `_MAX_BATCH_BYTES` but at least one."""
+        units: Iterable[SourceUnit] = chain.from_iterable(map(self._list_units, self.streams))
+        failures = self._archiving.failures
+        if failures.has_failures:
+            # Batches that must wait do not keep others from being selected.
+            units = failures.select_readable(units)
+        selected: list[SourceUnit] = []
+        size = 0
+        for unit in units:
+            size += unit.size or 0
+            if selected and size > _MAX_BATCH_BYTES:
+                break
+            selected.append(unit)
+        return selected
+
+    def settle(self, archived: Sequence[SourceUnit]) -> None:
+        for unit in archived:
+            assert isinstance(unit.path, Path)
+            unit.path.unlink(missing_ok=True)
+
+    def has_unread(self, stream: str, partition: str | None = None) -> bool:
+        return self.oldest_unread(stream) is not None
+
+    def oldest_unread(self, stream: str) -> float | None:
+        for unit in self._list_units(stream):
+            if not self._archiving.failures.is_set_aside(unit):
+                return unit.arrived_at
+        return None
+
+    def _list_units(self, stream: str) -> Iterator[SourceUnit]:
+        if self._archiving.archive.is_waiting(stream):
+            return
+        for unit in self._landing_folders.list_units(stream):
+            if not self._drain or (stream, unit.name) in self._drained_names:
+                yield unit

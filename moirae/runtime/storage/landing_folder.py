@@ -6,7 +6,7 @@ names a batch; a batch written again under the same name replaces it and is arch
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,11 +75,6 @@ class LandingFolder:
                             modified=status.st_mtime_ns // 1000,
                             size=status.st_size,
                         )
-
-    def remove(self, batches: Iterable[LandedBatch]) -> None:
-        """Delete the files of archived batches."""
-        for batch in batches:
-            batch.path.unlink(missing_ok=True)
 
     def remove_unfinished(self, prefix: str) -> None:
         """Delete the incomplete files of crashed writers, for batch names with this prefix."""

@@ -1,18 +1,19 @@
 """The growing files of all streams: found again, and ingested in ranges of complete records."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from archiver.ingest import SourceUnit
 from moirae.config import FileSource, Settings
 from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.growing.growing_stream import GrowingStream
+from moirae.live.sources.source import UnitSource
 from sql.archive import GrowingFileGateway
 
 # Bytes of all streams that are ingested at a time.
 _MAX_BATCH_BYTES = 64 << 20
 
 
-class GrowingFileInput:
+class GrowingFileInput(UnitSource):
     """Reads in the main thread, which holds the lock of `archiving` while it ingests.
 
     `drain`: read to the ends that exist at the start.
@@ -27,7 +28,6 @@ class GrowingFileInput:
         drain: bool,
     ) -> None:
         self._archiving = archiving
-        self._drain = drain
         self._streams: dict[str, GrowingStream] = {}
         for name, declared in settings.streams.items():
             if isinstance(declared.source, FileSource) and declared.source.tail:
@@ -36,44 +36,31 @@ class GrowingFileInput:
                 )
 
     @property
-    def streams(self) -> frozenset[str]:
-        """The streams that read growing files."""
-        return frozenset(self._streams)
+    def streams(self) -> Collection[str]:
+        return self._streams.keys()
 
     def start(self) -> None:
-        """Create the folders, and load what was read."""
+        """Load what was read."""
         with self._archiving.lock:
             for stream in self._streams.values():
                 stream.start()
 
-    def update(self) -> None:
-        """Ingest what the files have got. The lock is not held."""
-        if not self._streams:
-            return
-        with self._archiving.lock:
-            units: list[SourceUnit] = []
-            for name, stream in self._streams.items():
-                if self._archiving.archive.is_waiting(name):
-                    continue
+    def discover(self) -> list[SourceUnit]:
+        units: list[SourceUnit] = []
+        for name, stream in self._streams.items():
+            if not self._archiving.archive.is_waiting(name):
                 with self._archiving.archive.fenced_transaction():
                     units += stream.read_units(_MAX_BATCH_BYTES)
-            if units:
-                self._archiving.ingest.ingest_units(units)
-                self._record_read(units)
+        return units
 
-    def _record_read(self, units: Sequence[SourceUnit]) -> None:
-        with self._archiving.archive.fenced_transaction():
-            for unit in units:
-                self._streams[unit.stream].record_read(unit)
+    def settle(self, archived: Sequence[SourceUnit]) -> None:
+        if archived:
+            with self._archiving.archive.fenced_transaction():
+                for unit in archived:
+                    self._streams[unit.stream].record_read(unit)
 
     def has_unread(self, stream: str, partition: str | None = None) -> bool:
-        """Whether a file of a stream has records that are not archived; `partition`: one file."""
         return self._streams[stream].has_unread(partition)
 
     def oldest_unread(self, stream: str) -> float | None:
-        """When the oldest file with unread records was changed, in seconds; None: there is none."""
         return self._streams[stream].oldest_unread()
-
-    def is_active(self) -> bool:
-        """Whether, in a drain, records are unread."""
-        return not self._drain or any(map(self.has_unread, self._streams))

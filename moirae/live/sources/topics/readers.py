@@ -1,11 +1,13 @@
 """The topics of a workspace: each is read in its own thread."""
 
 import time
+from collections.abc import Collection
 
 from pyspark.sql import SparkSession
 
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.sources.archiving import InputArchiving
+from moirae.live.sources.source import Source
 from moirae.live.sources.topics.client import TopicClient
 from moirae.live.sources.topics.client_settings import ClientSettings
 from moirae.live.sources.topics.outage import SourceProblem
@@ -16,7 +18,7 @@ from sql.topics import SourceErrorGateway
 _STOP_TIMEOUT = 10.0  # seconds to wait for all threads: each may wait for a broker
 
 
-class TopicReaders:
+class TopicReaders(Source):
     """The readers of one run."""
 
     def __init__(
@@ -31,6 +33,7 @@ class TopicReaders:
         """`errors`: has the connection of the archive."""
         self._archiving = archiving
         self._errors = errors
+        self._drain = drain
         self.by_stream: dict[str, TopicReader] = {}
         # Their files are partitions of a topic in the ledger.
         self._growing_streams = {
@@ -52,8 +55,17 @@ class TopicReaders:
                     drain=drain,
                 )
 
+    @property
+    def streams(self) -> Collection[str]:
+        return self.by_stream.keys()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """An error of the archive."""
+        failures = (reader.failure for reader in self.by_stream.values())
+        return next((failure for failure in failures if failure is not None), None)
+
     def start(self) -> None:
-        """Start to read."""
         self.leave_topics()
         for reader in self.by_stream.values():
             reader.start()
@@ -67,8 +79,10 @@ class TopicReaders:
                         self._archiving.archive.topics.leave(stream)
             self._errors.delete_others(list(self.by_stream))
 
+    def update(self) -> None:
+        """Nothing: each topic is read by its thread."""
+
     def stop(self) -> None:
-        """Stop to read."""
         for reader in self.by_stream.values():
             reader.request_stop()
         deadline = time.monotonic() + _STOP_TIMEOUT
@@ -89,22 +103,11 @@ class TopicReaders:
                 continue  # the error of an earlier run may last
             self._reported[stream] = problem
 
-    def is_running(self) -> bool:
-        """Whether any topic is still read."""
-        return any(reader.is_running() for reader in self.by_stream.values())
-
-    def failure(self) -> BaseException | None:
-        """An error of the archive, which ends the process."""
-        for reader in self.by_stream.values():
-            if reader.failure is not None:
-                return reader.failure
-        return None
-
-    def unread_since(self, stream: str) -> float | None:
-        """When unread records of a topic were first seen, in seconds; None: there are none."""
-        reader = self.by_stream.get(stream)
-        return None if reader is None else reader.position.unread_since
-
     def has_unread(self, stream: str, partition: str | None = None) -> bool:
-        """Whether a topic, or a partition of it, may have unread records. The lock is held."""
-        return self.by_stream[stream].position.has_unread(partition)
+        """It may be known only for the whole topic. A drain may have given it up."""
+        reader = self.by_stream[stream]
+        return reader.is_running() if self._drain else reader.position.has_unread(partition)
+
+    def oldest_unread(self, stream: str) -> float | None:
+        """When unread records of a topic were first seen."""
+        return self.by_stream[stream].position.unread_since

@@ -18,7 +18,7 @@ class World:
         self.recorder = UnreadInputRecorder(
             self,  # type: ignore[arg-type]
             ["m"],
-            lambda _: self.oldest,
+            lambda _: None if self.oldest is None else self.oldest.timestamp(),
             lambda: self.now,
         )
 
