@@ -629,7 +629,9 @@ CREATE TABLE alerts (
     -- Found in history by a view: it is not notified.
     past        boolean NOT NULL DEFAULT false,
     -- Of a drain: it is not notified, either.
-    quiet       boolean NOT NULL DEFAULT coalesce(current_setting('moirae.notify', true), '') = 'off'
+    quiet       boolean NOT NULL DEFAULT coalesce(current_setting('moirae.notify', true), '') = 'off',
+    -- Why it ended: its condition is false, or its data vanished; NULL: not known.
+    end_reason  text CHECK (end_reason IN ('ended', 'no_data'))
 );
 CREATE INDEX alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);

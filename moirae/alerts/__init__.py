@@ -7,14 +7,17 @@ from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import NoteKind, Outcome, add_note
+from moirae.alerts.silence import AlertEnd, EndingAlert, decide_end
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
 __all__ = [
+    "AlertEnd",
     "AlertLifetime",
     "AlertStore",
     "AlertTiming",
     "AlertingRule",
     "ChangeLog",
+    "EndingAlert",
     "Event",
     "EventRow",
     "NoteKind",
@@ -23,6 +26,7 @@ __all__ = [
     "add_note",
     "built_in",
     "canonical_json",
+    "decide_end",
     "deduplicate",
     "describe_alert",
     "find_event",

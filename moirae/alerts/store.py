@@ -17,6 +17,7 @@ from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from moirae.alerts.alerting_rule import AlertingRule
 from moirae.alerts.event import Event, make_alert_id
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
+from moirae.alerts.silence import DecideEnds, EndingAlert, SilenceReason
 from sql.alerts import AlertDescriptionRow, AlertGateway, AlertLifetimeRow, NewAlert, OpenAlertRow
 from sql.events import EventGateway, NewEventRow
 
@@ -43,6 +44,7 @@ class _DesiredAlert:
 
     settled: AlertLifetime | None
     displayed: AlertLifetime
+    end_reason: SilenceReason | None = None
 
     @property
     def state(self) -> str:
@@ -58,6 +60,30 @@ class _AlertChanges:
     withdrawn: list[UUID] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Settling:
+    """What is settled, see `AlertStore.settle`; by default nothing is. `events`: by fingerprint."""
+
+    events: Mapping[str, list[Event]] = field(default_factory=dict)
+    silent_until: Micros | None = None
+    decide_ends: DecideEnds | None = None
+
+
+@dataclass
+class _FoldedAlerts:
+    """The alerts of a fingerprint: as stored and as they are to be, with the events by ID."""
+
+    stored: list[_OpenAlert]
+    desired: list[_DesiredAlert]
+    events: Mapping[UUID, Event]
+
+    def key_of(self, eid: UUID) -> Mapping[str, Any]:
+        """The key values of the alert with a first event."""
+        if eid in self.events:
+            return self.events[eid].key
+        return self.stored[0].row.key
+
+
 class AlertStore:
     """The events and alerts of all rules, on one connection."""
 
@@ -69,7 +95,7 @@ class AlertStore:
         """Store events in arrival order and show their alerts, which stay provisional."""
         self._upsert_events(alerting_rule, events, settled=False)
         fingerprints = {event.fingerprint for event in events}
-        self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
+        self._update_alerts(alerting_rule, fingerprints, _Settling())
 
     def replace_detected(
         self, alerting_rule: AlertingRule, events: Sequence[Event]
@@ -83,7 +109,7 @@ class AlertStore:
         dropped = self._events.delete_other_unsettled(alerting_rule.rule, eids)
         fingerprints = {event.fingerprint for event in events}.union(dropped.values())
         if fingerprints:
-            self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
+            self._update_alerts(alerting_rule, fingerprints, _Settling())
         return dropped.keys()
 
     def settle(
@@ -92,11 +118,13 @@ class AlertStore:
         events: Sequence[Event],
         horizon: Micros,
         silent_until: Micros,
+        decide_ends: DecideEnds | None = None,
     ) -> Collection[UUID]:
         """Settle a rule up to `horizon`, an event time.
 
         `events`: all events before the horizon that are not settled yet, in (ts, eid) order.
         `silent_until`: no other event before this time will follow; at least the horizon.
+        `decide_ends`: of alerts that fired and have no further events; None: they end.
         Detected events before the horizon that are not among `events` are dropped; returns their
         IDs.
         """
@@ -107,7 +135,8 @@ class AlertStore:
             events_by_fingerprint[event.fingerprint].append(event)
         fingerprints = set(events_by_fingerprint)
         fingerprints.update(dropped.values())
-        self._update_alerts(alerting_rule, events_by_fingerprint, fingerprints, silent_until)
+        settling = _Settling(events_by_fingerprint, silent_until, decide_ends)
+        self._update_alerts(alerting_rule, fingerprints, settling)
         return dropped.keys()
 
     def _upsert_events(
@@ -122,25 +151,28 @@ class AlertStore:
             self._events.put(rows)
 
     def _update_alerts(
-        self,
-        alerting_rule: AlertingRule,
-        settled_events: Mapping[str, list[Event]],
-        fingerprints: set[str],
-        silent_until: Micros | None,
+        self, alerting_rule: AlertingRule, fingerprints: set[str], settling: _Settling
     ) -> None:
         """Fold settled and detected events into lifetimes and write the alerts that changed."""
         open_alerts = self._load_open_alerts(alerting_rule.rule)
-        if silent_until is not None:
+        if settling.silent_until is not None:
             fingerprints = fingerprints | open_alerts.keys()
         unsettled_events = self._load_unsettled_events(alerting_rule.rule, fingerprints)
         changes = _AlertChanges()
+        folded: list[_FoldedAlerts] = []
         for fingerprint in sorted(fingerprints):
             stored = open_alerts.get(fingerprint, [])
-            settled = settled_events.get(fingerprint, [])
+            settled = settling.events.get(fingerprint, [])
             unsettled = unsettled_events.get(fingerprint, [])
-            desired = _fold_alerts(stored, settled, unsettled, alerting_rule.timing, silent_until)
             events_by_id = {event.eid: event for event in [*settled, *unsettled]}
-            _collect_changes(alerting_rule, stored, desired, events_by_id, changes)
+            alerts = _fold_alerts(
+                stored, settled, unsettled, alerting_rule.timing, settling.silent_until
+            )
+            folded.append(_FoldedAlerts(stored, alerts, events_by_id))
+        if settling.decide_ends is not None:
+            _apply_ends(folded, settling.decide_ends)
+        for of_fingerprint in folded:
+            _collect_changes(alerting_rule, of_fingerprint, changes)
         self._alerts.put(changes.new)
         self._alerts.update(changes.lifetimes)
         self._alerts.withdraw(changes.withdrawn)
@@ -168,17 +200,40 @@ class AlertStore:
         return events
 
 
+def _apply_ends(folded: Sequence[_FoldedAlerts], decide_ends: DecideEnds) -> None:
+    """Have alerts that fired and have no further events end as decided, or stay open."""
+    positions: list[tuple[_FoldedAlerts, int]] = []
+    ending: list[EndingAlert] = []
+    for of_fingerprint in folded:
+        for index, alert in enumerate(of_fingerprint.desired):
+            lifetime = alert.displayed
+            if lifetime.ended is None or lifetime.fired is None:
+                continue
+            following = of_fingerprint.desired[index + 1 : index + 2]
+            positions.append((of_fingerprint, index))
+            ending.append(
+                EndingAlert(
+                    eid=lifetime.eid,
+                    key=of_fingerprint.key_of(lifetime.eid),
+                    last=lifetime.last,
+                    ends=lifetime.ended,
+                    next_starts=following[0].displayed.starts if following else None,
+                )
+            )
+    if not ending:
+        return
+    for (of_fingerprint, index), end in zip(positions, decide_ends(ending), strict=True):
+        lifetime = replace(of_fingerprint.desired[index].displayed, ended=end.at)
+        of_fingerprint.desired[index] = _DesiredAlert(lifetime, lifetime, end.reason)
+
+
 def _collect_changes(
-    alerting_rule: AlertingRule,
-    stored: list[_OpenAlert],
-    desired: list[_DesiredAlert],
-    events_by_id: Mapping[UUID, Event],
-    changes: _AlertChanges,
+    alerting_rule: AlertingRule, alerts: _FoldedAlerts, changes: _AlertChanges
 ) -> None:
     """Add what makes the stored alerts of a fingerprint the desired ones."""
-    unmatched = list(stored)
-    for alert in desired:
-        lifetime = make_lifetime_row(alert.displayed, alert.state, alert.settled)
+    unmatched = list(alerts.stored)
+    for alert in alerts.desired:
+        lifetime = make_lifetime_row(alert.displayed, alert.state, alert.settled, alert.end_reason)
         open_alert = _match_open_alert(unmatched, alert)
         if open_alert is not None:
             unmatched.remove(open_alert)
@@ -188,7 +243,7 @@ def _collect_changes(
                 if _changing_columns(open_alert.row) != _changing_columns(lifetime):
                     changes.lifetimes[open_alert.row.id] = lifetime
                 continue
-        description = describe_alert(alerting_rule, events_by_id[alert.displayed.eid])
+        description = describe_alert(alerting_rule, alerts.events[alert.displayed.eid])
         if open_alert is not None:
             description = replace(description, id=open_alert.row.id)
         changes.new.append((description, lifetime))
@@ -256,7 +311,10 @@ def describe_alert(alerting_rule: AlertingRule, event: Event) -> AlertDescriptio
 
 
 def make_lifetime_row(
-    lifetime: AlertLifetime, state: str, settled_lifetime: AlertLifetime | None = None
+    lifetime: AlertLifetime,
+    state: str,
+    settled_lifetime: AlertLifetime | None = None,
+    end_reason: SilenceReason | None = None,
 ) -> AlertLifetimeRow:
     """A lifetime as it is stored, with that by settled events alone; None if there is none."""
     settled = None
@@ -274,6 +332,7 @@ def make_lifetime_row(
         ends_at=optional_datetime(lifetime.ended),
         events=lifetime.events,
         settled=settled,
+        end_reason=end_reason,
     )
 
 

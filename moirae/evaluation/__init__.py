@@ -16,6 +16,7 @@ from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_execut
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules, IndexExplanation
 from moirae.evaluation.isolation import evaluate_groups
+from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.loss_rates import LossLimits
 from moirae.evaluation.losses import VerdictLosses, store_lost_rows
 from moirae.evaluation.lost_rows import LostRow
@@ -51,4 +52,5 @@ __all__ = [
     "evaluate_groups",
     "is_executable",
     "store_lost_rows",
+    "to_json_values",
 ]

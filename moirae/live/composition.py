@@ -44,6 +44,7 @@ from moirae.live.repeated_ends import has_ended_repeatedly
 from moirae.live.retention import Retention
 from moirae.live.rule_tasks import make_rule_tasks
 from moirae.live.set_aside import SetAside
+from moirae.live.silent_alerts import SilentAlerts
 from moirae.live.sources import (
     FileInput,
     GrowingFileInput,
@@ -160,6 +161,7 @@ def build_live_process(
         admission=admission,
         guard=guard,
         engines=_choose_engines(settings, jobs),
+        finds_reasons=not drain,
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
@@ -385,8 +387,12 @@ def build_detection(
     admission: RuleAdmission,
     guard: Guard,
     engines: RuleEngines = RuleEngines(),
+    finds_reasons: bool = True,
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts."""
+    """Build the evaluation of rules and the follow-up of their alerts.
+
+    `finds_reasons`: look why alerts end; those of a drain are not notified.
+    """
     evaluators = build_evaluators(
         spark,
         archive,
@@ -409,6 +415,7 @@ def build_detection(
         active_rules=active_rules,
         evaluators=evaluators,
         contexts=contexts,
+        silent_alerts=SilentAlerts(evaluators.rows, archive, finds_reasons=finds_reasons),
     )
     follow_up = AlertFollowUp(
         archive=archive,

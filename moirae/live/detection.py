@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, zip_longest
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -31,6 +32,7 @@ from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
+from moirae.live.silent_alerts import SilentAlerts
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
 from sql.alerts import AlertGateway
@@ -53,6 +55,7 @@ class Detector:
         active_rules: ActiveRules,
         evaluators: Evaluators,
         contexts: AlertContexts,
+        silent_alerts: SilentAlerts,
     ) -> None:
         """`contexts`: tell which rows future contexts need."""
         self._rows = evaluators.rows
@@ -66,7 +69,7 @@ class Detector:
         self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
         self._revisions = RowRevisionGateway(connection)
-        self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
+        self._silent_alerts = silent_alerts
         self._active_rules = active_rules
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
@@ -225,7 +228,7 @@ class Detector:
         """The rows from an event time on; None: all."""
         if earliest is None:
             return rows
-        ts = micros_column(rows, self._time_columns[stream])
+        ts = micros_column(rows, self._archive.tables[stream].schema.time)
         return rows.filter(pa.array(ts >= earliest))
 
     def _evaluate_rows(
@@ -352,7 +355,7 @@ class Detector:
                 self._evaluator.start_slice(evaluated[next_slice])  # runs while this one is stored
             if rule_slice in combined:
                 result = self._record_later_rows(result, horizon)
-            self._store_settled(rule_slice, result, horizon, silent_until=horizon)
+            self._store_settled(rule_slice, result, silent_until=horizon)
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
@@ -405,16 +408,15 @@ class Detector:
         Rules of absence are settled up to the newest row only: silence after the end of the input
         is no absence. Times are event time.
         """
-        end_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, end)
-        row_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, after_newest)
+        end_marks: dict[str, Micros | None] = dict.fromkeys(self._archive.tables, end)
+        row_marks: dict[str, Micros | None] = dict.fromkeys(self._archive.tables, after_newest)
         for cohort in self._active_rules.cohorts:
             settled_to = cohort.settled_to
             if cohort.shape.streams & self._rows.revisions.streams.keys():
                 continue  # see `settle_revisions_to_end`
             for rule in cohort.rules:
-                self._settle_rule_to_end(
-                    rule, settled_to, row_marks if rule.is_absence else end_marks, end
-                )
+                marks = row_marks if rule.is_absence else end_marks
+                self._settle_rule_to_end(rule, settled_to, marks, end, after_newest)
         self._active_rules.save_progress()
 
     def settle_revisions_to_end(self, end: Micros) -> int:
@@ -424,7 +426,7 @@ class Detector:
         """
         self.detect_revisions()
         revisions = self._rows.revisions
-        end_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, end)
+        end_marks: dict[str, Micros | None] = dict.fromkeys(self._archive.tables, end)
         open_rules = {
             rule.name: (rule, cohort.settled_to)
             for cohort in self._active_rules.cohorts
@@ -455,8 +457,9 @@ class Detector:
         settled_to: Micros | None,
         marks: Mapping[str, Micros | None],
         end: Micros,
+        input_end: Micros | None = None,
     ) -> None:
-        """Settle a rule whose streams end at `marks`."""
+        """Settle a rule whose streams end at `marks`. `input_end`: of their rows, if they have."""
         shape = rule.shape
         horizon = shape.horizon(marks)
         assert horizon is not None
@@ -469,21 +472,24 @@ class Detector:
             input_range=time_range.shift(start=-shape.reach, end=shape.lag),
         )
         result = self._evaluator.evaluate_slice(rule_slice)
-        self._store_settled(rule_slice, result, horizon, silent_until=max(horizon, end))
+        self._store_settled(rule_slice, result, silent_until=max(horizon, end), input_end=input_end)
 
     def _store_settled(
         self,
         rule_slice: RuleSlice,
         result: EvaluationResult,
-        horizon: Micros,
         silent_until: Micros,
+        input_end: Micros | None = None,
     ) -> None:
-        """Settle the rules of a slice up to `horizon`, its end, in one transaction.
+        """Settle the rules of a slice up to its end in one transaction.
 
-        `silent_until`: the event time before which no further event will come; at least `horizon`.
+        `silent_until`: the event time before which no further event will come; at least that end.
+        `input_end`: no row at or after it will come; None: others will.
         Only rules with events or with alerts that end are written to the database; the progress of
         the others is stored at intervals.
         """
+        horizon = rule_slice.range.end
+        assert horizon is not None
         rows_by_rule = {rule.name: rows for rule, rows in result.event_rows}
         self._archive.fence()
         # A rule may have been quarantined for its detected events.
@@ -501,7 +507,10 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
-                dropped = self._store.settle(_alerting_rule(rule), events, horizon, silent_until)
+                decide_ends = partial(self._silent_alerts.decide, rule, horizon, input_end)
+                dropped = self._store.settle(
+                    _alerting_rule(rule), events, horizon, silent_until, decide_ends
+                )
                 if rule.is_early:
                     self._ledger.settle_events(
                         name, rule.version, _to_recall_events(events), dropped

@@ -80,7 +80,9 @@ def describe_row(row: NotifiedAlertRow, now: datetime, is_late: bool = False) ->
 def _find_end(row: NotifiedAlertRow, now: datetime) -> tuple[datetime | None, EndReason | None]:
     if row.state == "withdrawn" or row.history == "withdrawn" or row.fired_at is None:
         return row.ends_at or now, "withdrawn"
-    return row.ends_at, None if row.ends_at is None else "ended"
+    if row.ends_at is None:
+        return None, None
+    return row.ends_at, "no_data" if row.end_reason == "no_data" else "ended"
 
 
 def find_hold(

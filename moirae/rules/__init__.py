@@ -14,6 +14,7 @@ from moirae.rules.definition import (
     infer_event_shape,
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
+from moirae.rules.key_sources import KeySource, find_key_sources
 from moirae.rules.model import AlertSpec, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
@@ -24,6 +25,7 @@ from moirae.rules.unused_keys import find_unused_keys
 __all__ = [
     "AlertSpec",
     "Definition",
+    "KeySource",
     "RevisionStream",
     "Rule",
     "RuleFile",
@@ -36,6 +38,7 @@ __all__ = [
     "build_watched_rows_sql",
     "build_event_tables",
     "find_hybrid_contexts",
+    "find_key_sources",
     "find_unused_keys",
     "parse_rules",
     "read_rule_files",

@@ -111,6 +111,14 @@ class AlertSpec(ConfigModel):
         default=timedelta(minutes=5),
         description="Event time without another event after which the alert is resolved.",
     )
+    on_silence: Literal["resolve", "hold"] | None = Field(
+        default=None,
+        description=(
+            "What becomes of an alert when no row with the values of its key comes for "
+            "keep_firing_for after its last event: it is resolved, with reason no_data, or held "
+            "until rows come again. hold needs a key of plain columns of streams. null: resolve."
+        ),
+    )
     delay: Duration = Field(
         default=timedelta(0),
         description=(

@@ -132,6 +132,8 @@ class Rule:
         content = {name: spec[name] for name in _VERSION_KEYS}
         if self.spec.expected is not None:
             content["expected"] = self.spec.expected
+        if self.spec.on_silence == "hold":
+            content["on_silence"] = "hold"
         content["derived"] = {derived.stream: derived.expr for derived in self.derived}
         recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
         if recalls:

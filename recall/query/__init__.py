@@ -12,6 +12,7 @@ from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import aggregates_of, clauses_of, sources_of
+from recall.query.plain_columns import find_plain_columns
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, find_horizon, infer_shape
@@ -29,6 +30,7 @@ __all__ = [
     "excludes_only_extra",
     "find_horizon",
     "find_outputs",
+    "find_plain_columns",
     "infer_shape",
     "order_columns",
     "parse",

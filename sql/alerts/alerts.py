@@ -1,7 +1,7 @@
 """Alerts of rules."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -44,7 +44,8 @@ class AlertLifetimeRow:
     """The columns of an alert that change with its events. Times are event times.
 
     `events`: their number. `fired_at`, `ends_at`: None until then. `settled`: the lifetime by
-    settled events alone; None if there are none.
+    settled events alone; None if there are none. `end_reason`: ended, as its condition was false, or
+    no_data; None: not known.
     """
 
     state: str
@@ -54,6 +55,7 @@ class AlertLifetimeRow:
     ends_at: datetime | None
     events: int
     settled: Mapping[str, Any] | None
+    end_reason: str | None = field(default=None, kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
         """The columns for a statement that inserts or updates alerts."""
@@ -65,6 +67,7 @@ class AlertLifetimeRow:
             "ends_at": self.ends_at,
             "events": self.events,
             "settled": self.settled,
+            "end_reason": self.end_reason,
         }
 
 
@@ -84,7 +87,7 @@ class AlertRow(PresentAlertRow):
 
     `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
     author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
-    `tag`: of the last note on what fixed it.
+    `tag`: of the last note on what fixed it. `end_reason`: see `AlertLifetimeRow`.
     """
 
     last_at: datetime
@@ -94,6 +97,7 @@ class AlertRow(PresentAlertRow):
     assigned_to: str | None
     resolution: str | None
     tag: str | None
+    end_reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,14 @@ class AlertChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifiedAlertRow(PresentAlertRow):
-    """An alert as notifications need it. `raised_at`: when it was stored, if it never fired."""
+    """An alert as notifications need it. `raised_at`: when it was stored, if it never fired.
+
+    `end_reason`: ended or no_data; None: not known.
+    """
 
     raised_at: datetime
     acknowledged: bool
+    end_reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

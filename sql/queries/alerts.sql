@@ -1,20 +1,20 @@
 -- list_open --
 -- Alerts of a rule that have not ended: settled and open, or provisional.
-SELECT id, eid, fingerprint, key, state, starts_at, fired_at, last_at, ends_at, events, settled
+SELECT id, eid, fingerprint, key, state, starts_at, fired_at, last_at, ends_at, events, settled, end_reason
 FROM alerts WHERE rule = %(rule)s AND ends_at IS NULL AND state <> 'withdrawn'
 
 -- put --
 -- Alerts with a new first event.
 INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at,
-    ends_at, events, settled, raised_at)
+    ends_at, events, settled, end_reason, raised_at)
 SELECT id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at, ends_at,
-    events, settled, CASE WHEN fired_at IS NOT NULL THEN clock_timestamp() END
+    events, settled, end_reason, CASE WHEN fired_at IS NOT NULL THEN clock_timestamp() END
 FROM json_to_recordset(%(rows)s::json) AS new (
     id uuid, eid uuid, rule text, version text, fingerprint text, key jsonb, labels jsonb, annotations jsonb, state text,
-    starts_at timestamptz, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb)
+    starts_at timestamptz, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb, end_reason text)
 ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, annotations = excluded.annotations,
     state = excluded.state, starts_at = excluded.starts_at, fired_at = excluded.fired_at, last_at = excluded.last_at,
-    ends_at = excluded.ends_at, events = excluded.events, settled = excluded.settled,
+    ends_at = excluded.ends_at, events = excluded.events, settled = excluded.settled, end_reason = excluded.end_reason,
     raised_at = coalesce(alerts.raised_at, excluded.raised_at), updated_at = clock_timestamp(),
     history = CASE WHEN alerts.eid = excluded.eid THEN alerts.history END,
     history_final = alerts.history_final AND alerts.eid = excluded.eid
@@ -22,10 +22,10 @@ ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, ann
 -- update --
 -- Alerts whose first event is unchanged: labels and annotations remain.
 UPDATE alerts SET state = new.state, fired_at = new.fired_at, last_at = new.last_at, ends_at = new.ends_at,
-    events = new.events, settled = new.settled, updated_at = clock_timestamp(),
+    events = new.events, settled = new.settled, end_reason = new.end_reason, updated_at = clock_timestamp(),
     raised_at = coalesce(raised_at, CASE WHEN new.fired_at IS NOT NULL THEN clock_timestamp() END)
 FROM json_to_recordset(%(rows)s::json) AS new (
-    id uuid, state text, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb)
+    id uuid, state text, fired_at timestamptz, last_at timestamptz, ends_at timestamptz, events bigint, settled jsonb, end_reason text)
 WHERE alerts.id = new.id
 
 -- withdraw --
@@ -35,7 +35,7 @@ UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_tim
 -- list_newest --
 -- Alerts, newest first. `cursor_ts`, `cursor_id`: the last alert of the previous page. `text` is searched in the rule,
 -- key, labels, annotations and notes.
-SELECT id, eid, rule, version, key, labels, annotations, state, history, history_final, starts_at, fired_at, last_at, ends_at, events,
+SELECT id, eid, rule, version, key, labels, annotations, state, history, history_final, starts_at, fired_at, last_at, ends_at, events, end_reason,
     past, created_at, raised_at, updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
         AS acknowledged_by,

@@ -26,6 +26,7 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
+from moirae.rules.key_sources import find_hold_problem
 from moirae.rules.revision_streams import order_by_reads
 from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
@@ -155,12 +156,19 @@ class _RuleChecker:
             return None, [definition]
         problems = list(_find_unknown_attributes(definition))
         problems += _check_early(definition, event_tables)
+        problems += self._check_silence(definition)
         tables = build_rule_tables(rule, self._time_columns, event_tables.relations)
         completed, question_problems = check_questions(
             self._session, self._settings, definition, tables
         )
         problems += question_problems
         return (None if problems else completed), problems
+
+    def _check_silence(self, definition: Definition) -> Iterator[Problem]:
+        columns = {name: stream.columns for name, stream in self._settings.streams.items()}
+        problem = find_hold_problem(definition, columns)
+        if problem is not None:
+            yield problem
 
     def _analyse_event_query(self, rule: Rule, tables: Tables) -> Definition | Problem:
         expr = rule.spec.expr

@@ -39,6 +39,7 @@ ROW = NotifiedAlertRow(
     updated_at=START,
     past=False,
     acknowledged=False,
+    end_reason=None,
 )
 
 
@@ -140,3 +141,11 @@ def test_receivers_may_know_what_the_restored_log_does_not_hold(
 ) -> None:
     alert = describe_row(row, at(30))
     assert may_be_known(alert, restored_at, lambda: is_reported) is is_known
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"), [(None, "ended"), ("ended", "ended"), ("no_data", "no_data")]
+)
+def test_end_carries_its_reason(stored: str | None, reason: str) -> None:
+    row = replace(ROW, state="resolved", ends_at=START + HOUR, end_reason=stored)
+    assert describe_row(row, at(0)).end_reason == reason

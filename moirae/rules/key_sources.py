@@ -1,0 +1,74 @@
+"""The columns of streams that are behind the key of a rule. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from moirae.errors import Problem
+from moirae.rules.definition import Definition
+from recall.query import find_plain_columns, tables_in
+
+
+@dataclass(frozen=True)
+class KeySource:
+    """A stream whose rows tell that data of a key come. `columns`: of the stream, by key column."""
+
+    stream: str
+    columns: Mapping[str, str]
+
+
+def find_key_sources(
+    definition: Definition, columns: Mapping[str, Mapping[str, str]]
+) -> Sequence[KeySource]:
+    """The streams with columns behind the key; none if a key column is no plain column of a stream.
+
+    `columns`: of the declared streams, with their types.
+    """
+    if definition.reads_revisions:
+        return ()
+    spec = definition.spec
+    derived = {query.stream.lower(): query.expr for query in definition.rule.derived}
+    sql = spec.expr
+    if sql is None:
+        sql = f"SELECT {', '.join(f'`{name}`' for name in definition.key)} FROM {spec.stream}"
+    streams = _find_streams(sql, derived) & columns.keys()
+    if not definition.key:
+        return [KeySource(stream, {}) for stream in sorted(streams)]
+    sources: list[KeySource] = []
+    names = {stream: {name.lower(): name for name in columns[stream]} for stream in streams}
+    types = {stream: columns[stream] for stream in streams}
+    for branch in find_plain_columns(sql, definition.key, types, derived):
+        by_stream: dict[str, dict[str, str]] = {}
+        for name in definition.key:
+            column = branch.get(name.lower())
+            if column is None or column[1] not in names.get(column[0], ()):
+                return ()
+            by_stream.setdefault(column[0], {})[name] = names[column[0]][column[1]]
+        for stream, key_columns in by_stream.items():
+            source = KeySource(stream, key_columns)
+            if source not in sources:
+                sources.append(source)
+    return sources
+
+
+def find_hold_problem(
+    definition: Definition, columns: Mapping[str, Mapping[str, str]]
+) -> Problem | None:
+    """Why the alerts of a rule cannot be held while their data are away."""
+    rule = definition.rule
+    if rule.spec.on_silence != "hold" or find_key_sources(definition, columns):
+        return None
+    names = ", ".join(definition.key) or "none"
+    message = (
+        f"on_silence: hold needs a key of plain columns of streams, and the key ({names}) is not: "
+        "select the columns as they are, or use on_silence: resolve"
+    )
+    return rule.make_problem(message, "on_silence")
+
+
+def _find_streams(sql: str, derived: Mapping[str, str]) -> frozenset[str]:
+    """The tables that a query reads, also through derived ones."""
+    tables = tables_in(sql)
+    for name in tables & derived.keys():
+        others = {other: text for other, text in derived.items() if other != name}
+        tables = (tables - {name}) | _find_streams(derived[name], others)
+    return tables
