@@ -161,8 +161,9 @@ def build_live_process(
         admission=admission,
         guard=guard,
         engines=_choose_engines(settings, jobs),
-        finds_reasons=not drain,
     )
+    # The alerts of a drain are not notified.
+    detector.silent_alerts.finds_reasons = not drain
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
     if settings.no_input is not None and settings.streams and not drain:
@@ -387,12 +388,8 @@ def build_detection(
     admission: RuleAdmission,
     guard: Guard,
     engines: RuleEngines = RuleEngines(),
-    finds_reasons: bool = True,
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts.
-
-    `finds_reasons`: look why alerts end; those of a drain are not notified.
-    """
+    """Build the evaluation of rules and the follow-up of their alerts."""
     evaluators = build_evaluators(
         spark,
         archive,
@@ -415,7 +412,7 @@ def build_detection(
         active_rules=active_rules,
         evaluators=evaluators,
         contexts=contexts,
-        silent_alerts=SilentAlerts(evaluators.rows, archive, finds_reasons=finds_reasons),
+        silent_alerts=SilentAlerts(evaluators.rows, archive),
     )
     follow_up = AlertFollowUp(
         archive=archive,

@@ -69,7 +69,7 @@ class Detector:
         self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
         self._revisions = RowRevisionGateway(connection)
-        self._silent_alerts = silent_alerts
+        self.silent_alerts = silent_alerts
         self._active_rules = active_rules
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
@@ -507,7 +507,7 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
-                decide_ends = partial(self._silent_alerts.decide, rule, horizon, input_end)
+                decide_ends = partial(self.silent_alerts.decide, rule, horizon, input_end)
                 dropped = self._store.settle(
                     _alerting_rule(rule), events, horizon, silent_until, decide_ends
                 )

@@ -30,7 +30,7 @@ class SilentAlerts:
         """`finds_reasons`: tell why alerts end whose rule does not hold them; else nobody looks."""
         self._rows = rows
         self._archive = archive
-        self._finds_reasons = finds_reasons
+        self.finds_reasons = finds_reasons
         self._sources: dict[RuleVersion, Sequence[KeySource]] = {}
         self._searched: dict[UUID, Micros] = {}
         """Up to which time no row of a held alert came, by first event."""
@@ -49,7 +49,7 @@ class SilentAlerts:
         vanished, the input is over.
         """
         is_held = rule.spec.on_silence == "hold"
-        sources = self._find_sources(rule) if is_held or self._finds_reasons else ()
+        sources = self._find_sources(rule) if is_held or self.finds_reasons else ()
         # The last event may be made of rows up to `lag` after it.
         lag = max(rule.shape.lag, 0)
         undecided = [

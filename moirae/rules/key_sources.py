@@ -69,6 +69,6 @@ def _find_streams(sql: str, derived: Mapping[str, str]) -> frozenset[str]:
     """The tables that a query reads, also through derived ones."""
     tables = tables_in(sql)
     for name in tables & derived.keys():
-        others = {other: text for other, text in derived.items() if other != name}
-        tables = (tables - {name}) | _find_streams(derived[name], others)
+        remaining = {other: text for other, text in derived.items() if other != name}
+        tables = (tables - {name}) | _find_streams(derived[name], remaining)
     return tables

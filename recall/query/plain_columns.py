@@ -46,8 +46,8 @@ def _expand(query: exp.Query, derived: Mapping[str, str]) -> exp.Query:
     for table in list(query.find_all(exp.Table)):
         name = table.name.lower()
         if name in derived:
-            others = {other: text for other, text in derived.items() if other != name}
-            subquery = _expand(parse(derived[name]), others)
+            remaining = {other: text for other, text in derived.items() if other != name}
+            subquery = _expand(parse(derived[name]), remaining)
             table.replace(exp.alias_(subquery.subquery(), table.alias_or_name, table=True))
     return query
 
@@ -72,8 +72,8 @@ def _find_in_scope(scope: Scope, names: Sequence[str]) -> list[PlainColumns]:
         if column is not None:
             by_source.setdefault(column[0], []).append(column[1])
     alternatives = [
-        [(source, columns) for columns in _find_in_source(scope.sources.get(source), wanted)]
-        for source, wanted in by_source.items()
+        [(source, columns) for columns in _find_in_source(scope.sources.get(source), source_names)]
+        for source, source_names in by_source.items()
     ]
     branches = []
     for combination in product(*alternatives):

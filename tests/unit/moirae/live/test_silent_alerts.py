@@ -68,7 +68,7 @@ def decide(
     horizon: int = 6,
     input_end: int | None = None,
 ) -> list[AlertEnd]:
-    silent = SilentAlerts(archive, archive, finds_reasons=True)  # type: ignore[arg-type]
+    silent = SilentAlerts(archive, archive)  # type: ignore[arg-type]
     end = None if input_end is None else input_end * MINUTE
     return list(silent.decide(rule, horizon * MINUTE, end, alerts))
 
@@ -99,7 +99,8 @@ def test_rows_that_made_the_last_event_do_not_count() -> None:
 def test_held_alert_ends_when_its_data_return() -> None:
     rule = make_rule("hold")
     archive = Archive((0, "a", 1), (60, "a", 1))
-    silent = SilentAlerts(archive, archive, finds_reasons=False)  # type: ignore[arg-type]
+    silent = SilentAlerts(archive, archive)  # type: ignore[arg-type]
+    silent.finds_reasons = False
     alert = make_alert("a")
     assert list(silent.decide(rule, 50 * MINUTE, None, [alert])) == [AlertEnd(None, None)]
     archive.reads.clear()
@@ -116,7 +117,8 @@ def test_end_of_the_input_holds_nothing() -> None:
 
 def test_nobody_looks_where_no_reason_is_wanted() -> None:
     archive = Archive()
-    silent = SilentAlerts(archive, archive, finds_reasons=False)  # type: ignore[arg-type]
+    silent = SilentAlerts(archive, archive)  # type: ignore[arg-type]
+    silent.finds_reasons = False
     assert silent.decide(make_rule(), 6 * MINUTE, None, [make_alert("a")]) == [
         AlertEnd(5 * MINUTE, None)
     ]
