@@ -24,13 +24,11 @@ _Key = tuple[Any, ...]
 class SilentAlerts:
     """Decides the ends of alerts, by the rows of the archive."""
 
-    def __init__(
-        self, rows: LiveStreamRows, archive: ArchiveWriter, *, finds_reasons: bool
-    ) -> None:
-        """`finds_reasons`: tell why alerts end whose rule does not hold them; else nobody looks."""
+    def __init__(self, rows: LiveStreamRows, archive: ArchiveWriter) -> None:
         self._rows = rows
         self._archive = archive
-        self.finds_reasons = finds_reasons
+        self.finds_reasons = True
+        """Whether to look why alerts end whose rule does not hold them."""
         self._sources: dict[RuleVersion, Sequence[KeySource]] = {}
         self._searched: dict[UUID, Micros] = {}
         """Up to which time no row of a held alert came, by first event."""
