@@ -145,6 +145,12 @@ class Receiver(ConfigModel):
         description="What becomes of later messages of a group: edit the first one or follow it in "
         "its thread (Slack bots), or new messages.",
     )
+    refined: Literal["never", "if_changed"] = Field(
+        default="never",
+        description="Whether a message follows, as update says, when history says other things of "
+        "alerts that fire on: similar alerts, what fixed them, or whether a value is normal. At most "
+        "one in each group_interval.",
+    )
     repeat_acknowledged: Flag = Field(
         default=False, description="Repeat also alerts that somebody has acknowledged."
     )

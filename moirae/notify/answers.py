@@ -22,11 +22,17 @@ def find_history(
     connection: sql.Connection, alerts: Sequence[NotifiedAlert]
 ) -> Mapping[str, Mapping[str, Any]]:
     """What is known of alerts, by ID; alerts without an answer are missing."""
-    shown = alerts[:_MAX_ALERTS]
-    if not shown:
+    return find_history_of(connection, {alert.id: alert.eid for alert in alerts[:_MAX_ALERTS]})
+
+
+def find_history_of(
+    connection: sql.Connection, events: Mapping[UUID, UUID]
+) -> Mapping[str, Mapping[str, Any]]:
+    """As `find_history`. `events`: the first events of alerts."""
+    if not events:
         return {}
     gateway = NotifyStateGateway(connection)
-    answers = gateway.list_answers([alert.eid for alert in shown])
+    answers = gateway.list_answers(list(events.values()))
     if not answers:
         return {}
     past_events = {UUID(hit["past_eid"]) for answer in answers for hit in _list_hits(answer)}
@@ -35,9 +41,9 @@ def find_history(
     for answer in answers:
         by_event.setdefault(answer.eid, []).append(answer)
     return {
-        str(alert.id): describe_answers(by_event[alert.eid], fixes)
-        for alert in shown
-        if alert.eid in by_event
+        str(alert_id): describe_answers(by_event[eid], fixes)
+        for alert_id, eid in events.items()
+        if eid in by_event
     }
 
 

@@ -29,11 +29,17 @@ class Budget:
 
     def admits(self, message: Message) -> bool:
         """Whether a message is sent as it is; counts it if so."""
-        is_free = self.count(message.receiver, message.planned_at) < max(self.limit - 1, 1)
-        if is_free or is_first_page(message):
+        if is_first_page(message):
             self.add(message.receiver, message.planned_at)
             return True
-        return False
+        return self.admits_other(message.receiver, message.planned_at)
+
+    def admits_other(self, receiver: str, now: datetime) -> bool:
+        """Whether a message is sent that pages nobody for the first time; counts it if so."""
+        if self.count(receiver, now) >= max(self.limit - 1, 1):
+            return False
+        self.add(receiver, now)
+        return True
 
     def admits_summary(self, receiver: str, now: datetime) -> bool:
         """Whether a summary is sent now; counts it if so."""

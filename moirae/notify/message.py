@@ -7,7 +7,9 @@ from typing import Literal
 
 from moirae.notify.alert import NotifiedAlert
 
-Cause = Literal["first", "change", "repeat", "update", "unsent", "summary", "test", "heartbeat"]
+Cause = Literal[
+    "first", "change", "repeat", "update", "refined", "unsent", "summary", "test", "heartbeat"
+]
 
 
 @dataclass(frozen=True, kw_only=True)

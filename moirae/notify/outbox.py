@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import sql
 from moirae.notify.alert import NotifiedAlert
@@ -14,7 +15,12 @@ from moirae.notify.content import (
 from moirae.notify.delivery import Delivery
 from moirae.notify.folding import Budget, summarize
 from moirae.notify.message import Message
-from sql.notifications import NewNotification, NotificationGateway, PendingNotificationRow
+from sql.notifications import (
+    LastMessageRow,
+    NewNotification,
+    NotificationGateway,
+    PendingNotificationRow,
+)
 
 _WINDOW = timedelta(minutes=1)
 _MAX_FOLDED = 20_000  # messages of one summary
@@ -101,6 +107,25 @@ class MessageOutbox:
             self._folded.add(receiver)
             added.append(_make_notification(message, make_content(message, public_url, {}), False))
         self._insert(added)
+
+    def add_refined(
+        self, contents: Sequence[tuple[LastMessageRow, Mapping[str, Any]]]
+    ) -> list[Delivery]:
+        """Store messages whose history was refined, within the limits of their receivers."""
+        now = datetime.now(UTC)
+        admitted = [
+            NewNotification(
+                receiver=row.receiver,
+                group_key=row.group_key,
+                cause=content["cause"],
+                status=content["status"],
+                content=content,
+                alerts=[(UUID(alert["moirae"]["id"]), "firing") for alert in content["alerts"]],
+            )
+            for row, content in contents
+            if self._budget.admits_other(row.receiver, now)
+        ]
+        return self._insert(admitted)
 
     def list_pending(self, after: int, limit: int) -> list[Delivery]:
         """Messages that an earlier process has not delivered, in order, after a number."""

@@ -20,6 +20,7 @@ from moirae.notify.muting import Muting
 from moirae.notify.outbox import MessageOutbox
 from moirae.notify.policy import make_policy
 from moirae.notify.process import NotifyProcess
+from moirae.notify.refined import RefinedHistory
 from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
 from sql.notifications import NotificationGateway, NotifyStateGateway
@@ -29,6 +30,7 @@ _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
 _FAILING_INTERVAL = 5.0  # seconds between looks for receivers that fail
 _MESSAGE_INTERVAL = 0.5  # seconds between looks whether a heartbeat is due
+_REFINED_INTERVAL = 2.0  # seconds between looks for history that has changed
 _RETENTION_INTERVAL = 60.0  # seconds between deletions of old messages
 _RETENTION_BATCH = 1_000  # messages
 _MESSAGE_AGE = timedelta(days=90)
@@ -69,6 +71,7 @@ def run_notify(
         )
         failing = FailingReceivers(connection)
         heartbeats = HeartbeatMessages(connection)
+        refined = RefinedHistory(connection)
         process: NotifyProcess
 
         def send_heartbeat() -> None:
@@ -76,6 +79,14 @@ def run_notify(
             deliveries.put(heartbeats.make_due(settings.heartbeat, settings.server.public_url))
 
         requests = store.count_reload_requests()
+
+        def send_refined() -> None:
+            receivers = declared.settings.receivers
+            contents = refined.make_due(incoming.grouping, receivers, datetime.now(UTC))
+            if contents:
+                with connection.transaction():
+                    messages = outbox.add_refined(contents)
+                deliveries.put(messages)
 
         def reload() -> None:
             nonlocal requests
@@ -109,6 +120,7 @@ def run_notify(
                     lambda: failing.run_once(declared.settings.receivers.keys()),
                 ),
                 Periodic("heartbeat messages", _MESSAGE_INTERVAL, send_heartbeat),
+                Periodic("refined history", _REFINED_INTERVAL, send_refined),
                 Periodic("retention", _RETENTION_INTERVAL, partial(_delete_old, connection)),
             ],
         )

@@ -2,6 +2,7 @@
 
 from sql.notifications.outbox import (
     AlertDeliveryRow,
+    LastMessageRow,
     NewNotification,
     NotificationGateway,
     NotificationResult,
@@ -27,6 +28,7 @@ __all__ = [
     "AnswerOfEventRow",
     "FixRow",
     "HeldAlertRow",
+    "LastMessageRow",
     "NewNotification",
     "NewSilence",
     "NotificationGateway",

@@ -109,6 +109,16 @@ class ReceiverStateRow:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class LastMessageRow:
+    """The last message about a group."""
+
+    receiver: str
+    group_key: str
+    content: Mapping[str, Any]
+    created_at: datetime
+
+
 class NotificationGateway(Gateway):
     """Messages and receivers."""
 
@@ -141,6 +151,10 @@ class NotificationGateway(Gateway):
     def list_pending(self, *, after: int, limit: int) -> list[PendingNotificationRow]:
         """Messages that are not delivered yet, in order, after a number."""
         return self._records(PendingNotificationRow, "list_pending", after=after, limit=limit)
+
+    def list_last(self, receivers: Collection[str], *, limit: int) -> list[LastMessageRow]:
+        """The last messages about the groups of receivers, where they say that alerts fire."""
+        return self._records(LastMessageRow, "list_last", receivers=list(receivers), limit=limit)
 
     def list_threads(self) -> dict[tuple[str, str], str]:
         """By which receivers know the first messages of groups, by receiver and group key."""

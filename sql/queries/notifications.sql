@@ -17,6 +17,15 @@ ON CONFLICT DO NOTHING
 SELECT id, receiver, group_key, cause, status, content, attempts, created_at FROM notifications
 WHERE state = 'pending' AND id > %(after)s ORDER BY id LIMIT %(limit)s
 
+-- list_last --
+-- The last delivered messages about groups of the last day that say that alerts fire; none of groups with later ones.
+SELECT receiver, group_key, content, created_at FROM (
+    SELECT DISTINCT ON (receiver, group_key) receiver, group_key, content, created_at, status, state FROM notifications
+    WHERE receiver = ANY(%(receivers)s) AND cause IN ('first', 'change', 'repeat', 'update', 'refined')
+      AND created_at > clock_timestamp() - interval '1 day'
+    ORDER BY receiver, group_key, id DESC) AS last
+WHERE status = 'firing' AND state = 'delivered' ORDER BY created_at LIMIT %(limit)s
+
 -- list_threads --
 -- By which receivers know the last first message of each group.
 SELECT DISTINCT ON (receiver, group_key) receiver, group_key, thread FROM notifications

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,7 +17,7 @@ from moirae.inspect.notifications import (
     collect_notification_status,
     find_notification_problems,
 )
-from moirae.notify import failing_receivers, run
+from moirae.notify import failing_receivers, refined, run
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
 from sql.workspace import WorkspaceGateway
@@ -349,3 +350,30 @@ def test_alert_with_markup_line_breaks_and_a_megabyte_is_sent(
         wait_for(receiver, 1)
     (alert,) = receiver.requests[0].json["alerts"]
     assert alert["labels"]["team"] == alert["annotations"]["summary"] == odd
+
+
+def test_refined_history_is_sent_once_it_says_other_things(
+    public_folder: Path,
+    alerts: Alerts,
+    receiver: FakeReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = write_workspace(
+        public_folder, make_workspace(receiver).replace("webhook:", "refined: if_changed, webhook:")
+    )
+    similar: list[dict[str, str]] = []
+
+    def find_history_of(_: sql.Connection, events: dict[UUID, UUID]) -> dict[str, object]:
+        return {str(alert_id): {"similar": list(similar)} for alert_id in events}
+
+    monkeypatch.setattr(refined, "find_history_of", find_history_of)
+    monkeypatch.setattr(run, "_REFINED_INTERVAL", 0.05)
+    with notifying(settings):
+        alerts.fire("Disk", {"host": "a"})
+        wait_for(receiver, 1)
+        similar.append({"event": "past", "resolution": "restart"})
+        wait_for(receiver, 2)
+        alerts.resolve("Disk", {"host": "a"})
+        wait_for(receiver, 3)
+    assert receiver.alert_names() == [["Disk firing"], ["Disk firing"], ["Disk resolved"]]
+    assert receiver.requests[1].json["alerts"][0]["moirae"]["similar"] == similar

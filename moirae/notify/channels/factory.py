@@ -10,7 +10,12 @@ from moirae.config import Receiver
 from moirae.notify.channels.apprise_channel import send_by_apprise
 from moirae.notify.channels.email import make_mail, send_mail
 from moirae.notify.channels.pagerduty import render_pagerduty
-from moirae.notify.channels.slack import make_api_request, read_thread, render_slack
+from moirae.notify.channels.slack import (
+    has_lost_message,
+    make_api_request,
+    read_thread,
+    render_slack,
+)
 from moirae.notify.channels.threads import ThreadMemory
 from moirae.notify.channels.webhook import encode_webhook, make_dedup_key
 from moirae.notify.delivery import Delivery, HostPolicy, HttpClient, Send
@@ -82,6 +87,12 @@ def _make_slack_sender(receiver: Receiver, context: ChannelContext) -> Send:
         answer = client.post(
             f"{target.api}/{method}", orjson.dumps(arguments), headers, timeout=timeout
         )
+        if first is not None and has_lost_message(answer):
+            first = None
+            method, arguments = make_api_request(receiver, delivery.content, delivery.cause, None)
+            answer = client.post(
+                f"{target.api}/{method}", orjson.dumps(arguments), headers, timeout=timeout
+            )
         thread = read_thread(answer)
         if thread is not None and (first is None or delivery.cause == "first"):
             context.threads.put(delivery.receiver, delivery.group_key, thread)

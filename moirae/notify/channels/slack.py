@@ -18,9 +18,9 @@ _MAX_BLOCKS = 50
 _MAX_TEXT = 4_000
 _MAX_SECTIONS = 10
 # Answers of the Web API that are about the message.
-_REJECTIONS = frozenset(
-    "invalid_blocks invalid_blocks_format msg_too_long no_text message_not_found "
-    "cant_update_message edit_window_closed invalid_arguments".split()
+_LOST_MESSAGE = frozenset("message_not_found cant_update_message edit_window_closed".split())
+_REJECTIONS = _LOST_MESSAGE | frozenset(
+    "invalid_blocks invalid_blocks_format msg_too_long no_text invalid_arguments".split()
 )
 
 
@@ -108,6 +108,15 @@ def make_api_request(
     if receiver.update == "thread":
         return "chat.postMessage", {**message, "thread_ts": thread.partition(" ")[2]}
     return "chat.postMessage", message
+
+
+def has_lost_message(answer: Answer) -> bool:
+    """Whether the message that was to be edited is gone, or too old for it."""
+    try:
+        body = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(body, dict) and body.get("error") in _LOST_MESSAGE
 
 
 def read_thread(answer: Answer) -> str | None:
