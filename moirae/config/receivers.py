@@ -1,5 +1,6 @@
 """Receivers of notifications, as the workspace file declares them."""
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
@@ -32,6 +33,11 @@ class SlackTarget(ConfigModel):
         default=None,
         description="Signing secret of the app: messages have a button Acknowledge, whose requests "
         "the server takes at /api/v1/callbacks/slack/NAME.",
+    )
+    app_token: Secret | None = Field(
+        default=None,
+        description="App-level token (xapp-…) for Socket Mode: messages have a button Acknowledge "
+        "without an open port.",
     )
     api: Text = Field(
         default="https://slack.com/api", description="Address of Slack's Web API, for proxies."
@@ -108,9 +114,18 @@ class PagerDutyTarget(ConfigModel):
         description="Secret of a webhook subscription (version 3) for acknowledged incidents to "
         "/api/v1/callbacks/pagerduty/NAME of the server.",
     )
-    url: Text = Field(
-        default="https://events.pagerduty.com/v2/enqueue", description="Address of the API."
+    api_token: Secret | None = Field(
+        default=None,
+        description="Read-only key of the REST API: acknowledged incidents are asked for, without "
+        "an open port.",
     )
+    poll: PositiveDuration = Field(
+        default=timedelta(seconds=30), description="Time between two requests to the REST API."
+    )
+    url: Text = Field(
+        default="https://events.pagerduty.com/v2/enqueue", description="Address of the Events API."
+    )
+    api: Text = Field(default="https://api.pagerduty.com", description="Address of the REST API.")
 
 
 def _expand_pagerduty(value: Any) -> Any:

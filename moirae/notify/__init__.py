@@ -6,10 +6,10 @@ messages out. `process` acts, in a process of its own.
 
 from moirae.notify.acknowledgements import (
     Acknowledgement,
-    make_group_token,
     read_pagerduty,
     read_slack,
 )
+from moirae.notify.acknowledging import acknowledge_group
 from moirae.notify.alert import format_labels
 from moirae.notify.alert import make_labels as make_alert_labels
 from moirae.notify.alertmanager_import import convert_alertmanager
@@ -28,13 +28,13 @@ __all__ = [
     "PresentAlert",
     "Recurrence",
     "RouteNode",
+    "acknowledge_group",
     "convert_alertmanager",
     "find_routes",
     "format_go_time",
     "format_labels",
     "list_present_alerts",
     "make_alert_labels",
-    "make_group_token",
     "make_policy",
     "make_silence",
     "preview_message",

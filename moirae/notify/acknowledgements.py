@@ -22,10 +22,14 @@ _REFUSED = "the signature is missing, invalid or old"
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """Somebody looks after the alerts of a group. `group`: its token, see `make_group_token`."""
+    """Somebody looks after the alerts of a group. `group`: its token, see `make_group_token`.
+
+    `at`: when, and so after which message; None: after the last one.
+    """
 
     group: str
     author: str
+    at: datetime | None = None
 
 
 def make_group_token(group_key: str) -> str:
@@ -44,13 +48,21 @@ def read_slack(
         raise RequestRejected(401, _REFUSED)
     if abs(now.timestamp() - int(sent_at)) > _MAX_AGE.total_seconds():
         raise RequestRejected(401, _REFUSED)
-    payload = _read_json(parse_qs(body.decode("utf-8", "replace")).get("payload", [""])[0])
+    return read_slack_payload(
+        _read_json(parse_qs(body.decode("utf-8", "replace")).get("payload", [""])[0])
+    )
+
+
+def read_slack_payload(payload: Any) -> Acknowledgement | None:
+    """The press of a button, whose sender is known; None: another interaction."""
+    if not isinstance(payload, dict):
+        return None
     for action in _list_of(payload.get("actions")):
         if action.get("action_id") == ACKNOWLEDGE_ACTION:
             user = payload.get("user")
             user = user if isinstance(user, dict) else {}
             name = user.get("username") or user.get("name") or user.get("id")
-            return Acknowledgement(str(action.get("value")), _describe_author(name, "Slack"))
+            return Acknowledgement(str(action.get("value")), describe_author(name, "Slack"))
     return None
 
 
@@ -74,7 +86,7 @@ def read_pagerduty(
         return None
     agent = event.get("agent")
     name = agent.get("summary") or agent.get("id") if isinstance(agent, dict) else None
-    return Acknowledgement(str(incident.get("incident_key")), _describe_author(name, "PagerDuty"))
+    return Acknowledgement(str(incident.get("incident_key")), describe_author(name, "PagerDuty"))
 
 
 def _check_signature(secret: str, signed: bytes, prefix: str, signatures: str) -> None:
@@ -103,6 +115,7 @@ def _list_of(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)]
 
 
-def _describe_author(name: Any, system: str) -> str:
+def describe_author(name: Any, system: str) -> str:
+    """Who acknowledged in another system."""
     text = "".join(filter(str.isprintable, str(name or "somebody")))[:_MAX_AUTHOR]
     return f"{text} ({system})"

@@ -7,6 +7,7 @@ from functools import partial
 import sql
 from archiver.periodic import Periodic
 from moirae.config import Settings
+from moirae.notify.acknowledging import acknowledge_group
 from moirae.notify.answers import find_history
 from moirae.notify.channels import ChannelContext, ThreadMemory
 from moirae.notify.declared import DeclaredSettings
@@ -15,6 +16,7 @@ from moirae.notify.delivery import HostPolicy
 from moirae.notify.failing_receivers import FailingReceivers
 from moirae.notify.grouping import Grouping
 from moirae.notify.heartbeat import HeartbeatMessages
+from moirae.notify.inbound import Listeners
 from moirae.notify.incoming import Incoming
 from moirae.notify.muting import Muting
 from moirae.notify.outbox import MessageOutbox
@@ -30,6 +32,7 @@ _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RELOAD_INTERVAL = 1.0  # seconds between looks at the workspace file
 _FAILING_INTERVAL = 5.0  # seconds between looks for receivers that fail
 _MESSAGE_INTERVAL = 0.5  # seconds between looks whether a heartbeat is due
+_ACKNOWLEDGEMENT_INTERVAL = 0.2  # seconds between looks for acknowledgements of other systems
 _REFINED_INTERVAL = 2.0  # seconds between looks for history that has changed
 _RETENTION_INTERVAL = 60.0  # seconds between deletions of old messages
 _RETENTION_BATCH = 1_000  # messages
@@ -72,6 +75,8 @@ def run_notify(
         failing = FailingReceivers(connection)
         heartbeats = HeartbeatMessages(connection)
         refined = RefinedHistory(connection)
+        listeners = Listeners()
+        listeners.declare(settings.receivers, context.hosts)
         process: NotifyProcess
 
         def send_heartbeat() -> None:
@@ -88,6 +93,12 @@ def run_notify(
                     messages = outbox.add_refined(contents)
                 deliveries.put(messages)
 
+        def store_acknowledgements() -> None:
+            for reported in listeners.take():
+                for receiver in reported.receivers:
+                    acknowledge_group(connection, receiver, reported.acknowledgement)
+                reported.stored.set()
+
         def reload() -> None:
             nonlocal requests
             seen, requests = requests, store.count_reload_requests()
@@ -101,7 +112,9 @@ def run_notify(
             store.save_problems(problems)
             if not problems:
                 receivers = declared.settings.receivers
-                deliveries.declare(receivers, make_context(declared.settings, identity, threads))
+                context = make_context(declared.settings, identity, threads)
+                deliveries.declare(receivers, context)
+                listeners.declare(receivers, context.hosts)
                 process.take_settings()
 
         process = NotifyProcess(
@@ -120,12 +133,14 @@ def run_notify(
                     lambda: failing.run_once(declared.settings.receivers.keys()),
                 ),
                 Periodic("heartbeat messages", _MESSAGE_INTERVAL, send_heartbeat),
+                Periodic("acknowledgements", _ACKNOWLEDGEMENT_INTERVAL, store_acknowledgements),
                 Periodic("refined history", _REFINED_INTERVAL, send_refined),
                 Periodic("retention", _RETENTION_INTERVAL, partial(_delete_old, connection)),
             ],
         )
         store.save_problems([])
         process.run(stop)
+        listeners.close()
     role.heartbeat("ended")
     connection.close()
 

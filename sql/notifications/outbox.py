@@ -217,9 +217,16 @@ class NotificationGateway(Gateway):
         """Groups about which a receiver was sent messages in the last 30 days."""
         return self._column("list_group_keys", receiver=receiver)
 
-    def list_unacknowledged(self, receiver: str, group_key: str) -> list[UUID]:
-        """The alerts of the last message about a group that fire and nobody has acknowledged."""
-        return self._column("list_unacknowledged", receiver=receiver, group_key=group_key)
+    def list_unacknowledged(
+        self, receiver: str, group_key: str, *, before: datetime | None
+    ) -> list[UUID]:
+        """The alerts of the last message about a group that fire and nobody has acknowledged.
+
+        `before`: the last one before this time; None: of all.
+        """
+        return self._column(
+            "list_unacknowledged", receiver=receiver, group_key=group_key, before=before
+        )
 
     def list_undelivered(self) -> list[UndeliveredRow]:
         """Receivers with messages that are not delivered."""

@@ -83,7 +83,8 @@ WHERE receiver = %(receiver)s AND cause NOT IN ('summary', 'unsent') AND created
 -- list_unacknowledged --
 -- The alerts of the last message about a group that fire and nobody has acknowledged.
 SELECT a.id FROM notification_alerts m JOIN alerts a ON a.id = m.alert_id
-WHERE m.notification = (SELECT max(id) FROM notifications WHERE receiver = %(receiver)s AND group_key = %(group_key)s AND status = 'firing')
+WHERE m.notification = (SELECT max(id) FROM notifications WHERE receiver = %(receiver)s AND group_key = %(group_key)s AND status = 'firing'
+      AND (%(before)s::timestamptz IS NULL OR created_at <= %(before)s))
   AND m.status = 'firing' AND a.ends_at IS NULL
   AND NOT EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'ack')
 ORDER BY a.id

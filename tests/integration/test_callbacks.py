@@ -7,6 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from moirae.notify import Acknowledgement, acknowledge_group
+from moirae.notify.acknowledgements import make_group_token
 from sql.notifications import NewNotification, NotificationGateway
 from tests.notified_alerts import Alerts, clear
 from tests.served import Served, serve_here
@@ -95,3 +97,14 @@ def test_unsigned_requests_and_receivers_without_a_secret_change_nothing(served:
     large = (request[0], b"x" * (300 << 10))
     assert _call(served, "slack/chat", large).status_code == 413
     assert _list_authors(served) == []
+
+
+def test_acknowledgement_is_of_the_alerts_that_were_told_before_it(
+    served: Served, alerts: list[UUID]
+) -> None:
+    token = make_group_token(_GROUP)
+    early = Acknowledgement(token, "jo (PagerDuty)", datetime(2020, 1, 1, tzinfo=UTC))
+    assert acknowledge_group(served.connection, "pager", early) == 0
+    late = Acknowledgement(token, "jo (PagerDuty)", datetime.now(UTC))
+    assert acknowledge_group(served.connection, "pager", late) == 1
+    assert _list_authors(served) == [(alerts[0], "jo (PagerDuty)")]

@@ -49,7 +49,8 @@ def render_slack(receiver: Receiver, content: Mapping[str, Any]) -> dict[str, An
 def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A button that acknowledges, where the answer of a press can be verified."""
     assert receiver.slack is not None
-    if receiver.slack.signing_secret is None or content["status"] != "firing":
+    target = receiver.slack
+    if content["status"] != "firing" or not (target.signing_secret or target.app_token):
         return []
     return [
         {

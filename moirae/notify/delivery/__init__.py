@@ -7,7 +7,13 @@ from moirae.notify.delivery.receiver_queue import (
     ReceiverQueue,
     Send,
 )
-from moirae.notify.delivery.transport import Answer, HttpClient, connect, watch_deadline
+from moirae.notify.delivery.transport import (
+    Answer,
+    HttpClient,
+    connect,
+    open_connection,
+    watch_deadline,
+)
 
 __all__ = [
     "Answer",
@@ -18,5 +24,6 @@ __all__ = [
     "ReceiverQueue",
     "Send",
     "connect",
+    "open_connection",
     "watch_deadline",
 ]

@@ -101,6 +101,7 @@ class HttpClient:
     def __init__(self, policy: HostPolicy) -> None:
         self._policy = policy
         self._connections: dict[tuple[str, str, int], http.client.HTTPConnection] = {}
+        self._max_answer = _MAX_ANSWER
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float) -> Answer:
         """Send a POST request. Raises `DeliveryFailed`, also for answers other than 2xx.
@@ -109,8 +110,16 @@ class HttpClient:
         """
         return self._request("POST", url, body, headers, timeout)
 
-    def get(self, url: str, headers: Mapping[str, str], *, timeout: float) -> Answer:
-        """Send a GET request. As `post`."""
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        timeout: float,
+        max_answer: int = _MAX_ANSWER,
+    ) -> Answer:
+        """Send a GET request. As `post`. `max_answer`: bytes that are read of the answer."""
+        self._max_answer = max_answer
         return self._request("GET", url, b"", headers, timeout)
 
     def _request(
@@ -150,7 +159,7 @@ class HttpClient:
         try:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
-            content = response.read(_MAX_ANSWER)
+            content = response.read(self._max_answer)
         except BaseException:
             _DEADLINES.stop(watch)
             connection.close()

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from moirae.config import Settings
 from moirae.errors import RequestRejected
+from moirae.notify import acknowledge_group
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response
 from moirae.server.route_table import RouteAccess
@@ -44,7 +45,7 @@ def add_callback_routes(
         if acknowledgement is None:
             return 0
         with pool.connection() as connection:
-            return callbacks.acknowledge_group(connection, receiver, acknowledgement)
+            return acknowledge_group(connection, receiver, acknowledgement)
 
     return ROUTES
 

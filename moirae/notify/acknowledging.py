@@ -1,0 +1,35 @@
+"""Stores acknowledgements of other systems as those of alerts."""
+
+import sql
+from moirae.alerts import add_note
+from moirae.notify.acknowledgements import Acknowledgement, make_group_token
+from sql.access import AuditGateway
+from sql.alerts import NewAlertNote
+from sql.notifications import NotificationGateway
+
+
+def acknowledge_group(
+    connection: sql.Connection, receiver: str, acknowledgement: Acknowledgement
+) -> int:
+    """Acknowledge the alerts that fire of a group of a receiver; returns their number.
+
+    An alert that somebody has acknowledged is left as it is: requests are delivered repeatedly.
+    """
+    gateway = NotificationGateway(connection)
+    with connection.transaction():
+        for group_key in gateway.list_group_keys(receiver):
+            if make_group_token(group_key) == acknowledgement.group:
+                break
+        else:
+            return 0
+        alerts = gateway.list_unacknowledged(receiver, group_key, before=acknowledgement.at)
+        for alert_id in alerts:
+            author = acknowledgement.author
+            note = NewAlertNote(kind="ack", author=author, text=f"acknowledged by {author}")
+            add_note(connection, alert_id, note)
+        if alerts:
+            arguments = {"receiver": receiver, "alerts": list(map(str, alerts))}
+            AuditGateway(connection).insert(
+                acknowledgement.author, "api", "callbacks.acknowledge_group", arguments
+            )
+    return len(alerts)
