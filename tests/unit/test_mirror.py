@@ -169,7 +169,8 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
-    "integration/test_callbacks.py": "moirae.services.callbacks moirae.notify.acknowledging moirae.server.routes.callbacks",
+    "integration/test_callbacks.py": """moirae.services.callbacks moirae.server.routes.callbacks
+        moirae.notify.acknowledging""",
     "contract/test_alertmanager_api.py": """
         moirae.notify.present moirae.services.alertmanager moirae.server.routes.alertmanager""",
     "integration/sql/test_gateways.py": """
