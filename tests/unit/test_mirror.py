@@ -84,7 +84,7 @@ MODULES_BY_TEST = {
     "integration/test_past_events.py": "moirae.history.attempts",
     "unit/moirae/notify/channels/test_apprise_channel.py": "moirae.notify.channels.apprise_process",
     "integration/test_notifications.py": """
-        moirae.notify.channels.factory moirae.notify.declared
+        moirae.notify.declared
         moirae.notify.deliveries moirae.notify.incoming moirae.notify.message moirae.notify.outbox
         moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
         moirae.notify.channels.threads moirae.notify.trial moirae.notify.failing_receivers
