@@ -7,7 +7,6 @@ divided, see `moirae.evaluation.isolation`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -130,12 +129,12 @@ class EvaluationRequest:
 class Events(NamedTuple):
     """The event rows of groups that were evaluated.
 
-    `seconds`: the time that rules took, as far as it can be told apart.
+    `seconds`: the time that each rule took; None: it cannot be told apart.
     """
 
     groups: Sequence[RuleGroup]
     event_rows: RuleEventRows
-    seconds: Mapping[ActiveRule, float] = MappingProxyType({})
+    seconds: Mapping[ActiveRule, float] | None = None
 
 
 class Declined(NamedTuple):

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from moirae.alerts import EventRow
+from moirae.evaluation.costs import RuleCosts
 from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, select_groups
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.indexed_rules import IndexedRules, RuleCounts
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.isolation import GroupResults, evaluate_groups
 from moirae.evaluation.losses import VerdictLosses
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, RuleVersion, relation_view
+from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
 from moirae.evaluation.rule_groups import (
     ColumnsByRelation,
     ColumnsByStream,
@@ -58,7 +59,7 @@ class RuleEvaluator:
         self._rows = rows
         self._guard = guard
         self.losses = losses
-        self._counts: dict[RuleVersion, RuleCounts] = {}
+        self.costs = RuleCosts()
         self._grouper = RuleGrouper(columns, relations)
         jobs = None if executor_rules is None else executor_rules.jobs
         self._indexed = IndexedRules(columns, self._grouper, jobs)
@@ -97,22 +98,6 @@ class RuleEvaluator:
             self._duckdb.set_relation(name, versions)
         if self._executor_rules is not None:
             self._executor_rules.set_relation(name, versions)
-
-    def take_counts(self) -> Mapping[RuleVersion, RuleCounts]:
-        """The rows that the index evaluated with rules since the last call."""
-        self._collect_counts()
-        counts = self._counts
-        self._counts = {}
-        return counts
-
-    def _collect_counts(self) -> None:
-        counts = self._indexed.take_counts()
-        self.losses.add_candidates({rule: count.candidates for rule, count in counts.items()})
-        for rule, (candidates, matches) in counts.items():
-            earlier = self._counts.get(rule, RuleCounts(0, 0))
-            self._counts[rule] = RuleCounts(
-                earlier.candidates + candidates, earlier.matches + matches
-            )
 
     def start_slice(self, rule_slice: RuleSlice) -> None:
         """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.
@@ -199,10 +184,11 @@ class RuleEvaluator:
 
     def _record(self, rules: Sequence[ActiveRule], evaluation: GroupResults) -> None:
         """Record the failures, losses and costs of an evaluation."""
+        counts = self._indexed.take_counts()
+        self.losses.add_candidates({rule: count.candidates for rule, count in counts.items()})
         for failure in evaluation.failures:
             self._guard.record_failure(*failure)
         if evaluation.lost_rows:
-            self._collect_counts()
             self._guard.isolate({row.rule.name for row in evaluation.lost_rows})
             self._guard.quarantined |= self.losses.record(evaluation.lost_rows)
         seconds = dict(evaluation.seconds)
@@ -211,4 +197,4 @@ class RuleEvaluator:
             if head_start:
                 for rule in rules:
                     seconds[rule] = seconds.get(rule, 0.0) + head_start
-        self._guard.record_cost(seconds)
+        self.costs.add(seconds, counts)

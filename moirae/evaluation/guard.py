@@ -35,7 +35,6 @@ from recall.errors import MemoryExceeded, StatementTimeout
 _LOG = structlog.get_logger()
 
 _WARM_UP_ALLOWANCE = 20.0  # seconds of processor time that a new JVM needs besides its statements
-_MIN_COST = 0.001  # seconds of a rule between two calls of `take_costs` that are stored
 _PART_LIMIT = 0.25  # of the time limit, for a part of what exceeded it
 _RESPONSE_GRACE = 2.0  # seconds for a JVM that does not respond to exit
 _SUSPECT_DURATION = 600.0  # seconds for which a rule is evaluated alone after a crash
@@ -60,13 +59,10 @@ class Guard:
         self._limits = settings.limits
         self._registry = RuleRegistry(connection)
         self._is_warm = False
-        self._costs: dict[str, float] = {}
         self._running_rules: Sequence[ActiveRule] = ()
         self._suspects: dict[str, float] = {}
         self.rules_over_limit: set[str] = set()
         self.quarantined: set[str] = set()
-        self.on_cost: Callable[[Mapping[str, float]], None] | None = None
-        """Gets the seconds that the evaluation of rules took, by name."""
 
     @property
     def loss_limits(self) -> LossLimits:
@@ -189,20 +185,6 @@ class Guard:
         if process is not None:
             process.kill()
         os._exit(os.EX_SOFTWARE)
-
-    def record_cost(self, seconds: Mapping[ActiveRule, float]) -> None:
-        """Charge the time of an evaluation to its rules."""
-        by_name = {rule.name: spent for rule, spent in seconds.items()}
-        for name, spent in by_name.items():
-            self._costs[name] = self._costs.get(name, 0.0) + spent
-        if self.on_cost is not None and by_name:
-            self.on_cost(by_name)
-
-    def take_costs(self) -> Mapping[str, float]:
-        """The seconds of rules since the last call, without those that are hardly noticeable."""
-        costs = {name: spent for name, spent in self._costs.items() if spent >= _MIN_COST}
-        self._costs = {}
-        return costs
 
     # Failures
 

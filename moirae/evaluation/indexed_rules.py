@@ -6,7 +6,8 @@ Rows for which only Spark knows a verdict are declined.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from archiver.delta import ARROW_TYPES
 from archiver.executors import Jobs
 from archiver.times import micros_column
 from moirae.alerts import EventRow
+from moirae.evaluation.costs import RuleCounts
 from moirae.evaluation.engine import (
     Declined,
     EvaluationRequest,
@@ -52,19 +54,23 @@ _MAX_READ_ROWS = 2_000_000  # rows of files that are read in this process
 _MAX_WINDOW_ROWS = 200_000
 
 
-class _IndexedGroups(NamedTuple):
-    """The index over some groups; the rule and the group of each of its numbers."""
+@dataclass(frozen=True, eq=False)
+class _IndexedGroups:
+    """The index over some groups. `rules`, `group_of_rule`: of each of its numbers."""
 
     rule_index: RuleIndex
-    rules: Sequence[ActiveRule]
     groups: Sequence[RuleGroup]
+    rules: Sequence[ActiveRule]
+    group_of_rule: Sequence[RuleGroup]
 
-
-class RuleCounts(NamedTuple):
-    """Rows that were evaluated with a rule, and those for which it held or that other engines got."""
-
-    candidates: int
-    matches: int
+    @cached_property
+    def task_rules(self) -> tuple[IndexTaskRule, ...]:
+        """The rules as tasks compile them."""
+        task_rules: list[IndexTaskRule] = []
+        for rule in self.rules:
+            text = rule.bind_event_query().sql(dialect="spark")
+            task_rules.append(IndexTaskRule(text, tuple(rule.types.items())))
+        return tuple(task_rules)
 
 
 class IndexExplanation(NamedTuple):
@@ -92,7 +98,7 @@ class IndexedRules(RuleEngine):
         self._counts: dict[RuleVersion, RuleCounts] = {}
         self._groups_by_stream: LruCache[tuple[RuleGroup, ...], Mapping[str, list[RuleGroup]]]
         self._groups_by_stream = LruCache(_MAX_GROUP_SETS)
-        self._indexes: LruCache[tuple[RuleGroup, ...], _IndexedGroups]
+        self._indexes: LruCache[tuple[RuleGroup, ...], Mapping[str, _IndexedGroups]]
         self._indexes = LruCache(_MAX_GROUP_SETS)
 
     def add_streams(self, columns: ColumnsByStream) -> None:
@@ -168,17 +174,13 @@ class IndexedRules(RuleEngine):
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""
-        groups_by_stream: dict[str, list[RuleGroup]] = {}
-        for group in groups:
-            (stream,) = group.streams
-            groups_by_stream.setdefault(stream, []).append(group)
-        for stream, members in groups_by_stream.items():
+        for stream, indexed in self._open(groups).items():
             outcomes: list[Outcome] = []
             try:
-                tables = self._read_tables(stream, members, request.sources[stream])
-                outcomes += self._evaluate(stream, members, tables, request)
+                tables = self._read_tables(stream, indexed, request.sources[stream])
+                outcomes += self._evaluate(stream, indexed, tables, request)
             except (SparkRequired, pa.ArrowException, OverflowError) as error:
-                outcomes = [Declined(members, request, str(error))]
+                outcomes = [Declined(indexed.groups, request, str(error))]
             yield from outcomes
 
     def reduce(
@@ -190,12 +192,11 @@ class IndexedRules(RuleEngine):
         tables = dict.fromkeys(groups, table)
         for group in selected:
             del tables[group]
-        if selected:
-            indexed = self._open(stream, selected)
+        for indexed in self._open(selected).values():
             needed: set[int] = set()
             needing: set[RuleGroup] = set()
             for verdicts in self._find_verdicts(indexed, table):
-                needing.add(indexed.groups[verdicts.rule])
+                needing.add(indexed.group_of_rule[verdicts.rule])
                 needed.update(verdicts.rows, verdicts.undecided)
             if needing:
                 tables |= dict.fromkeys(needing, _take(table, needed))
@@ -204,11 +205,10 @@ class IndexedRules(RuleEngine):
     def _evaluate(
         self,
         stream: str,
-        groups: Sequence[RuleGroup],
+        indexed: _IndexedGroups,
         tables: Iterable[pa.Table],
         request: EvaluationRequest,
     ) -> Iterator[Outcome]:
-        indexed = self._open(stream, groups)
         reduced_tables: list[pa.Table] = []
         reduced_groups: dict[RuleGroup, None] = {}
         event_rows: RuleEventRows = []
@@ -219,7 +219,7 @@ class IndexedRules(RuleEngine):
             undecided_rows: set[int] = set()
             undecided_groups: set[RuleGroup] = set()
             for verdicts in self._find_verdicts(indexed, table):
-                group = indexed.groups[verdicts.rule]
+                group = indexed.group_of_rule[verdicts.rule]
                 rule = indexed.rules[verdicts.rule]
                 seconds[rule] = seconds.get(rule, 0.0) + verdicts.seconds
                 if not self._is_exact(group):
@@ -238,15 +238,16 @@ class IndexedRules(RuleEngine):
                 part_request = request.with_source(stream, rows)
                 yield Declined(declined, part_request, "rows that Spark alone decides")
             for number, rule_verdicts in verdicts_by_rule.items():
-                is_declined = indexed.groups[number] in undecided_groups
+                is_declined = indexed.group_of_rule[number] in undecided_groups
                 matches = _matches_of(rule_verdicts, undecided_rows if is_declined else set())
                 event_rows += self._build_events(indexed.rules[number], table, matches)
+        groups = indexed.groups
         if reduced_groups:
+            groups = [group for group in groups if group not in reduced_groups]
             rows = request.sources[stream].reduce(pa.concat_tables(reduced_tables))
             part_request = request.with_source(stream, rows)
             yield Declined(list(reduced_groups), part_request, "more than a filter over one stream")
-        exact = [group for group in groups if group not in reduced_groups]
-        yield Events(exact, event_rows, seconds)
+        yield Events(groups, event_rows, seconds)
 
     def _find_verdicts(self, indexed: _IndexedGroups, table: pa.Table) -> Iterator[Verdicts]:
         for verdicts in indexed.rule_index.evaluate(table):
@@ -275,9 +276,20 @@ class IndexedRules(RuleEngine):
             return []
         return [(rule, event_row) for event_row in _build_event_rows(compiled, table, matches)]
 
-    def _open(self, stream: str, groups: Sequence[RuleGroup]) -> _IndexedGroups:
+    def _open(self, groups: Sequence[RuleGroup]) -> Mapping[str, _IndexedGroups]:
+        """The indexes of selected groups, by stream."""
         key = tuple(groups)
-        return self._indexes.get_or_create(key, lambda: self._build_index(stream, key))
+        return self._indexes.get_or_create(key, lambda: self._build_indexes(key))
+
+    def _build_indexes(self, groups: Sequence[RuleGroup]) -> Mapping[str, _IndexedGroups]:
+        groups_by_stream: dict[str, list[RuleGroup]] = {}
+        for group in groups:
+            (stream,) = group.streams
+            groups_by_stream.setdefault(stream, []).append(group)
+        return {
+            stream: self._build_index(stream, members)
+            for stream, members in groups_by_stream.items()
+        }
 
     def _build_index(self, stream: str, groups: Sequence[RuleGroup]) -> _IndexedGroups:
         view = input_view(stream)
@@ -287,6 +299,7 @@ class IndexedRules(RuleEngine):
             compiled += filter(None, map(self._compile, group.rules))
         return _IndexedGroups(
             RuleIndex(compiled, self._compiler.layouts[view], frequencies),
+            groups,
             [rule for group in groups for rule in group.rules],
             [group for group in groups for _ in group.rules],
         )
@@ -294,7 +307,7 @@ class IndexedRules(RuleEngine):
     # Files
 
     def _read_tables(
-        self, stream: str, groups: Sequence[RuleGroup], source: RowSource
+        self, stream: str, indexed: _IndexedGroups, source: RowSource
     ) -> Iterator[pa.Table]:
         """The rows, or those of them that any rule needs."""
         if source.files is None:
@@ -303,22 +316,17 @@ class IndexedRules(RuleEngine):
             for part in divide_files(source.files, cores=1):
                 yield source.files.read(part)
         else:
-            yield from self._select_in_tasks(self._jobs, stream, groups, source.files)
+            yield from self._select_in_tasks(self._jobs, stream, indexed.task_rules, source.files)
 
     def _select_in_tasks(
-        self, jobs: Jobs, stream: str, groups: Sequence[RuleGroup], files: FileRows
+        self, jobs: Jobs, stream: str, rules: tuple[IndexTaskRule, ...], files: FileRows
     ) -> Iterator[pa.Table]:
         parts = divide_files(files, jobs.cores)
         if any(part.row_count > MAX_PART_ROWS for part in parts):
             raise SparkRequired(f"a task would read more than {MAX_PART_ROWS:,} rows")
-        rules: list[IndexTaskRule] = []
-        for group in groups:
-            for rule in group.rules:
-                text = rule.bind_event_query().sql(dialect="spark")
-                rules.append(IndexTaskRule(text, tuple(rule.types.items())))
         view = input_view(stream)
         columns = tuple(self._compiler.layouts[view].types.items())
-        job = IndexJob(files, view, columns, tuple(rules))
+        job = IndexJob(files, view, columns, rules)
         for table in jobs.map(partial(select_rows, job), parts):
             if table is None:
                 raise SparkRequired("more rows than the driver takes")

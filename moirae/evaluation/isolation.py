@@ -45,7 +45,8 @@ class Failure(NamedTuple):
 class GroupResults:
     """The event rows of all rules, the failures of those that failed, the rows that rules lost.
 
-    `seconds`: the time that each rule took; what engines did for several rules is shared evenly.
+    `seconds`: the time that rules took. What an engine did for several rules is shared evenly, unless
+    it tells the times of rules apart.
     """
 
     event_rows: dict[ActiveRule, list[EventRow]] = field(default_factory=dict)
@@ -106,7 +107,7 @@ def _isolate(
     failed: set[ActiveRule] = set()
     while pending:
         part = pending.pop()
-        if failed.issuperset(part.rules):
+        if failed and failed.issuperset(part.rules):
             continue
         # Rows of a file that were divided are in memory: the engine may not take them.
         selected, declined = select_groups(engine, part.groups, part.request)
@@ -144,13 +145,12 @@ def _add_seconds(seconds: dict[ActiveRule, float], outcome: Outcome, elapsed: fl
     """Charge the time until an outcome to its rules."""
     if isinstance(outcome, Lost | Declined):
         return
-    own_seconds = outcome.seconds if isinstance(outcome, Events) else {}
-    for rule, own in own_seconds.items():
-        seconds[rule] = seconds.get(rule, 0.0) + own
-    rules = [rule for group in outcome.groups for rule in group.rules]
-    share = max(0.0, elapsed - sum(own_seconds.values())) / max(1, len(rules))
-    for rule in rules:
-        seconds[rule] = seconds.get(rule, 0.0) + share
+    spent = outcome.seconds if isinstance(outcome, Events) else None
+    if spent is None:
+        rules = [rule for group in outcome.groups for rule in group.rules]
+        spent = dict.fromkeys(rules, elapsed / max(1, len(rules)))
+    for rule, rule_seconds in spent.items():
+        seconds[rule] = seconds.get(rule, 0.0) + rule_seconds
 
 
 def _divide_charged(

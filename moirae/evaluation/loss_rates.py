@@ -11,6 +11,7 @@ from typing import NamedTuple
 from moirae.evaluation.plan import RuleVersion
 
 WINDOW = 600.0  # seconds over which losses are counted
+_RESOLUTION = 1.0  # seconds within which counts become one
 
 
 class LossLimits(NamedTuple):
@@ -27,8 +28,13 @@ class _Counts:
         self._counts: dict[object, deque[tuple[float, int]]] = defaultdict(deque)
 
     def add(self, name: object, count: int, now: float) -> None:
-        self._counts[name].append((now, count))
-        self._drop_old(self._counts[name], now)
+        counts = self._counts[name]
+        if counts and now - counts[-1][0] < _RESOLUTION:
+            since, earlier = counts.pop()
+            counts.append((since, earlier + count))
+        else:
+            counts.append((now, count))
+        self._drop_old(counts, now)
 
     def total(self, name: object, now: float) -> int:
         counts = self._counts.get(name)

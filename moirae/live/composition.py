@@ -152,7 +152,6 @@ def build_live_process(
     jobs = _add_executors(settings, spark, archive, maintenance)
     admission = RuleAdmission(lambda: spark, settings)
     guard = Guard(spark, settings, connection)
-    guard.on_cost = metrics.record_evaluation
     detector, follow_up = build_detection(
         spark=spark,
         archive=archive,
@@ -164,6 +163,7 @@ def build_live_process(
     )
     # The alerts of a drain are not notified.
     detector.silent_alerts.finds_reasons = not drain
+    detector.on_rule_seconds(metrics.record_evaluation)
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
     if settings.no_input is not None and settings.streams and not drain:

@@ -1,13 +1,12 @@
 """Detection and settling: active rules over new rows, and over slices of the archive."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, zip_longest
 from operator import attrgetter, itemgetter
-from typing import Any
 
 import pyarrow as pa
 
@@ -97,17 +96,14 @@ class Detector:
 
     def store_candidates(self) -> None:
         """Store what each rule has cost since the last call: rows of the index, and time."""
-        counts = {version.rule: counts for version, counts in self._evaluator.take_counts().items()}
-        costs = self._guard.take_costs()
-        rows: list[dict[str, Any]] = []
-        for rule in counts.keys() | costs.keys():
-            candidates, matches = counts.get(rule, (0, 0))
-            seconds = costs.get(rule, 0.0)
-            rows.append(
-                {"rule": rule, "candidates": candidates, "matches": matches, "seconds": seconds}
-            )
-        if rows:
+        costs = self._evaluator.costs.take()
+        if costs:
+            rows = [{"rule": rule, **cost._asdict()} for rule, cost in costs.items()]
             RuleCandidateGateway(self._connection).add(rows)
+
+    def on_rule_seconds(self, record: Callable[[Mapping[str, float]], None]) -> None:
+        """Have the seconds of rules recorded in each evaluation."""
+        self._evaluator.costs.on_seconds = record
 
     # Detection
 

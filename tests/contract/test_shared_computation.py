@@ -101,9 +101,6 @@ class Unlimited:
         """See `Guard`."""
         return self._statements.run(statement)
 
-    def record_cost(self, seconds: Mapping[Any, float]) -> None:
-        """See `Guard`."""
-
 
 @pytest.fixture
 def rows(spark: SparkSession) -> CountedRows:

@@ -91,14 +91,3 @@ def test_rule_that_exhausts_the_memory_of_a_task_becomes_a_suspect(
     guard.record_failure(rules[0], error)
     assert registry.record_crash.call_args.args[2:] == ("memory", str(error))
     assert guard.isolate_suspects(rules, attrgetter("name")) == [[rules[1]], [rules[0]]]
-
-
-def test_time_of_rules_is_added_up_until_it_is_taken(guard: Guard) -> None:
-    rules = [make_filter("A", 1.0), make_filter("B", 1.0)]
-    costs: list[Any] = []
-    guard.on_cost = costs.append
-    guard.record_cost({rules[0]: 0.5, rules[1]: 0.0001})
-    guard.record_cost({rules[0]: 0.25})
-    assert costs == [{"g/A": 0.5, "g/B": 0.0001}, {"g/A": 0.25}]
-    assert guard.take_costs() == {"g/A": 0.75}
-    assert guard.take_costs() == {}

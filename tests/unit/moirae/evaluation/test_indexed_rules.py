@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from archiver.delta.schema import ARROW_TYPES
+from moirae.evaluation.costs import RuleCounts
 from moirae.evaluation.engine import Declined, Events
-from moirae.evaluation.indexed_rules import IndexedRules, RuleCounts
+from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.plan import ActiveRule
 from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.rules import AlertSpec, Definition

@@ -47,3 +47,12 @@ def test_rule_recovers_when_its_samples_have_few_losses() -> None:
     assert rates.has_recovered(RULE, 20.0)
     rates.retain(set())
     assert rates.has_recovered(RULE, 20.0)
+
+
+def test_counts_of_many_batches_leave_the_window_too() -> None:
+    rates = LossRates(LIMITS)
+    rates.add_candidates({RULE: 3_000}, 0.0)
+    for batch in range(1, 60):
+        rates.add_candidates({RULE: 1}, batch / 10)
+    rates.add_losses(RULE, 25, 25, WINDOW)
+    assert rates.exceeds(RULE, "s", WINDOW)
