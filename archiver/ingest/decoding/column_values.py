@@ -77,6 +77,8 @@ def sparse_extra_column(fields: Mapping[str, pa.Array], length: int) -> pa.Array
     """The column `_extra` of records that do not have the fields that are null."""
     parts: list[Any] = []
     for name in sorted(fields):
+        if fields[name].null_count == length:
+            continue
         text = pc.binary_join_element_wise(
             f",{orjson.dumps(name).decode()}:", _text_to_json(fields[name]), ""
         )

@@ -63,10 +63,7 @@ def _split_lines(reading: RecordReading, texts: pa.Array) -> dict[str, pa.Array]
     name = reading.format.name
     if name not in SPLITTERS or texts.null_count:
         return None
-    fields = SPLITTERS[name](texts)
-    if fields is None or (name != "syslog" and ("agent" in fields) != (name == "combined")):
-        return None
-    return fields
+    return SPLITTERS[name](texts)
 
 
 def _present(values: pa.Array, is_match: npt.NDArray[np.bool_], empty: str | None) -> pa.Array:
