@@ -88,8 +88,7 @@ class ExecutorIngest:
 
     def _archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
         units_by_position: dict[int, tuple[SourceUnit, RegisteredUnit]] = {}
-        for unit in units:
-            registered = batch.register_unit(unit)
+        for unit, registered in zip(units, batch.register_units(units), strict=True):
             if registered is not None:
                 units_by_position[len(units_by_position)] = unit, registered
         unfinished = [unit for unit, _ in units_by_position.values()]
@@ -163,7 +162,7 @@ class ExecutorIngest:
         units: dict[int, tuple[SourceUnit, RegisteredUnit]] = {}
         for partition in sorted(records.ranges):
             unit = _partition_unit(records, partition, tombstones.get(partition, 0))
-            registered = batch.register_unit(unit)
+            (registered,) = batch.register_units([unit])
             assert registered is not None, "progress and state of a unit change together"
             units[partition] = unit, registered
         return self._archive_decoded(_open_batch(units, summaries, batch), parts, batch)

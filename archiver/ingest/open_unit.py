@@ -4,7 +4,7 @@ Rows too far in the future are quarantined, and rows of expired chunks refused, 
 compared with the archive.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,15 +12,23 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema, row_places
+from archiver.formats import CSV, JSONL
 from archiver.ingest.classify import Array, Mask, RowClassification, latest
 from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine, select_raw
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.keys_ahead import KeyAhead, find_keys_ahead, merge_keys_ahead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import Counters
-from archiver.ingest.source_units import SourceUnit, read_batches
+from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches
 from archiver.ingest.watermarks import PartitionProgress
-from archiver.times import Micros, duration_to_micros, format_duration, micros_column
+from archiver.times import (
+    Micros,
+    duration_to_micros,
+    format_duration,
+    micros_column,
+    optional_datetime,
+)
+from sql.archive import FinishedUnitRow
 
 CONFLICT_DETAIL = "same id and timestamp as an archived row, but different content"
 
@@ -66,6 +74,19 @@ class OpenUnit:
         return PartitionProgress(
             next=self.unit.next_offset,
             progress=self.partition_before.progress.with_rows(self.newest, self.newest_not_ahead),
+        )
+
+    def finished_row(self) -> FinishedUnitRow:
+        """What the ledger records of the unit once it is archived."""
+        record_format = self.unit.format
+        return FinishedUnitRow(
+            id=self.id,
+            counters=vars(self.counters),
+            newest=optional_datetime(self.newest),
+            fields=self.fields,
+            # Without one: JSON lines, or plain CSV.
+            record_format=None if record_format in (JSONL, CSV) else record_format.encode(),
+            version=self.unit.version,
         )
 
     def add_rows(
@@ -114,18 +135,29 @@ class DecodedSlice:
 def decode_slices(
     open_unit: OpenUnit, schema: StreamSchema, now: Micros, expired_before: Micros | None
 ) -> Iterator[DecodedSlice]:
-    """Read and decode a unit. Refused lines are added to the unit, all records read are counted.
+    """Read and decode a unit; see `make_slices`."""
+    batches = read_batches(open_unit.unit, schema, open_unit.late_rule.clock)
+    return make_slices(open_unit, batches, schema, now, expired_before)
+
+
+def make_slices(
+    open_unit: OpenUnit,
+    batches: Iterable[UnitBatch],
+    schema: StreamSchema,
+    now: Micros,
+    expired_before: Micros | None,
+) -> Iterator[DecodedSlice]:
+    """The rows of a unit. Refused lines are added to the unit, all records read are counted.
 
     `now`: the current time, from which `schema.future` is measured.
     `expired_before`: rows before this event time belong to expired chunks; None: no chunk expired.
     """
-    for batch in read_batches(open_unit.unit, schema, open_unit.late_rule.clock):
+    for batch in batches:
         open_unit.add_counts(read=batch.records_read)
         open_unit.fields = batch.reading.fields
         open_unit.add_refused(batch.rows.refused_lines)
-        decoded, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
+        decoded, ts, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
         open_unit.add_refused(refused_lines)
-        ts = micros_column(decoded.table, schema.time)
         yield DecodedSlice(
             open_unit=open_unit,
             table=decoded.table,
@@ -135,7 +167,15 @@ def decode_slices(
             readings=read_rows_as_earlier(schema, decoded, batch.reading),
             place_keys=row_places(schema, batch.reading.unit, decoded.line_numbers),
         )
-        open_unit.add_rows(*observe_times(decoded.table, schema, open_unit.late_rule))
+        open_unit.add_rows(*observe_times(decoded.table, ts, schema, open_unit.late_rule))
+
+
+class TimedRows(NamedTuple):
+    """Rows with their event times, and the lines that were refused by their times."""
+
+    rows: DecodedRows
+    ts: Array
+    refused_lines: list[RefusedLine]
 
 
 class ObservedTimes(NamedTuple):
@@ -146,9 +186,8 @@ class ObservedTimes(NamedTuple):
     keys_ahead: Sequence[KeyAhead]
 
 
-def observe_times(rows: pa.Table, schema: StreamSchema, rule: LateRule) -> ObservedTimes:
-    """The event times of decoded rows of a unit."""
-    ts = micros_column(rows, schema.time)
+def observe_times(rows: pa.Table, ts: Array, schema: StreamSchema, rule: LateRule) -> ObservedTimes:
+    """What the event times `ts` of decoded rows of a unit are."""
     if not len(ts):
         return ObservedTimes(None, None, ())
     newest = int(ts.max())
@@ -161,23 +200,23 @@ def observe_times(rows: pa.Table, schema: StreamSchema, rule: LateRule) -> Obser
 
 def refuse_by_time(
     decoded: DecodedRows, schema: StreamSchema, now: int, expired_before: int | None
-) -> tuple[DecodedRows, list[RefusedLine]]:
+) -> TimedRows:
     """The rows that are neither too far in the future nor expired; and the lines of the others.
 
     `now` and `expired_before` as in `decode_slices`.
     """
     ts = micros_column(decoded.table, schema.time)
     is_future = ts > now + duration_to_micros(schema.future)
-    is_expired = np.zeros(len(ts), dtype=bool)
+    is_refused = is_future
     if expired_before is not None:
-        is_expired = ts < expired_before
-    is_refused = is_future | is_expired
+        is_refused = is_future | (ts < expired_before)
     if not is_refused.any():
-        return decoded, []
+        return TimedRows(decoded, ts, [])
     too_new = f"timestamp more than {format_duration(schema.future)} in the future"
     refused_lines = _refuse(decoded, is_future, "quarantined", too_new)
+    is_expired = is_refused & ~is_future
     refused_lines += _refuse(decoded, is_expired, "expired", "its chunk has expired")
-    return _select(decoded, ~is_refused), refused_lines
+    return TimedRows(_select(decoded, ~is_refused), ts[~is_refused], refused_lines)
 
 
 def count_classified(slices: Sequence[DecodedSlice], classification: RowClassification) -> None:

@@ -1,7 +1,9 @@
 """Source units, the smallest inputs recorded in the ledger, and reading them in batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +13,14 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import IncompatibleColumn, SourceDamaged
-from archiver.formats import JSONL, PLAIN_CSV, CsvDialect, Format, RecordReading
+from archiver.formats import (
+    COMPRESSION_SUFFIXES,
+    JSONL,
+    PLAIN_CSV,
+    CsvDialect,
+    Format,
+    RecordReading,
+)
 from archiver.ingest.decoding import (
     DecodedRows,
     RecordSource,
@@ -26,6 +35,11 @@ from sql.archive import FileVersionRow
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
+
+# Files up to this size are decoded together, until they have so many bytes, or are so many.
+_SMALL_BYTES = 64 << 10
+_TOGETHER_BYTES = 1 << 20
+_TOGETHER_UNITS = 1_000
 
 _MAX_DETAIL_LENGTH = 500  # characters of an error message
 
@@ -96,24 +110,108 @@ def read_batches(
     `clock`: when the unit was first read, in microseconds.
     """
     last_line = 0
+    reading = unit.reading(clock)
     try:
-        for batch in _decode_batches(unit, schema, clock):
+        if unit.format.is_table:
+            batches = _read_table_batches(unit, schema, clock)
+        else:
+            batches = _read_record_batches(_open_records(unit, schema, clock), schema)
+        for batch in batches:
             last_line = max(last_line, _last_line(batch.rows))
+            reading = batch.reading
             yield batch
     except (SourceDamaged, IncompatibleColumn) as error:
-        detail = str(error)[:_MAX_DETAIL_LENGTH]
-        refused = RefusedLine(last_line + 1, "malformed", detail, b"")
-        no_rows = decode_lines(schema, RecordReading(JSONL), [], 0)
-        reading = unit.reading(clock)
-        yield UnitBatch(1, replace(no_rows, refused_lines=[refused]), reading)
+        yield _make_damaged_batch(error, last_line, reading, schema)
 
 
-def _decode_batches(
-    unit: SourceUnit, schema: StreamSchema, clock: int | None
+def read_units(
+    units: Sequence[tuple[SourceUnit, int | None]], schema: StreamSchema
+) -> Iterator[Iterable[UnitBatch]]:
+    """What `read_batches` yields of each unit of a stream, with its clock.
+
+    Small files that follow each other are opened, and decoded, together.
+    """
+    small: list[_OpenRecords] = []
+    size = 0
+    for unit, clock in units:
+        if not _is_small(unit):
+            yield from _decode_together(small, schema)
+            small, size = [], 0
+            yield read_batches(unit, schema, clock)
+            continue
+        small.append(_open_records(unit, schema, clock))
+        size += unit.size or 0
+        if size >= _TOGETHER_BYTES or len(small) >= _TOGETHER_UNITS:
+            yield from _decode_together(small, schema)
+            small, size = [], 0
+    yield from _decode_together(small, schema)
+
+
+def _is_small(unit: SourceUnit) -> bool:
+    if unit.size is None or unit.path is None or unit.format.is_table:
+        return False
+    return unit.size <= _SMALL_BYTES and unit.path.suffix not in COMPRESSION_SUFFIXES
+
+
+def _decode_together(
+    units: Sequence["_OpenRecords"], schema: StreamSchema
+) -> Iterator[Iterable[UnitBatch]]:
+    """The batches of each of some small units, in order."""
+    for _, group in groupby(units, _OpenRecords.decoded_as):
+        opened = list(group)
+        taken = [unit.unread.take(BATCH_RECORDS) for unit in opened]
+        records = list(chain.from_iterable(unit.records for unit in taken))
+        rows = decode_blocks(schema, opened[0].reading, records, 0)
+        table = rows.table.combine_chunks()
+        refused = deque(rows.refused_lines)
+        first = 0
+        row = 0
+        for unit, (line_numbers, unit_records) in zip(opened, taken, strict=True):
+            end = first + len(unit_records)
+            row_end = int(np.searchsorted(rows.line_numbers, end))
+            unit_refused: list[RefusedLine] = []
+            while refused and refused[0].line < end:
+                line = refused.popleft()
+                unit_refused.append(replace(line, line=int(line_numbers[line.line - first])))
+            unit_rows = DecodedRows(
+                table=table.slice(row, row_end - row),
+                line_numbers=line_numbers[rows.line_numbers[row:row_end] - first],
+                raw=rows.raw[row:row_end],
+                refused_lines=unit_refused,
+            )
+            batch = UnitBatch(len(unit_records), unit_rows, unit.reading)
+            yield _continue_unit(unit, batch, schema)
+            first = end
+            row = row_end
+
+
+def _continue_unit(
+    unit: "_OpenRecords", batch: UnitBatch, schema: StreamSchema
 ) -> Iterator[UnitBatch]:
-    if unit.format.is_table:
-        return _read_table_batches(unit, schema, clock)
-    return _read_record_batches(unit, schema, clock)
+    """A unit after its first records; it may have grown since it was small."""
+    last_line = _last_line(batch.rows)
+    reading = unit.reading if batch.records_read else replace(unit.reading, fields=None)
+    try:
+        if batch.records_read:
+            yield batch
+        if batch.records_read == BATCH_RECORDS:
+            for later in _read_record_batches(unit, schema):
+                last_line = max(last_line, _last_line(later.rows))
+                yield later
+        elif unit.unread.damage is not None:
+            raise unit.unread.damage
+    except SourceDamaged as error:
+        yield _make_damaged_batch(error, last_line, reading, schema)
+
+
+def _make_damaged_batch(
+    error: Exception, last_line: int, reading: RecordReading, schema: StreamSchema
+) -> UnitBatch:
+    """An unreadable rest after a line."""
+    detail = str(error)[:_MAX_DETAIL_LENGTH]
+    refused = RefusedLine(last_line + 1, "malformed", detail, b"")
+    no_rows = decode_lines(schema, RecordReading(JSONL), [], 0)
+    return UnitBatch(1, replace(no_rows, refused_lines=[refused]), reading)
 
 
 def _last_line(rows: DecodedRows) -> int:
@@ -133,15 +231,28 @@ def _read_table_batches(
         first += len(table)
 
 
-def _read_record_batches(
-    unit: SourceUnit, schema: StreamSchema, clock: int | None
-) -> Iterator[UnitBatch]:
+class _OpenRecords(NamedTuple):
+    """A unit of records, the header of CSV aside."""
+
+    unread: RecordSource
+    reading: RecordReading
+
+    def decoded_as(self) -> tuple[Any, ...]:
+        """The records of units with one value are decoded alike."""
+        return self.reading.format, self.reading.fields, self.reading.clock
+
+
+def _open_records(unit: SourceUnit, schema: StreamSchema, clock: int | None) -> _OpenRecords:
     content: Iterator[Any] = unit.read()
     unread = RecordSource(unit.format, content, unit.line_numbers)
     fields = unit.fields
     if unit.format.is_csv and fields is None:
         fields = _read_csv_fields(unit, unread, schema)
-    reading = unit.reading(clock, fields)
+    return _OpenRecords(unread, unit.reading(clock, fields))
+
+
+def _read_record_batches(opened: _OpenRecords, schema: StreamSchema) -> Iterator[UnitBatch]:
+    unread, reading = opened
     while True:
         records = unread.take(BATCH_RECORDS)
         if records.records:

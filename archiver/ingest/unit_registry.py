@@ -1,6 +1,8 @@
 """Records source units in the ledger before they are read, with the clock of their first read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import sql
 from archiver.ingest.engines import RegisteredUnit
@@ -29,28 +31,37 @@ class UnitRegistry:
         """The clock of a unit of a stream that is first read now: it never goes back."""
         return max(now, self._clocks.get(stream, now))
 
-    def register(self, unit: SourceUnit, now: Micros) -> RegisteredUnit | None:
-        """Record a unit, and the clock unless it was read before; None: it is finished."""
-        stream = unit.stream
-        clock = self.clock(stream, now)
+    def register(self, units: Sequence[SourceUnit], now: Micros) -> list[RegisteredUnit | None]:
+        """Record units, and the clock of those that were not read before; None: it is finished."""
+        registered: list[RegisteredUnit | None] = []
         with self._connection.transaction():
+            for stream, stream_units in groupby(units, attrgetter("stream")):
+                registered += self._register(stream, list(stream_units), self.clock(stream, now))
+        return registered
+
+    def _register(
+        self, stream: str, units: Sequence[SourceUnit], clock: Micros
+    ) -> list[RegisteredUnit | None]:
+        at = from_micros(clock)
+        names = dict.fromkeys(unit.name for unit in units if unit.partition is None)
+        opened = self._units.open_files(stream, list(names), clock=at) if names else {}
+        for unit in units:
             if unit.partition is not None:
                 # An interrupted read may have begun a range with another last record.
+                prefix = unit.name.rpartition("-")[0] + "-"
                 self._units.rename_open_range(
-                    stream,
-                    unit.name,
-                    partition=unit.partition,
-                    prefix=unit.name.rpartition("-")[0] + "-",
+                    stream, unit.name, partition=unit.partition, prefix=prefix
                 )
-            opened = self._units.open(
-                stream, unit.name, clock=from_micros(clock), partition=unit.partition
-            )
-            if not opened.done and clock != self._clocks.get(stream):
-                self._streams.raise_clock(stream, from_micros(clock))
-        if opened.done:
-            return None
-        self._clocks[stream] = clock
-        return RegisteredUnit(opened.id, optional_micros(opened.clock))
+                opened[unit.name] = self._units.open(
+                    stream, unit.name, clock=at, partition=unit.partition
+                )
+        if clock != self._clocks.get(stream) and not all(row.done for row in opened.values()):
+            self._streams.raise_clock(stream, at)
+            self._clocks[stream] = clock
+        return [
+            None if row.done else RegisteredUnit(row.id, optional_micros(row.clock))
+            for row in (opened[unit.name] for unit in units)
+        ]
 
     def partition_clocks(self, stream: str) -> dict[str, Micros]:
         """The clocks of the ranges that were begun and not finished, by partition."""

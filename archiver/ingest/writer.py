@@ -218,7 +218,7 @@ class ArchiveWriter:
                 watermarks={stream: self.watermark(stream) for stream in self.tables},
                 lateness={stream: self.lateness(stream) for stream in self.tables},
             ),
-            register_unit=partial(self._registry.register, now=now),
+            register_units=partial(self._registry.register, now=now),
             partition_clocks=self._registry.partition_clocks,
             clock=partial(self._registry.clock, now=now),
             fence=self.fence,
@@ -239,20 +239,13 @@ class ArchiveWriter:
     def _finish_units(self, batch: IngestBatch) -> None:
         """Record in the ledger that the units are archived, in one transaction."""
         with self.fenced_transaction():
+            self.catalog.finish_units(unit.finished_row() for unit in batch.open_units)
+            self._raise_newest(batch.open_units)
             for open_unit in batch.open_units:
                 self._insert_dead_letters(open_unit)
                 unit = open_unit.unit
-                self.catalog.finish_unit(
-                    open_unit.id,
-                    counters=open_unit.counters,
-                    newest=open_unit.newest,
-                    fields=open_unit.fields,
-                    record_format=unit.format,
-                    version=unit.version,
-                )
                 if unit.version is not None and unit.version.readings > 1:
                     self.catalog.put_version(unit.stream, unit.version)
-                self._raise_newest(open_unit)
                 if unit.partition is not None:
                     self.topics.put(unit.stream, unit.partition, open_unit.partition_after())
             self._record_late_rows(batch)
@@ -260,6 +253,8 @@ class ArchiveWriter:
         self.progress = batch.progress.streams
 
     def _insert_dead_letters(self, open_unit: OpenUnit) -> None:
+        if not open_unit.refused_lines:
+            return
         schema = self.tables[open_unit.unit.stream].schema
         reading = open_unit.unit.reading(open_unit.late_rule.clock, open_unit.fields)
         lines = redact_refused(schema, reading, open_unit.refused_lines)
@@ -269,9 +264,15 @@ class ArchiveWriter:
         if batch.chunks_with_late_rows:
             self._chunk_gateway.raise_versions(batch.chunks_with_late_rows)
 
-    def _raise_newest(self, open_unit: OpenUnit) -> None:
-        stream = open_unit.unit.stream
-        self.catalog.raise_newest(stream, open_unit.newest, open_unit.newest_not_ahead)
+    def _raise_newest(self, open_units: Iterable[OpenUnit]) -> None:
+        by_stream: dict[str, list[OpenUnit]] = {}
+        for open_unit in open_units:
+            by_stream.setdefault(open_unit.unit.stream, []).append(open_unit)
+        for stream, units in by_stream.items():
+            newest = latest(*(unit.newest for unit in units))
+            self.catalog.raise_newest(
+                stream, newest, latest(*(unit.newest_not_ahead for unit in units))
+            )
 
     def _record_keys_ahead(self, open_units: Iterable[OpenUnit]) -> None:
         for open_unit in open_units:
@@ -334,8 +335,8 @@ class ArchiveWriter:
                     lines=[letter.line for letter in unit_letters],
                     change=open_unit.counters - count_letters(unit_letters),
                 )
-                self._raise_newest(open_unit)
                 self._insert_dead_letters(open_unit)
+            self._raise_newest(unit.open_unit for unit in retried)
             self._record_late_rows(batch)
         self.progress = batch.progress.streams
 

@@ -21,7 +21,14 @@ from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, Subject
 from sql.archive.source_tables import read_source_table
 from sql.archive.stream_renames import StreamRename, StreamRenameGateway
 from sql.archive.streams import ProgressRow, StreamGateway
-from sql.archive.units import FileVersionRow, LedgerRow, RecordCounts, StreamCounts, UnitGateway
+from sql.archive.units import (
+    FileVersionRow,
+    FinishedUnitRow,
+    LedgerRow,
+    RecordCounts,
+    StreamCounts,
+    UnitGateway,
+)
 from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
 
 __all__ = [
@@ -33,6 +40,7 @@ __all__ = [
     "DerivedChunkGateway",
     "HeldRelationRow",
     "FileVersionRow",
+    "FinishedUnitRow",
     "GrowingFileGateway",
     "GrowingFileRow",
     "LatenessGateway",

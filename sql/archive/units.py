@@ -1,12 +1,10 @@
 """The ingest ledger: source units and the number of their records by outcome."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
-
-from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
 
@@ -98,6 +96,23 @@ class FileVersionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedUnitRow:
+    """A source unit whose records are archived. `counters`: as in `RecordCounts`.
+
+    `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None for
+    other formats. `record_format`: of the records, to retry dead letters; None: JSON lines, or CSV
+    with `fields`. `version`: of a file that was read.
+    """
+
+    id: int
+    counters: dict[str, int]
+    newest: datetime | None
+    fields: Sequence[str] | None = None
+    record_format: Mapping[str, Any] | None = None
+    version: FileVersionRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CompactableUnitRow:
     """A source unit that may be merged into the row of its stream."""
 
@@ -134,6 +149,13 @@ class UnitGateway(Gateway):
         assert row is not None
         return row
 
+    def open_files(
+        self, stream: str, units: Sequence[str], *, clock: datetime
+    ) -> dict[str, OpenedUnitRow]:
+        """The same for different units of a stream, in order, by name."""
+        rows = self._execute("open_files", stream=stream, units=list(units), clock=clock)
+        return {name: OpenedUnitRow(*values) for name, *values in rows}
+
     def rename_open_range(self, stream: str, unit: str, *, partition: str, prefix: str) -> None:
         """Give the name `unit` to a range of records that was begun and not finished, if any.
 
@@ -147,34 +169,20 @@ class UnitGateway(Gateway):
         """The clocks at which unfinished ranges of records were first read, by partition."""
         return self._pairs("list_partition_clocks", stream=stream)
 
-    def finish(
-        self,
-        unit_id: int,
-        counters: Mapping[str, int],
-        *,
-        newest: datetime | None,
-        fields: Sequence[str] | None,
-        record_format: Mapping[str, Any] | None = None,
-        version: FileVersionRow | None = None,
-    ) -> None:
-        """Mark a source unit as archived. `counters`: as in `RecordCounts`; they replace others.
-
-        `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None
-        for other formats. `record_format`: of the records, to retry dead letters; None: JSON lines,
-        or CSV with `fields`. `version`: of a file that was read.
-        """
-        header = None if fields is None else list(fields)
-        document = None if record_format is None else Jsonb(dict(record_format))
-        self._execute(
-            "finish",
-            id=unit_id,
-            newest=newest,
-            fields=header,
-            format=document,
-            size=None if version is None else version.size,
-            modified=None if version is None else version.modified,
-            **counters,
-        )
+    def finish(self, units: Iterable[FinishedUnitRow]) -> None:
+        """Mark source units as archived."""
+        rows: list[dict[str, Any]] = []
+        for unit in units:
+            row = {
+                "id": unit.id,
+                "newest": unit.newest,
+                "fields": None if unit.fields is None else list(unit.fields),
+                "format": unit.record_format,
+                "size": None if unit.version is None else unit.version.size,
+                "modified": None if unit.version is None else unit.version.modified,
+            }
+            rows.append(row | unit.counters)
+        self._execute_rows("finish", rows)
 
     def put_version(self, stream: str, version: FileVersionRow) -> None:
         """Store the version of a file that was read."""

@@ -6,6 +6,15 @@ ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit,
     clock = CASE WHEN units.done THEN units.clock ELSE coalesce(units.clock, excluded.clock) END
 RETURNING id, done, clock
 
+-- open_files --
+-- The same for many units of one stream, in order; ids grow with their positions.
+INSERT INTO units (stream, unit, clock)
+SELECT %(stream)s, unit, %(clock)s
+FROM unnest(%(units)s::text[]) WITH ORDINALITY AS opened (unit, position) ORDER BY position
+ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit,
+    clock = CASE WHEN units.done THEN units.clock ELSE coalesce(units.clock, excluded.clock) END
+RETURNING unit, id, done, clock
+
 -- rename_open_range --
 -- Let a range of a partition that was begun, but not finished, have a new last record.
 UPDATE units u SET unit = %(unit)s
@@ -30,14 +39,17 @@ WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL
 SELECT stream, unit FROM units WHERE NOT done
 
 -- finish --
--- Mark a source unit as archived; its counters replace those of an interrupted read.
-UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
-    archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
-    malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
-    expired = %(expired)s, late_by_ahead = %(late_by_ahead)s,
-    tombstones = %(tombstones)s, fields = %(fields)s, format = %(format)s,
-    size = %(size)s, modified = %(modified)s
-WHERE id = %(id)s
+-- Mark source units as archived; their counters replace those of an interrupted read.
+UPDATE units u SET done = true, done_at = clock_timestamp(), newest = f.newest, read = f.read,
+    archived = f.archived, late = f.late, duplicates = f.duplicates, malformed = f.malformed,
+    quarantined = f.quarantined, conflicts = f.conflicts, expired = f.expired,
+    late_by_ahead = f.late_by_ahead, tombstones = f.tombstones, fields = f.fields,
+    format = f.format, size = f.size, modified = f.modified
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS f (id bigint, newest timestamptz, read bigint,
+    archived bigint, late bigint, duplicates bigint, malformed bigint, quarantined bigint,
+    conflicts bigint, expired bigint, late_by_ahead bigint, tombstones bigint, fields text[],
+    format jsonb, size bigint, modified bigint)
+WHERE u.id = f.id
 
 -- put_version --
 -- Store the version of a file that was read, and how often it was.

@@ -232,7 +232,7 @@ def test_interrupted_batch_is_read_again_as_it_was(
             raise ConnectionError("kill -9")
 
         with monkeypatch.context() as patched:
-            patched.setattr(world.archive.catalog, "finish_unit", crash)
+            patched.setattr(world.archive.catalog, "finish_units", crash)
             with pytest.raises(ConnectionError):
                 world.read("x")
         topics.send_rows("crash", "b", 10)

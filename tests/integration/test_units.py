@@ -397,7 +397,7 @@ def test_redelivered_records_are_counted_once(
 
     batch = [(0, 7, _row("a")), (0, 9, "no row"), (1, 0, _row("b")), (1, 1, None)]
     with monkeypatch.context() as patched:
-        patched.setattr(archive.writer.catalog, "finish_unit", crash)
+        patched.setattr(archive.writer.catalog, "finish_units", crash)
         with pytest.raises(ConnectionError):
             _consume(archive, *batch)
     archive.open()

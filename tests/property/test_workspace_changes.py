@@ -55,7 +55,7 @@ class ArchiveStarter:
 
     def start_and_kill(self, root: Path, moment: float) -> None:
         """Between the append to a table and the record of it, or before anything is appended."""
-        function = "finish_unit" if moment > 0.3 else "chunks"
+        function = "finish_units" if moment > 0.3 else "chunks"
         killed: Callable[..., Any] = _raise_killed
         with (
             patch(f"archiver.ingest.ledger.catalog.Catalog.{function}", killed),

@@ -18,7 +18,7 @@ from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
 from archiver.ingest.topic_records import partition_place, select_records
-from archiver.times import Micros, micros_column
+from archiver.times import Micros
 
 # Of Kafka records.
 _RECORD_SCHEMA = pa.schema(
@@ -175,11 +175,10 @@ class _RowCollector:
     def add(self, stream: str, unit: int, slice_number: int, batch: UnitBatch) -> Iterator[Blob]:
         """Add the records of a slice. Yields the blob that is complete, if any."""
         schema = self._context.schemas[stream]
-        rows, time_refused = refuse_by_time(
+        rows, ts, time_refused = refuse_by_time(
             batch.rows, schema, self._context.now, self._context.expired_before[stream]
         )
-        ts = micros_column(rows.table, schema.time)
-        observed = observe_times(rows.table, schema, self._context.late_rule(unit))
+        observed = observe_times(rows.table, ts, schema, self._context.late_rule(unit))
         segment = DecodedSegment(
             unit=unit,
             slice=slice_number,

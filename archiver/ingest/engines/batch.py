@@ -50,8 +50,8 @@ class IngestStats:
 class IngestBatch:
     """What engines read and change while they archive a batch.
 
-    `now`: the current time in microseconds. `register_unit` records a unit in the ledger; it
-    returns None if it is finished. `partition_clocks` returns, of a stream, the clocks of the
+    `now`: the current time in microseconds. `register_units` records units in the ledger; None
+    stands for those that are finished. `partition_clocks` returns, of a stream, the clocks of the
     partitions whose range was begun and not finished; `clock`, that of units that are first read
     now. `fence` raises when another process has taken over.
     `task_count`, `executor_count`: what archived it, 0 for this process.
@@ -63,7 +63,7 @@ class IngestBatch:
     tables: Mapping[str, StreamTable]
     cutter: ChunkCutter
     progress: StreamProgress
-    register_unit: Callable[[SourceUnit], RegisteredUnit | None]
+    register_units: Callable[[Sequence[SourceUnit]], Sequence[RegisteredUnit | None]]
     partition_clocks: Callable[[str], Mapping[str, Micros]]
     clock: Callable[[str], Micros]
     fence: Callable[[], None]

@@ -1,6 +1,7 @@
 """Archives source units in this process, slice by slice."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,15 @@ from archiver.delta import StreamTable
 from archiver.ingest.engines.batch import ArchivedRows, IngestBatch
 from archiver.ingest.engines.refused_lines import count_archived_lines
 from archiver.ingest.engines.stream_appender import StreamAppender
-from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, decode_slices
-from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
+from archiver.ingest.engines.stream_progress import RegisteredUnit
+from archiver.ingest.open_unit import DecodedSlice, OpenUnit, count_classified, make_slices
+from archiver.ingest.source_units import (
+    BATCH_RECORDS,
+    SourceUnit,
+    UnitBatch,
+    read_batches,
+    read_units,
+)
 
 
 class LocalIngest:
@@ -38,23 +46,22 @@ class LocalIngest:
         return archived
 
     def _decode_units(
-        self, units: Iterable[SourceUnit], batch: IngestBatch
+        self, units: Sequence[SourceUnit], batch: IngestBatch
     ) -> Iterator[list[DecodedSlice]]:
         """Yields consecutive slices of one stream that are to be appended together."""
         slices: list[DecodedSlice] = []
-        for unit in units:
+        row_count = 0
+        for unit, registered, batches in _read_units(units, batch):
             if slices and slices[0].open_unit.unit.stream != unit.stream:
                 yield slices
-                slices = []
-            registered = batch.register_unit(unit)
-            if registered is None:
-                continue
+                slices, row_count = [], 0
             open_unit = batch.open_unit(unit, registered)
-            for decoded_slice in decode_unit(open_unit, batch):
+            for decoded_slice in decode_unit(open_unit, batch, batches):
                 slices.append(decoded_slice)
-                if sum(map(len, slices)) >= BATCH_RECORDS:
+                row_count += len(decoded_slice)
+                if row_count >= BATCH_RECORDS:
                     yield slices
-                    slices = []
+                    slices, row_count = [], 0
             batch.finish_reading(open_unit)
         if slices:
             yield slices
@@ -99,7 +106,27 @@ class LocalIngest:
         self._appenders[stream].forget(chunks)
 
 
-def decode_unit(open_unit: OpenUnit, batch: IngestBatch) -> Iterator[DecodedSlice]:
-    """Read and decode a unit of a batch."""
-    schema = batch.tables[open_unit.unit.stream].schema
-    return decode_slices(open_unit, schema, batch.now, batch.expired_before(open_unit.unit.stream))
+def _read_units(
+    units: Sequence[SourceUnit], batch: IngestBatch
+) -> Iterator[tuple[SourceUnit, RegisteredUnit, Iterable[UnitBatch]]]:
+    """Register units; yields those that are not finished with their decoded records."""
+    registered_units = zip(units, batch.register_units(units), strict=True)
+    unfinished = [(unit, row) for unit, row in registered_units if row is not None]
+    for stream, group in groupby(unfinished, lambda pair: pair[0].stream):
+        stream_units = list(group)
+        batches = read_units(
+            [(unit, row.clock) for unit, row in stream_units], batch.tables[stream].schema
+        )
+        for (unit, row), unit_batches in zip(stream_units, batches, strict=True):
+            yield unit, row, unit_batches
+
+
+def decode_unit(
+    open_unit: OpenUnit, batch: IngestBatch, batches: Iterable[UnitBatch] | None = None
+) -> Iterator[DecodedSlice]:
+    """The rows of a unit of a batch. `batches`: its decoded records; None: they are read here."""
+    stream = open_unit.unit.stream
+    schema = batch.tables[stream].schema
+    if batches is None:
+        batches = read_batches(open_unit.unit, schema, open_unit.late_rule.clock)
+    return make_slices(open_unit, batches, schema, batch.now, batch.expired_before(stream))

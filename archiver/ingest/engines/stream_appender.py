@@ -28,6 +28,10 @@ from archiver.times import micros_column
 _MAX_INDEXED_ROWS = 4_000_000  # identities in memory per stream; 56 bytes each
 
 
+# Each part of a table costs time with every operation; joining them copies the rows once.
+_MAX_PARTS = 16
+
+
 @dataclass(frozen=True)
 class ClassifiedRows:
     """Rows of consecutive slices of one stream, compared with the archive.
@@ -90,6 +94,8 @@ class StreamAppender:
         """Compare the rows of slices with the archived rows. `chunks`: all chunks, oldest first."""
         schema = self.schema
         rows = pa.concat_tables([decoded.table for decoded in slices])
+        if len(slices) > _MAX_PARTS:
+            rows = rows.combine_chunks()
         ts = micros_column(rows, schema.time)
         place_keys = [key for decoded in slices for key in decoded.place_keys]
         ids, hashes = fingerprint(schema, rows, place_keys)

@@ -4,13 +4,12 @@ Chunks, read progress and the ingest ledger.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
-from archiver.formats import CSV, JSONL, Format
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.ledger.topics import load_current_partitions, to_progress
 from archiver.ingest.watermarks import ReadProgress, watermark
@@ -19,6 +18,7 @@ from sql.archive import (
     ChunkGateway,
     DeadLetterGateway,
     FileVersionRow,
+    FinishedUnitRow,
     StreamGateway,
     UnitGateway,
 )
@@ -162,29 +162,9 @@ class Catalog:
             watermarks[stream] = watermark(progress, partitions.get(stream, {}), stream_lateness)
         return watermarks
 
-    def finish_unit(
-        self,
-        unit: int,
-        counters: Counters,
-        newest: Micros | None,
-        fields: Sequence[str] | None,
-        record_format: Format,
-        version: FileVersionRow | None = None,
-    ) -> None:
-        """Mark a source unit as archived.
-
-        `newest`: its newest event time; None without rows. `fields`: the header of
-        CSV lines; None for other formats.
-        """
-        self._units.finish(
-            unit,
-            vars(counters),
-            newest=optional_datetime(newest),
-            fields=fields,
-            # Without one: JSON lines, or plain CSV.
-            record_format=None if record_format in (JSONL, CSV) else record_format.encode(),
-            version=version,
-        )
+    def finish_units(self, units: Iterable[FinishedUnitRow]) -> None:
+        """Mark source units as archived."""
+        self._units.finish(units)
 
     def put_version(self, stream: str, version: FileVersionRow) -> None:
         """Store the version of a file that was read again."""

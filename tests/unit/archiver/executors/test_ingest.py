@@ -117,7 +117,7 @@ class Archive:
                     for name, table in self.tables.items()
                 },
             ),
-            register_unit=self.register,
+            register_units=lambda units: list(map(self.register, units)),
             partition_clocks=lambda _: {},
             clock=lambda _: self.clock,
             fence=lambda: None,

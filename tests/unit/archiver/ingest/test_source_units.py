@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from archiver.delta.schema import StreamSchema
 from archiver.errors import SourceDamaged
-from archiver.formats import CSV, JSONL, PARQUET
-from archiver.ingest import source_units
-from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches
+from archiver.formats import CSV, JSONL, PARQUET, Format
+from archiver.ingest import open_file, source_units
+from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches, read_units
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", None, (), timedelta(0), timedelta(0)
@@ -84,3 +85,36 @@ def test_rows_of_tables_are_numbered_through() -> None:
     tables = [pa.table({"ts": times, "n": [1, 2]}), pa.table({"ts": times, "n": [3, 4]})]
     batches = read(SourceUnit("s", "u", PARQUET, lambda: iter(tables)))
     assert [batch.rows.line_numbers.tolist() for batch in batches] == [[1, 2], [3, 4]]
+
+
+def _file_unit(folder: Path, name: str, content: bytes, record_format: Format) -> SourceUnit:
+    path = folder / name
+    path.write_bytes(content)
+    read = open_file(record_format, path)
+    return SourceUnit("s", name, record_format, read, path=path, size=len(content))
+
+
+def test_small_files_that_are_read_together_have_the_records_of_each(tmp_path: Path) -> None:
+    contents = {
+        "a.jsonl": (line(1) + b"\n{\n\n" + line(2), JSONL),
+        "empty.jsonl": (b"", JSONL),
+        "b.csv": (b"ts,n\n2026-01-01T00:00:00Z,3\nx\n", CSV),
+        "c.csv": (b"n,ts\n4,2026-01-01T00:00:00Z\n", CSV),
+        "no header.csv": (b"", CSV),
+        "d.jsonl": (b"\n" + line(5), JSONL),
+        "large.jsonl": (line(6) + b"\n" * 70_000, JSONL),
+        "e.jsonl": (line(7), JSONL),
+    }
+    units = [_file_unit(tmp_path, name, *content) for name, content in contents.items()]
+    (tmp_path / "d.jsonl").unlink()  # it is damaged
+    together = map(list, read_units([(unit, 1) for unit in units], SCHEMA))
+    for unit, batches in zip(units, together, strict=True):
+        alone = list(read_batches(unit, SCHEMA, 1))
+        assert len(batches) == len(alone), unit.name
+        for batch, expected in zip(batches, alone, strict=True):
+            assert batch.records_read == expected.records_read
+            assert batch.rows.table.equals(expected.rows.table)
+            assert batch.rows.line_numbers.tolist() == expected.rows.line_numbers.tolist()
+            assert list(batch.rows.raw) == list(expected.rows.raw)
+            assert batch.rows.refused_lines == expected.rows.refused_lines
+            assert batch.reading == expected.reading
