@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 
 from archiver.spark import start_session
@@ -49,6 +50,28 @@ def moirae_up(settings: Settings, log: Path) -> Iterator[None]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(_STOP_TIMEOUT)
+
+
+def workspace_processes(settings: Settings) -> list[psutil.Process]:
+    """The processes that this one has started, and those of the embedded database."""
+    home = Path(settings.home)
+    pids = [int((home / "postgresql.launcher").read_text())]
+    pids.append(int((home / "postgresql" / "postmaster.pid").read_text().split()[0]))
+    roots = [psutil.Process(pid) for pid in pids]
+    processes = set(psutil.Process().children(recursive=True))
+    for root in roots:
+        processes |= {root, *root.children(recursive=True)}
+    return list(processes)
+
+
+def processor_seconds(processes: Iterable[psutil.Process]) -> float:
+    """The processor time of processes and of their children that have ended."""
+    total = 0.0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 @contextmanager

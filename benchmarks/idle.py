@@ -10,20 +10,21 @@ its commit.
 import socket
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import psutil
 from psycopg import Connection
 
-from benchmarks.fixtures import moirae_up, temporary_workspace
+from benchmarks.fixtures import (
+    moirae_up,
+    processor_seconds,
+    temporary_workspace,
+    workspace_processes,
+)
 from benchmarks.live_stream import CpuStream, repeat_at_file_interval
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
-from moirae.config import Settings, load_settings_from_environment
+from moirae.config import load_settings_from_environment
 from moirae.runtime import database
 
 _REPETITIONS = 3
@@ -113,9 +114,9 @@ def _measure(seed: int) -> tuple[float, float]:
                 _write_for(stream, _INPUT_SECONDS)
             time.sleep(_WARM_DOWN_SECONDS)
             started_at = time.monotonic()
-            cpu_before = _cpu_seconds(_workspace_processes(settings))
+            cpu_before = processor_seconds(workspace_processes(settings))
             time.sleep(_MEASURED_SECONDS)
-            cpu_seconds = _cpu_seconds(_workspace_processes(settings)) - cpu_before
+            cpu_seconds = processor_seconds(workspace_processes(settings)) - cpu_before
             elapsed = time.monotonic() - started_at
             with database.connect_database(settings, "benchmark") as connection:
                 count = _count_units(connection)
@@ -139,28 +140,6 @@ def _write_for(stream: CpuStream, seconds: float) -> None:
         return time.monotonic() < end
 
     repeat_at_file_interval(write)
-
-
-def _workspace_processes(settings: Settings) -> list[psutil.Process]:
-    """The processes that this one has started, and those of the embedded database."""
-    home = Path(settings.home)
-    pids = [int((home / "postgresql.launcher").read_text())]
-    pids.append(int((home / "postgresql" / "postmaster.pid").read_text().split()[0]))
-    roots = [psutil.Process(pid) for pid in pids]
-    processes = set(psutil.Process().children(recursive=True))
-    for root in roots:
-        processes |= {root, *root.children(recursive=True)}
-    return list(processes)
-
-
-def _cpu_seconds(processes: Iterable[psutil.Process]) -> float:
-    """The CPU time of processes and of their children that have ended."""
-    total = 0.0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 def _wait_for_units(connection: Connection[Any], count: int, timeout: float) -> None:

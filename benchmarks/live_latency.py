@@ -90,12 +90,14 @@ def measure_p99(connection: Connection[Any], rule: str, seconds: float) -> float
     return statistics.quantiles(delays, n=100)[98]
 
 
-def wait_until(connection: Connection[Any], condition: str) -> None:
+def wait_until(
+    connection: Connection[Any], condition: str, timeout: float = _START_TIMEOUT
+) -> None:
     """Wait until a query returns true."""
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         row = connection.execute(condition.encode()).fetchone()
         if row is not None and row[0]:
             return
         time.sleep(_POLL_INTERVAL)
-    raise TimeoutError(f"not fulfilled after {_START_TIMEOUT:g} s: {condition}")
+    raise TimeoutError(f"not fulfilled after {timeout:g} s: {condition}")

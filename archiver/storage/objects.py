@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import translate
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -140,8 +141,8 @@ class ObjectGlob:
     def _part_patterns(self) -> list[re.Pattern[str]]:
         return [re.compile(translate(part)) for part in self._key_pattern.split("/")]
 
-    def list(self) -> list[ListedObject]:
-        """All matching objects. Raises `StorageFailed`."""
+    def list(self, after: ObjectPath | None = None) -> list[ListedObject]:
+        """The matching objects. `after`: only those with later names. Raises `StorageFailed`."""
         try:
             return [
                 ListedObject(
@@ -149,19 +150,20 @@ class ObjectGlob:
                     metadata["last_modified"],
                     metadata["size"],
                 )
-                for metadata in self._list_prefix()
+                for metadata in self._list_prefix(after)
                 if self._matches(metadata["path"])
             ]
         except (BaseError, OSError) as error:
             url = f"{_SCHEME}{self._bucket}/{self._key_pattern}"
             raise StorageFailed(f"source {url}: {summarize_error(str(error))}") from error
 
-    def _list_prefix(self) -> Iterable[Any]:
+    def _list_prefix(self, after: ObjectPath | None) -> Iterable[Any]:
         store = _open_bucket(self._bucket)
         prefix = self._prefix or None
-        if self._is_flat:
+        if self._is_flat and after is None:
             return obstore.list_with_delimiter(store, prefix)["objects"]
-        return (metadata for page in obstore.list(store, prefix) for metadata in page)
+        offset = None if after is None else _split(after.url)[1]
+        return chain.from_iterable(obstore.list(store, prefix, offset=offset))
 
     def _matches(self, key: str) -> bool:
         parts = key.split("/")

@@ -103,7 +103,11 @@ class FileSource(RecordFormatModel):
         default=False,
         description="true: the files grow and rotate; they are read line by line while they do.",
     )
-
+    ordered: Flag = Field(
+        default=False,
+        description="true: names of new objects come after those of older ones, as names that "
+        "begin with a time do. Most listings then start after the last name.",
+    )
     after: Annotated[str, *name_pattern(r"keep|delete|move:.+", "keep, delete or move:FOLDER")] = (
         Field(
             default="keep",
@@ -140,6 +144,13 @@ class FileSource(RecordFormatModel):
         if not after.startswith(_MOVE):
             return after
         return f"{_MOVE}{resolve_text(after.removeprefix(_MOVE), info)}"
+
+    @model_validator(mode="after")
+    def _validate_ordered(self) -> FileSource:
+        if self.ordered and not self.is_in_object_storage:
+            message = "files in folders are found without their order; remove it"
+            raise_problems([ValueProblem(("ordered",), message)])
+        return self
 
     @model_validator(mode="after")
     def _validate_tail(self) -> FileSource:

@@ -36,7 +36,7 @@ streams:
     columns: {{ts: timestamp, n: int}}
     time: ts
     id: [n]
-    source: {{files: "{bucket}/in/*.jsonl"}}
+    source: {{files: "{bucket}/in/*.jsonl", ordered: true}}
 """
 
 

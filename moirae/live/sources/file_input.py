@@ -97,7 +97,7 @@ class FileInput(UnitSource):
         self, stream: str, source: FileSource, find_archived: Callable[[Set[str]], Set[str]]
     ) -> Discovery:
         if source.is_in_object_storage:
-            return ObjectDiscovery(stream, source.files, find_archived)
+            return ObjectDiscovery(stream, source.files, find_archived, ordered=source.ordered)
         return FolderDiscovery(stream, source.files, self._base, find_archived)
 
     @property

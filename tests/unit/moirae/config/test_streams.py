@@ -181,6 +181,7 @@ def test_relation_may_be_an_object_and_may_shrink(tmp_path: Path) -> None:
             "{files: 'a/*.log', format: text, tail: true, after: delete}",
             "files that grow are never",
         ),
+        ("{files: 'a/*.jsonl', ordered: true}", "files in folders are found without their order"),
         ("{files: 's3://b/*.jsonl', after: delete}", "objects of S3 storage stay"),
     ],
 )

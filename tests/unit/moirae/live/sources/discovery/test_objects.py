@@ -1,6 +1,7 @@
 """New objects, listed at intervals."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
@@ -19,12 +20,15 @@ URL = "s3://bucket/in/"
 class World:
     """A bucket, a ledger and a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ordered: bool = False) -> None:
         self.objects: list[ListedObject] = []
         self.archived: set[str] = set()
         self.now = 100.0
         self.listings = 0
-        self.discovery = ObjectDiscovery("s", f"{URL}*.jsonl", self.find_archived, lambda: self.now)
+        self.full_listings = 0
+        self.discovery = ObjectDiscovery(
+            "s", f"{URL}*.jsonl", self.find_archived, ordered=ordered, clock=lambda: self.now
+        )
 
     def find_archived(self, names: Set[str]) -> Set[str]:
         return self.archived & names
@@ -32,15 +36,22 @@ class World:
     def put(self, name: str) -> None:
         self.objects.append(ListedObject(ObjectPath(URL + name), START, 10))
 
-    def list(self, _glob: ObjectGlob) -> Sequence[ListedObject]:
+    def list(self, _glob: ObjectGlob, after: ObjectPath | None = None) -> Sequence[ListedObject]:
         self.listings += 1
-        return self.objects
+        self.full_listings += after is None
+        return [item for item in self.objects if after is None or item.path.url > after.url]
+
+
+@contextmanager
+def bucket(*, ordered: bool = False) -> Iterator[World]:
+    world = World(ordered=ordered)
+    with patch.object(ObjectGlob, "list", lambda pattern, after=None: world.list(pattern, after)):
+        yield world
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    with patch.object(ObjectGlob, "list", lambda pattern: world.list(pattern)):
+def world() -> Iterator[World]:
+    with bucket() as world:
         yield world
 
 
@@ -77,3 +88,34 @@ def test_storage_that_cannot_be_listed_is_a_problem_until_it_can(world: World) -
     world.now += timedelta(seconds=1).total_seconds()
     assert names(world.discovery.find_new()) == ["a.jsonl"]
     assert world.discovery.problem is None
+
+
+def test_ordered_objects_are_listed_after_the_last_name_and_all_from_time_to_time() -> None:
+    with bucket(ordered=True) as world:
+        world.put("2.jsonl")
+        assert names(world.discovery.find_new()) == ["2.jsonl"]
+        world.now += 1
+        world.put("3.jsonl")
+        world.put("1.jsonl")  # out of order
+        assert names(world.discovery.find_new()) == ["3.jsonl"]
+        for _ in range(50):
+            world.now += 1
+            assert world.discovery.find_new() == []
+        assert (world.listings, world.full_listings) == (52, 1)
+        world.now += 10
+        assert names(world.discovery.find_new()) == ["1.jsonl"]
+        world.now += 1
+        assert world.discovery.find_new() == []
+        assert world.full_listings == 2
+
+
+def test_ordered_objects_that_are_all_gone_are_no_problem() -> None:
+    with bucket(ordered=True) as world:
+        world.put("1.jsonl")
+        world.discovery.find_new()
+        world.objects.clear()
+        world.now += 100
+        assert world.discovery.find_new() == []
+        world.put("0.jsonl")
+        world.now += 100
+        assert names(world.discovery.find_new()) == ["0.jsonl"]
