@@ -87,11 +87,11 @@ def run() -> list[BenchmarkResult]:
                 f"{repetition + 1}/{_REPETITIONS} {file_count:,} files: {runs[-1]}", file=sys.stderr
             )
     pairs = list(zip(many, few, strict=True))
-    beside = f"live work beside {_MANY_FILES:,} archived files ÷ beside {_FEW_FILES}"
+    subject = f"live work beside {_MANY_FILES:,} archived files ÷ beside {_FEW_FILES}"
     return [
         make_result(
             "D1",
-            f"{beside}: p99 from row to alert",
+            f"{subject}: p99 from row to alert",
             [a.p99 / b.p99 for a, b in pairs],
             target="≤ 1.2",
             details={"few, seconds": rounded_median([figures.p99 for figures in few], 3)},
@@ -99,7 +99,7 @@ def run() -> list[BenchmarkResult]:
         ),
         make_result(
             "D1",
-            f"{beside}: cores of the JVM",
+            f"{subject}: cores of the JVM",
             [a.jvm_cores / b.jvm_cores for a, b in pairs],
             target="≤ 1.2",
             details={"few, cores": rounded_median([figures.jvm_cores for figures in few], 3)},

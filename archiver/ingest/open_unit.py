@@ -170,7 +170,7 @@ def make_slices(
         open_unit.add_rows(*observe_times(decoded.table, ts, schema, open_unit.late_rule))
 
 
-class TimedRows(NamedTuple):
+class AcceptedRows(NamedTuple):
     """Rows with their event times, and the lines that were refused by their times."""
 
     rows: DecodedRows
@@ -200,7 +200,7 @@ def observe_times(rows: pa.Table, ts: Array, schema: StreamSchema, rule: LateRul
 
 def refuse_by_time(
     decoded: DecodedRows, schema: StreamSchema, now: int, expired_before: int | None
-) -> TimedRows:
+) -> AcceptedRows:
     """The rows that are neither too far in the future nor expired; and the lines of the others.
 
     `now` and `expired_before` as in `decode_slices`.
@@ -211,12 +211,12 @@ def refuse_by_time(
     if expired_before is not None:
         is_refused = is_future | (ts < expired_before)
     if not is_refused.any():
-        return TimedRows(decoded, ts, [])
+        return AcceptedRows(decoded, ts, [])
     too_new = f"timestamp more than {format_duration(schema.future)} in the future"
     refused_lines = _refuse(decoded, is_future, "quarantined", too_new)
     is_expired = is_refused & ~is_future
     refused_lines += _refuse(decoded, is_expired, "expired", "its chunk has expired")
-    return TimedRows(_select(decoded, ~is_refused), ts[~is_refused], refused_lines)
+    return AcceptedRows(_select(decoded, ~is_refused), ts[~is_refused], refused_lines)
 
 
 def count_classified(slices: Sequence[DecodedSlice], classification: RowClassification) -> None:
