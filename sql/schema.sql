@@ -639,6 +639,21 @@ CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
 
+-- Links of messages that act once: for one alert, one action, until a time.
+CREATE TABLE action_links (
+    -- SHA-256 of the code, which is in the message only.
+    digest     bytea PRIMARY KEY,
+    alert_id   uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
+    action     text NOT NULL CHECK (action IN ('acknowledge', 'silence')),
+    receiver   text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL,
+    used_at    timestamptz,
+    revoked_at timestamptz
+);
+CREATE INDEX action_links_by_alert ON action_links (alert_id);
+CREATE INDEX action_links_by_end ON action_links (expires_at);
+
 -- The changes of `history` of alerts, with the reasons.
 CREATE TABLE alert_history (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

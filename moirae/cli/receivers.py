@@ -98,6 +98,25 @@ def preview_message(
         print(notify.preview_message(settings, connection, receiver, row.id))
 
 
+def revoke_links(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    receiver: Annotated[
+        str | None, typer.Option("--receiver", help="Only links of messages to this receiver.")
+    ] = None,
+    alert: Annotated[
+        str | None, typer.Option("--alert", help="Only links about this alert.")
+    ] = None,
+) -> None:
+    """Revoke the links of messages that acknowledge or silence an alert; by default all."""
+    from moirae.services.operations.notifications import LinkSelection
+    from moirae.services.operations.notifications import revoke_links as revoke
+
+    selection = make_query(LinkSelection, receiver=receiver, alert=alert)
+    with open_services(workspace) as services:
+        revoked = revoke(services, selection).revoked
+    print(f"revoked: {revoked} links")
+
+
 def _format_receiver(receiver: Any) -> Iterable[Any]:
     return [
         receiver.receiver,

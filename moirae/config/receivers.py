@@ -166,6 +166,11 @@ class Receiver(ConfigModel):
         "alerts that fire on: similar alerts, what fixed them, or whether a value is normal. At most "
         "one in each group_interval.",
     )
+    actions: tuple[Literal["acknowledge", "silence"], ...] = Field(
+        default=(),
+        description="Links in messages about alerts that fire: each acts once, within a day, for "
+        "whoever has the message.",
+    )
     repeat_acknowledged: Flag = Field(
         default=False, description="Repeat also alerts that somebody has acknowledged."
     )

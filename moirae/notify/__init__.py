@@ -10,6 +10,9 @@ from moirae.notify.acknowledgements import (
     read_slack,
 )
 from moirae.notify.acknowledging import acknowledge_group
+from moirae.notify.action_links import LABELS as ACTION_LABELS
+from moirae.notify.action_links import PAGE as ACTION_PAGE
+from moirae.notify.action_links import hash_code as hash_action_code
 from moirae.notify.alert import format_labels
 from moirae.notify.alert import make_labels as make_alert_labels
 from moirae.notify.alertmanager_import import convert_alertmanager
@@ -24,6 +27,8 @@ from moirae.notify.store import make_silence
 from moirae.notify.trial import preview_message, send_test
 
 __all__ = [
+    "ACTION_LABELS",
+    "ACTION_PAGE",
     "Acknowledgement",
     "PresentAlert",
     "Recurrence",
@@ -33,6 +38,7 @@ __all__ = [
     "find_routes",
     "format_go_time",
     "format_labels",
+    "hash_action_code",
     "list_present_alerts",
     "make_alert_labels",
     "make_policy",

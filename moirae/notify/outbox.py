@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import sql
+from moirae.notify.action_links import ActionLinks
 from moirae.notify.alert import NotifiedAlert
 from moirae.notify.content import (
     list_alert_ids,
@@ -39,9 +40,11 @@ class MessageOutbox:
         connection: sql.Connection,
         limit: int,
         find_history: FindHistory,
+        links: ActionLinks,
         restored_at: datetime | None = None,
     ) -> None:
         """`restored_at`: of the workspace from a backup; None: it never was."""
+        self._links = links
         self._restored_at = restored_at
         self._gateway = NotificationGateway(connection)
         since = datetime.now(UTC) - _WINDOW
@@ -129,7 +132,7 @@ class MessageOutbox:
 
     def list_pending(self, after: int, limit: int) -> list[Delivery]:
         """Messages that an earlier process has not delivered, in order, after a number."""
-        return [
+        deliveries = [
             Delivery(
                 id=row.id,
                 receiver=row.receiver,
@@ -141,6 +144,8 @@ class MessageOutbox:
             )
             for row in self._gateway.list_pending(after=after, limit=limit)
         ]
+        # The codes of their links were in the memory of that process only.
+        return self._links.attach(deliveries)
 
     def _mark_restored(self, row: PendingNotificationRow) -> Mapping[str, Any]:
         """The content of a message that may have been delivered after the backup was made."""
@@ -160,7 +165,7 @@ class MessageOutbox:
     def _insert(self, messages: Sequence[NewNotification]) -> list[Delivery]:
         now = datetime.now(UTC)
         numbers = self._gateway.insert(messages)
-        return [
+        deliveries = [
             Delivery(
                 id=number,
                 receiver=message.receiver,
@@ -172,6 +177,7 @@ class MessageOutbox:
             for number, message in zip(numbers, messages, strict=True)
             if message.state == "pending"
         ]
+        return self._links.attach(deliveries)
 
 
 def _make_notification(

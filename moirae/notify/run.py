@@ -8,6 +8,7 @@ import sql
 from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.notify.acknowledging import acknowledge_group
+from moirae.notify.action_links import ActionLinks
 from moirae.notify.answers import find_history
 from moirae.notify.channels import ChannelContext, ThreadMemory
 from moirae.notify.declared import DeclaredSettings
@@ -25,7 +26,7 @@ from moirae.notify.process import NotifyProcess
 from moirae.notify.refined import RefinedHistory
 from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database, record_failure, watch_parent
-from sql.notifications import NotificationGateway, NotifyStateGateway
+from sql.notifications import ActionLinkGateway, NotificationGateway, NotifyStateGateway
 from sql.workspace import WorkspaceRow
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
@@ -66,10 +67,12 @@ def run_notify(
         deliveries.declare(settings.receivers, context)
         grouping = restore_grouping(settings, store)
         incoming = Incoming(store, grouping, settings.notify_within, identity.restored_at)
+        links = ActionLinks(connection, settings.receivers)
         outbox = MessageOutbox(
             connection,
             settings.limits.notifications,
             partial(find_history, connection),
+            links,
             identity.restored_at,
         )
         failing = FailingReceivers(connection)
@@ -115,6 +118,7 @@ def run_notify(
                 context = make_context(declared.settings, identity, threads)
                 deliveries.declare(receivers, context)
                 listeners.declare(receivers, context.hosts)
+                links.declare(receivers)
                 process.take_settings()
 
         process = NotifyProcess(
@@ -149,6 +153,7 @@ def _delete_old(connection: sql.Connection) -> None:
     """Delete messages and what receivers were told of groups that have ended, after their time."""
     NotificationGateway(connection).delete_old(_MESSAGE_AGE, limit=_RETENTION_BATCH)
     NotifyStateGateway(connection).delete_old_log(_LOG_AGE)
+    ActionLinkGateway(connection).delete_old(_MESSAGE_AGE, limit=_RETENTION_BATCH)
 
 
 def _beat(role: Role) -> None:

@@ -24,6 +24,7 @@ from moirae.server.responses import (
     read_identity,
 )
 from moirae.server.route_table import RouteAccess, RouteTable
+from moirae.server.routes.action_links import add_action_link_routes
 from moirae.server.routes.alertmanager import add_alertmanager_routes
 from moirae.server.routes.callbacks import add_callback_routes
 from moirae.server.routes.files import add_file_routes
@@ -79,6 +80,7 @@ def _create_routes(
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
         *add_callback_routes(app, settings, pool),
+        *add_action_link_routes(app, pool),
         *add_mcp_route(app, settings, pool, runner),
         *add_page_routes(app),
     ]

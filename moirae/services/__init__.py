@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moirae.services import alertmanager, callbacks, problems, tokens
+    from moirae.services import action_links, alertmanager, callbacks, problems, tokens
     from moirae.services.child import run_in_child
     from moirae.services.load import load_operations
     from moirae.services.models import MAX_PAGE_ROWS, shaped_text
@@ -24,6 +24,7 @@ __all__ = [
     "RemoteWorkspace",
     "Role",
     "Workspace",
+    "action_links",
     "alertmanager",
     "callbacks",
     "load_operations",
@@ -47,7 +48,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Load a name of `__all__` from its module (PEP 562)."""
-    if name in ("alertmanager", "callbacks", "problems", "tokens"):
+    if name in ("action_links", "alertmanager", "callbacks", "problems", "tokens"):
         return import_module(f"{__name__}.{name}")
     for module, names in _MODULES.items():
         if name in names:

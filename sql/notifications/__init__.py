@@ -1,5 +1,6 @@
 """Notifications: their state, the outbox, and silences."""
 
+from sql.notifications.action_links import ActionLinkGateway, ActionLinkRow, NewActionLink
 from sql.notifications.outbox import (
     AlertDeliveryRow,
     LastMessageRow,
@@ -24,11 +25,14 @@ from sql.notifications.state import (
 )
 
 __all__ = [
+    "ActionLinkGateway",
+    "ActionLinkRow",
     "AlertDeliveryRow",
     "AnswerOfEventRow",
     "FixRow",
     "HeldAlertRow",
     "LastMessageRow",
+    "NewActionLink",
     "NewNotification",
     "NewSilence",
     "NotificationGateway",

@@ -25,6 +25,7 @@ def main() -> int:
             subprocess.run(["dpkg", "-x", str(package), str(FOLDER)], check=True)
             if not _TEMPLATES.exists():
                 _TEMPLATES.parent.mkdir(parents=True, exist_ok=True)
+                _TEMPLATES.unlink(missing_ok=True)  # a link to a folder that is gone
                 _TEMPLATES.symlink_to(FOLDER / "usr" / "share" / "prometheus" / "alertmanager")
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
             print(f"moirae: no Alertmanager for the tests: {error}", file=sys.stderr)

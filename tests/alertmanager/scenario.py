@@ -1,7 +1,7 @@
 """Random routes, alerts, silences and inhibitions, for Alertmanager and for Moirae alike."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -56,8 +56,10 @@ class Scenario:
         return yaml.safe_dump(document)
 
 
-def make_scenario(seed: int, duration: float = 24.0, alerts: int = 14) -> Scenario:
-    """The scenario of a seed."""
+def make_scenario(
+    seed: int, scale: float = 1.0, duration: float = 24.0, alerts: int = 14
+) -> Scenario:
+    """The scenario of a seed. `scale`: all its times are so many times as long."""
     chooser = random.Random(seed)
     routes = [_make_route(chooser, depth=0) for _ in range(chooser.randint(2, 4))]
     rules = [_make_inhibition(chooser) for _ in range(chooser.randint(0, 2))]
@@ -81,7 +83,24 @@ def make_scenario(seed: int, duration: float = 24.0, alerts: int = 14) -> Scenar
         matcher = {chooser.choice(LABELS): chooser.choice(VALUES)}
         steps.append(Step(at, "silence", matcher, number))
         steps.append(Step(at + chooser.uniform(2.0, 8.0), "expire", {}, number))
-    return Scenario(routes, rules, sorted(steps, key=lambda step: step.at), duration)
+    ordered = sorted(steps, key=lambda step: step.at)
+    scaled = [replace(step, at=step.at * scale) for step in ordered]
+    return Scenario(_scale(routes, scale), rules, scaled, duration * scale)
+
+
+def _scale(routes: list[dict[str, Any]], scale: float) -> list[dict[str, Any]]:
+    """Routes with longer times."""
+    scaled = []
+    for route in routes:
+        times = {
+            name: f"{round(int(route[name][:-1]) * scale)}s"
+            for name in ("group_wait", "group_interval")
+            if name in route
+        }
+        if route.get("repeat_interval", "1h") != "1h":
+            times["repeat_interval"] = f"{round(int(route['repeat_interval'][:-1]) * scale)}s"
+        scaled.append({**route, **times, "routes": _scale(route.get("routes", []), scale)})
+    return scaled
 
 
 def _make_matchers(chooser: random.Random) -> list[str]:

@@ -169,6 +169,8 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
+    "integration/test_action_links.py": """moirae.notify.action_links moirae.services.action_links
+        moirae.server.routes.action_links sql.notifications.action_links""",
     "integration/test_callbacks.py": """moirae.services.callbacks moirae.server.routes.callbacks
         moirae.notify.acknowledging""",
     "contract/test_alertmanager_api.py": """

@@ -58,10 +58,15 @@ def format_alert(alert: Mapping[str, Any]) -> str:
     history = "".join(f"<li>{line}</li>" for line in alert["history"])
     if history:
         history = f"<ul>{history}</ul>"
+    actions = "".join(
+        f' · <a href="{escape_html(action["link"])}">{escape_html(action["label"])}</a>'
+        for action in alert["actions"]
+    )
     return (
         f'<h3 style="color:{color}">{alert["status"]}: {alert["labels"].get("alertname", "")}'
         f'{reason}</h3>{texts}{history}<table style="{_TABLE_STYLE}">{labels}</table>'
-        f'<p>since {alert["starts_at"]} · <a href="{escape_html(alert["link"])}">open</a></p>'
+        f'<p>since {alert["starts_at"]} · <a href="{escape_html(alert["link"])}">open</a>'
+        f"{actions}</p>"
     )
 
 

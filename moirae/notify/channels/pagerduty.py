@@ -43,6 +43,8 @@ def render_pagerduty(receiver: Receiver, content: Mapping[str, Any]) -> dict[str
     event["client"] = "Moirae"
     event["client_url"] = content["externalURL"]
     event["links"] = [{"href": alerts[0]["moirae"]["link"], "text": "Alert"}]
+    for action in alerts[0]["moirae"].get("actions", ()):
+        event["links"].append({"href": action["link"], "text": action["label"]})
     if len(orjson.dumps(event)) > _MAX_EVENT:
         event["payload"]["custom_details"] = {"text": "too large; see the link"}
     return event

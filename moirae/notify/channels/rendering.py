@@ -91,6 +91,8 @@ def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
         "link": alert["moirae"]["link"],
         "reason": alert["moirae"].get("reason", ""),
         "history": [escape(line) for line in describe_history(alert["moirae"])],
+        # Addresses that were made here; nothing in them comes from values.
+        "actions": alert["moirae"].get("actions", ()),
         "moirae": _escape_all(alert["moirae"], escape),
     }
 
@@ -180,4 +182,5 @@ def format_plain(alert: Mapping[str, Any]) -> str:
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     lines += [labels, f"since {alert['starts_at']}", *alert["history"], alert["link"]]
+    lines += [f"{action['label']}: {action['link']}" for action in alert["actions"]]
     return "\n".join(lines)

@@ -72,6 +72,7 @@ def format_alert(alert: Mapping[str, Any]) -> str:
     names = sorted(name for name in alert["labels"] if name != "alertname")
     lines.append(" ".join(f"`{name}={_to_code(alert['labels'][name])}`" for name in names))
     lines += [f"• {line}" for line in alert["history"]]
+    lines.append(" · ".join(f"<{action['link']}|{action['label']}>" for action in alert["actions"]))
     return "\n".join(filter(None, lines))
 
 

@@ -23,7 +23,14 @@ from moirae.notify import (
 )
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
-from sql.notifications import AlertDeliveryRow, NotificationGateway, NotificationRow, SilenceGateway
+from moirae.services.operations.silences import find_alert
+from sql.notifications import (
+    ActionLinkGateway,
+    AlertDeliveryRow,
+    NotificationGateway,
+    NotificationRow,
+    SilenceGateway,
+)
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -147,6 +154,22 @@ class RouteState:
     alerts: Sequence[RoutedAlert]
 
 
+class LinkSelection(Arguments):
+    """Which links of messages: of all, if nothing is set."""
+
+    receiver: Name | None = Field(None, description="Only of messages to this receiver.")
+    alert: str | None = Field(
+        None, max_length=100, description="Only about this alert: its ID or a unique prefix."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevokedLinks:
+    """How many links were open and act no more."""
+
+    revoked: int
+
+
 @operation("GET", "/receivers", role="viewer")
 def list_receivers(workspace: "LocalWorkspace") -> list[ReceiverStatus]:
     """List receivers with their last delivery, errors, and messages that wait."""
@@ -191,6 +214,14 @@ def test_receiver(workspace: "LocalWorkspace", receiver: Name) -> ReceiverTest:
     except DeliveryFailed as error:
         return ReceiverTest(receiver=receiver, error=str(error))
     return ReceiverTest(receiver=receiver, error=None)
+
+
+@operation("POST", "/action-links/revoke", role="operator")
+def revoke_links(workspace: "LocalWorkspace", body: LinkSelection) -> RevokedLinks:
+    """Have links of messages act no more: those to a receiver, about an alert, or all."""
+    gateway = ActionLinkGateway(workspace.connection)
+    alert_id = None if body.alert is None else find_alert(workspace.connection, body.alert).id
+    return RevokedLinks(revoked=gateway.revoke(receiver=body.receiver, alert_id=alert_id))
 
 
 @operation("GET", "/notifications/deliveries", role="viewer")

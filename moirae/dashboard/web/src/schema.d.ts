@@ -210,6 +210,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/action-links/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have links of messages act no more: those to a receiver, about an alert, or all.
+         * @description Have links of messages act no more: those to a receiver, about an alert, or all.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["notifications_revoke_links"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alerts": {
         parameters: {
             query?: never;
@@ -1965,6 +1987,8 @@ export interface components {
             resolution: string | null;
             /** Tag */
             tag: string | null;
+            /** End Reason */
+            end_reason: string | null;
             /** Notes */
             notes: components["schemas"]["AlertNoteRow"][];
             /** Decisions */
@@ -2058,7 +2082,7 @@ export interface components {
          *
          *     `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
          *     author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
-         *     `tag`: of the last note on what fixed it.
+         *     `tag`: of the last note on what fixed it. `end_reason`: see `AlertLifetimeRow`.
          */
         AlertRow: {
             /**
@@ -2131,6 +2155,8 @@ export interface components {
             resolution: string | null;
             /** Tag */
             tag: string | null;
+            /** End Reason */
+            end_reason: string | null;
         };
         /**
          * AppliedRule
@@ -2864,6 +2890,22 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+        };
+        /**
+         * LinkSelection
+         * @description Which links of messages: of all, if nothing is set.
+         */
+        LinkSelection: {
+            /**
+             * Receiver
+             * @description Only of messages to this receiver.
+             */
+            receiver?: string | null;
+            /**
+             * Alert
+             * @description Only about this alert: its ID or a unique prefix.
+             */
+            alert?: string | null;
         };
         /**
          * Login
@@ -3615,6 +3657,14 @@ export interface components {
             rejected: number;
             /** Live */
             live: boolean;
+        };
+        /**
+         * RevokedLinks
+         * @description How many links were open and act no more.
+         */
+        RevokedLinks: {
+            /** Revoked */
+            revoked: number;
         };
         /** RevokedToken */
         RevokedToken: {
@@ -5158,6 +5208,44 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    notifications_revoke_links: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkSelection"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedLinks"];
                 };
             };
             /** @description A problem */

@@ -214,6 +214,7 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
         {alert.ends_at && (
           <>
             , ended <Time value={alert.ends_at} brief />
+            {alert.end_reason === "no_data" && " as its data vanished"}
           </>
         )}
         , {alert.events} {alert.events === 1 ? "event" : "events"}
