@@ -3,7 +3,7 @@
 No query is executed. Rules without errors can be deployed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from moirae.rules.checks.derived_streams import DerivedStreams
 from moirae.rules.checks.event_columns import require_time_column
 from moirae.rules.checks.expected_keys import find_expected_problem
 from moirae.rules.checks.rule_streams import RuleStreams
+from moirae.rules.checks.rule_warnings import RuleWarning
 from moirae.rules.checks.verdict_store import VerdictStore
 from moirae.rules.definition import (
     Definition,
@@ -40,6 +41,8 @@ from recall.query import (
 from recall.sandbox import SPARK_LOST, validate_query
 
 _LOG = structlog.get_logger()
+
+_Verdict = tuple[Definition, Sequence[RuleWarning]]
 
 
 def check_rules(
@@ -75,7 +78,8 @@ class _RuleChecker:
         self._store = store
         self._settings = settings
         self._time_columns = {name: stream.time for name, stream in settings.streams.items()}
-        self._valid_shapes: set[str] = set()
+        # Of rules whose shape is valid: found while the syntax trees of their queries are cached.
+        self._warnings: dict[str, Sequence[RuleWarning]] = {}
         self._rules = rules
         for name, stream in settings.streams.items():
             session.create_stream_view(name, stream.columns)
@@ -119,7 +123,8 @@ class _RuleChecker:
                 continue
             with suppress(Unsupported):
                 _check_event_shape(rule, self._event_tables(rule))
-                self._valid_shapes.add(rule.id)
+                self._session.start()
+                self._warnings[rule.id] = list(find_warnings(rule))
                 queries.append(rule.spec.expr)
         if queries:
             self._session.prepare(queries)
@@ -127,15 +132,18 @@ class _RuleChecker:
     def _event_tables(self, rule: Rule) -> Tables:
         return build_event_tables(rule, self._time_columns, frozenset(self._settings.relations))
 
-    def _find_stored(self, rule: Rule) -> Definition | None:
-        results = self._store.find(_describe_rule(rule))
-        return None if results is None else Definition.from_results(rule, results)
+    def _find_stored(self, rule: Rule) -> _Verdict | None:
+        stored = self._store.find(_describe_rule(rule))
+        if stored is None:
+            return None
+        definition = Definition.from_results(rule, stored["results"])
+        return definition, [RuleWarning(*values) for values in stored["warnings"]]
 
     def _check_rule(self, rule: Rule) -> tuple[Definition | None, list[Problem]]:
         """Check one rule. An internal error is reported as a problem of this rule alone."""
-        definition = self._find_stored(rule)
-        if definition is not None:
-            return definition, list(find_warnings(rule))
+        stored = self._find_stored(rule)
+        if stored is not None:
+            return stored[0], _to_problems(rule, stored[1])
         try:
             definition, problems = self._analyse_rule(rule)
         except SPARK_LOST:
@@ -144,9 +152,14 @@ class _RuleChecker:
             _LOG.exception("rule check failed", action="rule_check_failed", rule=rule.id)
             cause = f"{type(error).__name__}: {error}"
             return None, [rule.make_problem(f"internal error while checking the rule: {cause}")]
+        if rule.id not in self._warnings:
+            self._warnings[rule.id] = list(find_warnings(rule))
+        warnings = self._warnings[rule.id]
         if definition is not None:
-            self._store.put(_describe_rule(rule), definition.results_to_json())
-        return definition, [*problems, *find_warnings(rule)]
+            results = definition.results_to_json()
+            verdict = {"results": results, "warnings": list(map(list, warnings))}
+            self._store.put(_describe_rule(rule), verdict)
+        return definition, [*problems, *_to_problems(rule, warnings)]
 
     def _analyse_rule(self, rule: Rule) -> tuple[Definition | None, list[Problem]]:
         """Return the definition, None if the rule has errors, and its errors."""
@@ -173,7 +186,7 @@ class _RuleChecker:
     def _analyse_event_query(self, rule: Rule, tables: Tables) -> Definition | Problem:
         expr = rule.spec.expr
         try:
-            if rule.id not in self._valid_shapes:
+            if rule.id not in self._warnings:
                 _check_event_shape(rule, tables)
             if expr is not None:
                 schema = self._session.validate(expr)
@@ -189,6 +202,10 @@ class _RuleChecker:
                 return rule.make_problem(str(error), "stream")
             return rule.make_problem(str(error), "expr", line=error.line, column=error.column)
         return _build_definition(rule, schema)
+
+
+def _to_problems(rule: Rule, warnings: Iterable[RuleWarning]) -> list[Problem]:
+    return [warning.to_problem(rule) for warning in warnings]
 
 
 def _describe_rule(rule: Rule) -> Any:

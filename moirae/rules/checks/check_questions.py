@@ -16,6 +16,7 @@ from moirae.errors import Problem
 from moirae.rules.checks.check_session import CheckSession, create_empty_view
 from moirae.rules.checks.pattern_warnings import find_pattern_warnings
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
+from moirae.rules.checks.rule_warnings import RuleWarning
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
 from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
@@ -324,7 +325,7 @@ class _QuestionChecker:
         create_empty_view(self._session, name, columns)
 
 
-def find_warnings(rule: Rule) -> Iterator[Problem]:
+def find_warnings(rule: Rule) -> Iterator[RuleWarning]:
     """Yield warnings about slow patterns, and measures that ignore bandwidths of columns."""
     yield from find_pattern_warnings(rule)
     for name, recall in rule.spec.recall.items():
@@ -336,9 +337,7 @@ def find_warnings(rule: Rule) -> Iterator[Problem]:
                 f"measure {recall.similar.measure} compares numeric columns as text; "
                 "use tfidf to compare them as numbers"
             )
-            yield rule.make_problem(
-                message, "recall", name, "similar", "measure", severity="warning"
-            )
+            yield RuleWarning(message, ("recall", name, "similar", "measure"))
 
 
 def _restore_event_names(message: str) -> str:

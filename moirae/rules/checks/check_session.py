@@ -1,11 +1,13 @@
 """The Spark session of a check, which starts when the first query has to be analysed."""
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from archiver.threads import start_thread
 from moirae.rules.checks.result_types import locate_fragment
 from recall.errors import QueryRejected
 from recall.query import reveal_extra, sql_names
@@ -20,6 +22,7 @@ class CheckSession:
 
     def __init__(self, start_spark: StartSpark) -> None:
         self._start_spark = start_spark
+        self._started: Future[SparkSession] | None = None
         self._columns: dict[str, Mapping[str, str]] = {}
         self._streams: dict[str, Mapping[str, str]] = {}
 
@@ -34,9 +37,15 @@ class CheckSession:
         if "spark" in self.__dict__:
             create_empty_view(self.spark, name, columns)
 
+    def start(self) -> None:
+        """Start Spark in another thread, unless it runs: until it answers, others can work."""
+        if self._started is None:
+            self._started = start_thread(self._start_spark, "start of Spark")
+
     @cached_property
     def spark(self) -> SparkSession:
-        session = harden_session(self._start_spark().newSession())
+        base = self._start_spark() if self._started is None else self._started.result()
+        session = harden_session(base.newSession())
         for name, columns in self._columns.items():
             create_empty_view(session, name, columns)
         return session

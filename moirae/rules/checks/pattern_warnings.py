@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from moirae.errors import Problem
 from moirae.rules.checks.pattern_time import find_slow_part
+from moirae.rules.checks.rule_warnings import RuleWarning
 from moirae.rules.revision_streams import list_queries
 from moirae.rules.rule_set import Rule
 from recall.query import Unsupported, parse
@@ -25,7 +25,7 @@ _PATTERN_NODES = (
 _FUNCTION = re.compile("regexp|rlike", re.IGNORECASE)
 
 
-def find_pattern_warnings(rule: Rule) -> Iterator[Problem]:
+def find_pattern_warnings(rule: Rule) -> Iterator[RuleWarning]:
     """A warning for each pattern whose time may grow faster than the length of a value."""
     queries: dict[tuple[str | int, ...], str] = dict(list_queries(rule.spec))
     if rule.spec.expr is not None:
@@ -35,13 +35,12 @@ def find_pattern_warnings(rule: Rule) -> Iterator[Problem]:
             slow_part = find_slow_part(pattern)
             if slow_part is not None:
                 before = sql[: max(0, sql.find(pattern))]
-                yield rule.make_problem(
+                yield RuleWarning(
                     "time of a regular expression may grow faster than the length of a value: "
                     f"{slow_part}; rows for which it needs too many steps have no verdict",
-                    *path,
+                    path,
                     line=before.count("\n") + 1,
                     column=len(before) - before.rfind("\n"),
-                    severity="warning",
                 )
 
 

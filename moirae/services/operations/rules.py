@@ -14,7 +14,7 @@ from pydantic import Field
 
 import sql
 from moirae.config import Settings
-from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError, has_errors
+from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
 from moirae.runtime.storage import find_declaration_problems
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
@@ -438,12 +438,8 @@ def _check_paths(
 ) -> "tuple[list[Definition], list[Problem]]":
     from archiver.spark import session_on_demand
     from moirae.deployments import check_rule_files, select_rule_files
-    from moirae.rules import find_unused_keys, read_rule_files
 
     paths = select_rule_files(settings, files)
-    rules, problems = read_rule_files(paths, settings.table_names)
-    if has_errors(problems):
-        raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
     warehouse = Path(settings.home) / "warehouse"
     with session_on_demand("moirae rules", warehouse) as start_spark:
         return check_rule_files(start_spark, settings, paths)

@@ -24,7 +24,9 @@ def test_each_query_of_a_rule_is_read() -> None:
     first, second = find_pattern_warnings(rule)
     assert "(a+)+ repeats what can be divided in many ways" in first.message
     assert "(b+)+ repeats" in second.message
-    assert {first.severity, second.severity} == {"warning"}
+    assert (first.path, first.line, first.column) == (("expr",), 2, 27)
+    assert second.path == ("context", "c", "sql")
+    assert first.to_problem(rule).severity == "warning"
 
 
 def test_rule_without_patterns_has_no_warning() -> None:
