@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -12,11 +12,11 @@ import orjson
 import typer
 
 from archiver.times import from_micros
-from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
+from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, format_count, open_workspace
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote
 from moirae.runtime import write_json
-from sql.rules import DeploymentGateway
+from sql.rules import DeploymentGateway, LostVerdictGateway
 
 if TYPE_CHECKING:
     from moirae.services.operations.exports import ExportKind
@@ -94,7 +94,9 @@ def _export(
         if server is not None:
             parameters = {} if recall is None else {"recall": recall}
             write_rows(server.export(kind, parameters), columns, export_format)
-            _print_incomplete_rules(list_rules(server, make_query(RuleSelection)))
+            rules = list_rules(server, make_query(RuleSelection))
+            _print_incomplete_rules(rules)
+            _print_lost_verdicts({rule.rule: rule.lost for rule in rules if rule.lost})
             return
     # A statement whose rows are still read holds its connection: closed first, else the connection
     # waits for it for ever.
@@ -102,6 +104,8 @@ def _export(
         with closing(export_rows(connection, kind, recall)) as rows:
             write_rows(rows, columns, export_format)
         _print_incomplete_rules(DeploymentGateway(connection).list_active())
+        losses = LostVerdictGateway(connection).count_by_rule()
+        _print_lost_verdicts({loss.rule: loss.rows for loss in losses})
 
 
 def _print_incomplete_rules(rules: "Iterable[AppliedRule | DeploymentRow]") -> None:
@@ -117,6 +121,16 @@ def _print_incomplete_rules(rules: "Iterable[AppliedRule | DeploymentRow]") -> N
                 f"not complete: rule {rule.rule} {state}, events from {start} on are missing",
                 file=sys.stderr,
             )
+
+
+def _print_lost_verdicts(losses: Mapping[str, int]) -> None:
+    """Say on standard error which rules have no verdict over some rows."""
+    for rule, rows in losses.items():
+        print(
+            f"not complete: rule {rule} has no verdict over {format_count(rows, 'row')}, "
+            f"which exceeded its limits: see `moirae rules show {rule}`",
+            file=sys.stderr,
+        )
 
 
 def write_rows(

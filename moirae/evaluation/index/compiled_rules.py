@@ -1,8 +1,8 @@
 """Filters over one stream, compiled once: their condition and outputs. No I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sqlglot import exp
 
@@ -89,13 +89,27 @@ class RuleCompiler:
         if where is None:
             raise SparkRequired("no condition")
         condition = compiler.compile_condition(where.this)
+        computed = [output.value.get for output in outputs.values() if not output.is_column]
         return CompiledRule(
             table.name,
-            condition.is_true,
+            _decide_outputs(condition.is_true, computed) if computed else condition.is_true,
             condition.if_true,
             time.value.column,
             tuple(_check_output(name, outputs, output_types) for name in output_types),
         )
+
+
+def _decide_outputs(is_true: RowTest, outputs: Sequence[Callable[[Row], Any]]) -> RowTest:
+    """A condition that raises `Undecided` if an output does for a row for which it holds."""
+
+    def holds(row: Row) -> bool:
+        if not is_true(row):
+            return False
+        for get in outputs:
+            get(row)
+        return True
+
+    return holds
 
 
 def _outputs_of(

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from moirae.evaluation.index.patterns import compile_extraction
 from moirae.evaluation.index.values import (
     RowTest,
     Value,
@@ -19,6 +20,9 @@ from moirae.evaluation.index.values import (
 )
 from recall.errors import SparkRequired
 from recall.query import clauses_of
+
+# `null_if_pos_overflow` is about a position, which Spark's function does not have.
+_EXTRACTION_CLAUSES = {"this", "expression", "group", "null_if_pos_overflow"}
 
 
 class ExpressionCompiler(Protocol):
@@ -59,6 +63,13 @@ def compile_function(node: exp.Expr, compiler: ExpressionCompiler) -> Value:
             _constant_text(node.expression, compiler),
             "" if replacement is None else _constant_text(replacement, compiler),
         )
+    if isinstance(node, exp.RegexpExtract) and not clauses_of(node) - _EXTRACTION_CLAUSES:
+        value = compiler.compile_value(node.this)
+        if not value.is_exact:
+            raise SparkRequired("regexp_extract of lower(…)")
+        pattern = _constant_text(node.expression, compiler)
+        group = _constant_number(node.args.get("group"), compiler)
+        return map_value(value, compile_extraction(pattern, group))
     if isinstance(node, exp.StrPosition) and clauses_of(node) == {"this", "substr"}:
         text = _constant_text(node.args["substr"], compiler)
         return find_position(compiler.compile_value(node.this), text)

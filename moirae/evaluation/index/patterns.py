@@ -1,4 +1,4 @@
-"""Tests of a text by a regular expression, with the result of Spark's RLIKE. No I/O.
+"""Regular expressions over a text, with the result of Spark's RLIKE and regexp_extract. No I/O.
 
 Patterns that are lists of literals are tested by searching for these. Others are run by RE2, whose
 time is linear in the length of the text. Where RE2 and Java disagree about a value, the test raises
@@ -8,7 +8,7 @@ time is linear in the length of the text. Where RE2 and Java disagree about a va
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import re2
 
@@ -19,6 +19,7 @@ from moirae.evaluation.index.regex import (
     Alternatives,
     CharacterClass,
     Concatenation,
+    Group,
     Mark,
     Node,
     Ranges,
@@ -60,17 +61,78 @@ class TextTest(NamedTuple):
 def compile_regex(pattern: str) -> TextTest:
     """The test of RLIKE. Raises `SparkRequired`."""
     regex = parse_regex(pattern)
-    case: Case = "raw"
-    if regex.ignores_case:
-        case = "pattern" if regex.is_unicode else "ascii"
+    case = _case_of(regex)
     holds = _compile_literals(regex, case)
     if holds is None:
-        holds = _compile_re2(regex, case)
+        search = _compile_re2(regex, case)
+
+        def holds(value: str, raw: str) -> bool:
+            return search(value, raw) is not None
 
     def necessary(contains: Callable[[str], Necessary]) -> Necessary:
         return _necessary_of(regex.node, contains)
 
     return TextTest(case, holds, necessary)
+
+
+@lru_cache(_MAX_PATTERNS)
+def compile_extraction(pattern: str, number: int) -> Callable[[str], str]:
+    """What `regexp_extract` returns of a text: the group with a number; 0: the whole match.
+
+    Raises `SparkRequired`; the function raises `Undecided`.
+    """
+    regex = parse_regex(pattern, has_groups=True)
+    groups: list[Node] = []
+    walk(regex.node, lambda node: groups.append(node) if isinstance(node, Group) else None)
+    if not 0 <= number <= len(groups):
+        raise SparkRequired("regexp_extract of a group that the pattern lacks")
+    walk(regex.node, _check_repetition)
+    case = _case_of(regex)
+    search = _compile_re2(regex, case)
+
+    def extract(raw: str) -> str:
+        value = map_text(raw, case)
+        if len(value) != len(raw):
+            raise Undecided
+        match = search(value, raw)
+        if match is None:
+            return ""
+        start, end = match.span(number)
+        return raw[start:end] if start >= 0 else ""
+
+    return extract
+
+
+def _check_repetition(node: Node) -> None:
+    """Raises `SparkRequired` if engines disagree about the text that a repetition matches."""
+    if isinstance(node, Repetition):
+        if "Group" in _kinds_in(node.part):
+            raise SparkRequired("regexp_extract with a group that is repeated")
+        if _may_be_empty(node.part):
+            raise SparkRequired("regexp_extract with a repetition of what may be empty")
+
+
+def _may_be_empty(node: Node) -> bool:
+    match node:
+        case Text(text):
+            return not text
+        case CharacterClass() | Mark("any"):
+            return False
+        case Concatenation(parts):
+            return all(map(_may_be_empty, parts))
+        case Alternatives(parts):
+            return any(map(_may_be_empty, parts))
+        case Repetition(part, least):
+            return not least or _may_be_empty(part)
+        case Group(part):
+            return _may_be_empty(part)
+    return True
+
+
+def _case_of(regex: Regex) -> Case:
+    if not regex.ignores_case:
+        return "raw"
+    return "pattern" if regex.is_unicode else "ascii"
 
 
 # Lists of literals
@@ -224,7 +286,8 @@ def _runs_of(parts: Sequence[Node]) -> Iterator[list[str] | Node]:
 # RE2
 
 
-def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], bool]:
+def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], Any]:
+    """Finds a match in a value in a case; its second argument is the value as it is."""
     kinds = _kinds_in(regex.node)
     options = re2.Options()
     options.log_errors = False
@@ -236,7 +299,7 @@ def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], bool]:
     has_border = not kinds.isdisjoint(("border", "no border"))
     has_case_exceptions = case == "pattern" and (has_border or "CharacterClass" in kinds)
 
-    def holds(value: str, raw: str) -> bool:
+    def search_decided(value: str, raw: str) -> Any:
         if has_end and value.endswith(tuple(_LINE_ENDS)):
             raise Undecided
         if not raw.isascii():
@@ -244,9 +307,9 @@ def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], bool]:
                 raise Undecided
             if has_case_exceptions and any(letter in raw for letter in _CASE_EXCEPTIONS):
                 raise Undecided
-        return search(value) is not None
+        return search(value)
 
-    return holds
+    return search_decided
 
 
 def _kinds_in(node: Node) -> set[str]:
@@ -274,8 +337,10 @@ def _to_re2(node: Node, regex: Regex, case: Case) -> str:
             return "".join(f"(?:{_to_re2(part, regex, case)})" for part in parts)
         case Alternatives(parts):
             return "(?:" + "|".join(_to_re2(part, regex, case) for part in parts) + ")"
-        case Repetition(part, least, most):
-            bounds = f"{{{least},{'' if most is None else most}}}"
+        case Group(part):
+            return f"({_to_re2(part, regex, case)})"
+        case Repetition(part, least, most, is_lazy):
+            bounds = f"{{{least},{'' if most is None else most}}}{'?' if is_lazy else ''}"
             return f"(?:{_to_re2(part, regex, case)}){bounds}"
     raise AssertionError(node)
 

@@ -68,14 +68,22 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class Repetition:
-    """`least` times or more, up to `most`; None: without limit."""
+    """`least` times or more, up to `most`; None: without limit. `is_lazy`: as few as possible."""
 
     part: "Node"
     least: int
     most: int | None
+    is_lazy: bool = False
 
 
-Node = Text | CharacterClass | Mark | Concatenation | Alternatives | Repetition
+@dataclass(frozen=True)
+class Group:
+    """What a match has of a part is asked for by the number of its parenthesis."""
+
+    part: "Node"
+
+
+Node = Text | CharacterClass | Mark | Concatenation | Alternatives | Repetition | Group
 
 
 @dataclass(frozen=True)
@@ -88,15 +96,18 @@ class Regex:
     dot_is_all: bool
 
 
-def parse_regex(pattern: str) -> Regex:
-    """Raises `SparkRequired`."""
+def parse_regex(pattern: str, *, has_groups: bool = False) -> Regex:
+    """`has_groups`: with what decides about the text of a match; else of its truth alone.
+
+    Raises `SparkRequired`.
+    """
     flags = ""
     body = pattern
     if pattern.startswith("(?") and ")" in pattern:
         candidate, _, rest = pattern[2:].partition(")")
         if candidate and _FLAGS.issuperset(candidate):
             flags, body = candidate, rest
-    node = _Parser(body).parse()
+    node = _Parser(body, has_groups).parse()
     return Regex(node, "i" in flags, "u" in flags, "s" in flags)
 
 
@@ -121,8 +132,9 @@ def _unsupported(what: str) -> SparkRequired:
 
 
 class _Parser:
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, has_groups: bool) -> None:
         self._pattern = pattern
+        self._has_groups = has_groups
         self._next = 0
         self._depth = 0
 
@@ -190,7 +202,8 @@ class _Parser:
         return Text(character)
 
     def _group(self) -> Node:
-        if not self._skip("?:") and self._peek() == "?":
+        is_numbered = not self._skip("?:")
+        if is_numbered and self._peek() == "?":
             raise _unsupported("a special group (?…)")
         self._depth += 1
         if self._depth > 50:
@@ -199,7 +212,7 @@ class _Parser:
         self._depth -= 1
         if not self._skip(")"):
             raise _unsupported("an unclosed parenthesis")
-        return node
+        return Group(node) if is_numbered and self._has_groups else node
 
     def _escape(self) -> Node:
         character = self._take()
@@ -238,10 +251,10 @@ class _Parser:
             raise _unsupported("a repetition of ^, $ or \\b")
         if self._peek() == "+":
             raise _unsupported("a possessive repetition")
-        self._skip("?")  # as few as possible: the same truth
+        is_lazy = self._skip("?") and self._has_groups  # the truth is the same
         if self._peek() in ("*", "+", "?", "{") and self._peek():
             raise _unsupported("a repetition of a repetition")
-        return Repetition(node, *bounds)
+        return Repetition(node, *bounds, is_lazy)
 
     def _repetition_bounds(self) -> tuple[int, int | None] | None:
         character = self._peek()
@@ -321,5 +334,5 @@ def walk(node: Node, visit: Callable[[Node], None]) -> None:
     if isinstance(node, Concatenation | Alternatives):
         for part in node.parts:
             walk(part, visit)
-    elif isinstance(node, Repetition):
+    elif isinstance(node, Repetition | Group):
         walk(node.part, visit)
