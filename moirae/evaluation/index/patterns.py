@@ -105,7 +105,7 @@ def compile_extraction(pattern: str, number: int) -> Callable[[str], str]:
 
 def _check_repetition(node: Node) -> None:
     """Raises `SparkRequired` if engines disagree about the text that a repetition matches."""
-    if isinstance(node, Repetition):
+    if isinstance(node, Repetition) and node.most != 1:
         if "Group" in _kinds_in(node.part):
             raise SparkRequired("regexp_extract with a group that is repeated")
         if _may_be_empty(node.part):
