@@ -39,6 +39,7 @@ _MODULES_BY_GOAL = {
     "R2": "benchmarks.rollover",
     "RS1": "benchmarks.rule_set_drains",
     "RS2": "benchmarks.rule_index",
+    "RS3": "benchmarks.live_rule_sets",
     "RS4": "benchmarks.rule_checks",
     "D1": "benchmarks.discovery",
     "D2": "benchmarks.discovery",

@@ -32,20 +32,20 @@ def run() -> list[BenchmarkResult]:
     if folder is None:
         print("RS4: shared/data/sigma is not on this machine", file=sys.stderr)
         return []
-    rules = list(_with_other_constants(read_collection(folder).rules))
+    rules = list(make_many_rules(read_collection(folder).rules))
     first, again, changed, noise = [], [], [], []
     for _ in range(_REPETITIONS):
         noise.append(time_noise_kernel())
         with temporary_folder() as root:
             workspace = write_workspace(root / "many", [])
-            _write_rules(workspace, rules)
+            write_rule_files(workspace, rules)
             first.append(_check(workspace))
             again.append(_check(workspace))
             changed_rule = _change(rules[0], "changed")
-            _write_rules(workspace, [changed_rule, *rules[1:]])
+            write_rule_files(workspace, [changed_rule, *rules[1:]])
             seconds = _check(workspace)
             single = write_workspace(root / "single", [])
-            _write_rules(single, [changed_rule])
+            write_rule_files(single, [changed_rule])
             changed.append(seconds / _check(single))
     return [
         make_result(
@@ -56,8 +56,8 @@ def run() -> list[BenchmarkResult]:
     ]
 
 
-def _with_other_constants(rules: Sequence[DetectionRule]) -> Iterator[DetectionRule]:
-    """The rules, then rules with other constants until there are enough."""
+def make_many_rules(rules: Sequence[DetectionRule]) -> Iterator[DetectionRule]:
+    """The rules, then rules with other constants until there are 1,200."""
     for number in range(_RULES):
         rule = rules[number % len(rules)]
         copy = number // len(rules)
@@ -70,7 +70,8 @@ def _change(rule: DetectionRule, suffix: str) -> DetectionRule:
     return rule._replace(name=name, condition=f"({condition}) AND Computer <> '{suffix}'")
 
 
-def _write_rules(workspace: Path, rules: Sequence[DetectionRule]) -> None:
+def write_rule_files(workspace: Path, rules: Sequence[DetectionRule]) -> None:
+    """Replace the rule files of a workspace. Their groups are detection0, detection1 and so on."""
     for file in (workspace / "rules").iterdir():
         file.unlink()
     size = -(-len(rules) // _FILES)

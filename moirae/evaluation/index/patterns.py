@@ -17,9 +17,9 @@ from moirae.evaluation.index.anchors import Necessary, all_of, any_of
 from moirae.evaluation.index.case_mappings import pattern_mapping
 from moirae.evaluation.index.regex import (
     Alternatives,
+    Capture,
     CharacterClass,
     Concatenation,
-    Group,
     Mark,
     Node,
     Ranges,
@@ -83,7 +83,7 @@ def compile_extraction(pattern: str, number: int) -> Callable[[str], str]:
     """
     regex = parse_regex(pattern, has_groups=True)
     groups: list[Node] = []
-    walk(regex.node, lambda node: groups.append(node) if isinstance(node, Group) else None)
+    walk(regex.node, lambda node: groups.append(node) if isinstance(node, Capture) else None)
     if not 0 <= number <= len(groups):
         raise SparkRequired("regexp_extract of a group that the pattern lacks")
     walk(regex.node, _check_repetition)
@@ -106,7 +106,7 @@ def compile_extraction(pattern: str, number: int) -> Callable[[str], str]:
 def _check_repetition(node: Node) -> None:
     """Raises `SparkRequired` if engines disagree about the text that a repetition matches."""
     if isinstance(node, Repetition) and node.most != 1:
-        if "Group" in _kinds_in(node.part):
+        if "Capture" in _kinds_in(node.part):
             raise SparkRequired("regexp_extract with a group that is repeated")
         if _may_be_empty(node.part):
             raise SparkRequired("regexp_extract with a repetition of what may be empty")
@@ -124,7 +124,7 @@ def _may_be_empty(node: Node) -> bool:
             return any(map(_may_be_empty, parts))
         case Repetition(part, least):
             return not least or _may_be_empty(part)
-        case Group(part):
+        case Capture(part):
             return _may_be_empty(part)
     return True
 
@@ -337,7 +337,7 @@ def _to_re2(node: Node, regex: Regex, case: Case) -> str:
             return "".join(f"(?:{_to_re2(part, regex, case)})" for part in parts)
         case Alternatives(parts):
             return "(?:" + "|".join(_to_re2(part, regex, case) for part in parts) + ")"
-        case Group(part):
+        case Capture(part):
             return f"({_to_re2(part, regex, case)})"
         case Repetition(part, least, most, is_lazy):
             bounds = f"{{{least},{'' if most is None else most}}}{'?' if is_lazy else ''}"

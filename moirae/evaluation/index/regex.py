@@ -77,13 +77,13 @@ class Repetition:
 
 
 @dataclass(frozen=True)
-class Group:
+class Capture:
     """What a match has of a part is asked for by the number of its parenthesis."""
 
     part: "Node"
 
 
-Node = Text | CharacterClass | Mark | Concatenation | Alternatives | Repetition | Group
+Node = Text | CharacterClass | Mark | Concatenation | Alternatives | Repetition | Capture
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _Parser:
         self._depth -= 1
         if not self._skip(")"):
             raise _unsupported("an unclosed parenthesis")
-        return Group(node) if is_numbered and self._has_groups else node
+        return Capture(node) if is_numbered and self._has_groups else node
 
     def _escape(self) -> Node:
         character = self._take()
@@ -334,5 +334,5 @@ def walk(node: Node, visit: Callable[[Node], None]) -> None:
     if isinstance(node, Concatenation | Alternatives):
         for part in node.parts:
             walk(part, visit)
-    elif isinstance(node, Repetition | Group):
+    elif isinstance(node, Repetition | Capture):
         walk(node.part, visit)
