@@ -47,6 +47,8 @@ _MODULES_BY_GOAL = {
     "D4": "benchmarks.decoding",
     "D5": "benchmarks.live_under_load",
     "RS5": "benchmarks.rule_index",
+    "NT1": "benchmarks.notifications",
+    "NT2": "benchmarks.notifications",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",
