@@ -16,6 +16,7 @@ _ROUTE_KEYS = (
 )
 _IGNORED_GLOBALS = frozenset(
     {"smtp_smarthost", "smtp_from", "smtp_require_tls", "slack_api_url", "pagerduty_url"}
+    | {"slack_app_token", "slack_app_token_file", "slack_app_url"}
     | {"smtp_auth_username", "smtp_auth_password", "smtp_auth_password_file", "slack_api_url_file"}
 )
 # Defaults of `send_resolved` in Alertmanager; ours is true.
@@ -128,8 +129,17 @@ class _Converter:
         return target, {"url", "url_file", "max_alerts"}
 
     def _convert_slack(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-        url = _secret({**self._prefixed("slack_"), **config}, "api_url")
-        return {"slack": {"webhook": url}}, {"api_url", "api_url_file"}
+        """A bot if there is a token and no address of its own, else an incoming webhook."""
+        merged = {**self._prefixed("slack_"), **config}
+        has_token = "app_token" in merged or "app_token_file" in merged
+        if not has_token or "api_url" in config or "api_url_file" in config:
+            url = _secret(merged, "api_url")
+            return {"slack": {"webhook": url}}, {"api_url", "api_url_file"}
+        bot = {"token": _secret(merged, "app_token"), "channel": config.get("channel", "")}
+        target: dict[str, Any] = {"slack": bot}
+        if config.get("update_message"):
+            target["update"] = "edit"
+        return target, {"app_token", "app_token_file", "channel", "update_message"}
 
     def _convert_email(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
         merged = {**self._prefixed("smtp_"), **config}

@@ -71,3 +71,23 @@ def test_what_is_not_converted_is_listed() -> None:
 def test_other_document_is_refused() -> None:
     with pytest.raises(ValueError, match="no configuration of Alertmanager"):
         convert("groups: []")
+
+
+def test_slack_apps_become_bots() -> None:
+    config = {
+        "global": {"slack_app_token": "xoxb-1", "slack_api_url": "https://hooks.slack.com/x"},
+        "route": {"receiver": "bot"},
+        "receivers": [
+            {"name": "bot", "slack_configs": [{"channel": "#a", "update_message": True}]},
+            {"name": "hook", "slack_configs": [{"api_url": "https://hooks.slack.com/y"}]},
+        ],
+    }
+    conversion = convert_alertmanager(config)
+    receivers = conversion.document["receivers"]
+    assert receivers["bot"] == {
+        "slack": {"token": "xoxb-1", "channel": "#a"},
+        "update": "edit",
+        "send_resolved": False,
+    }
+    assert receivers["hook"]["slack"] == {"webhook": "https://hooks.slack.com/y"}
+    assert conversion.remarks == []
