@@ -38,12 +38,14 @@ _MEASURED_SECONDS = 60.0
 _SETTLE_SECONDS = 5.0  # for the messages about the last alerts
 _GROUPS = 10_000
 _BATCH = 500  # alerts that are stored, or posted, at once
+_START_TIMEOUT = 300.0  # seconds until the first alert
 _TIMEOUT = 600.0  # seconds for all messages
 _STORM = _GROUPS / 60  # groups a second
 _NAMESPACE = UUID(int=51)
 _ROUTE = "group_by: ['...'], group_wait: 0s, group_interval: 5m, repeat_interval: 4h"
 _LATENCY_WORKSPACE = """
 home: .moirae
+server: {{listen: "127.0.0.1:0"}}
 streams:
   cpu:
     columns: {{ts: timestamp, host: string, n: bigint, cpu: double}}
@@ -68,7 +70,10 @@ groups:
     id: [n]
     keep_firing_for: 1s
     context:
-      usage: {sql: "SELECT host FROM cpu WHERE host = event.host", range: 1m}
+      usage:
+        sql: >-
+          SELECT round(avg(x.cpu), -1) AS cpu FROM cpu x WHERE x.host = event.host
+          AND x.ts BETWEEN event.ts - INTERVAL 1 MINUTE AND event.ts
     recall:
       norm:
         sql: SELECT avg(x.cpu) AS mean, stddev(x.cpu) AS sd FROM cpu x WHERE x.host = event.host
@@ -77,6 +82,7 @@ groups:
 """
 _STORM_WORKSPACE = """
 home: .moirae
+server: {{listen: "127.0.0.1:0"}}
 streams: {{}}
 receivers: {{hook: {{webhook: "{url}"}}}}
 routes: [{{receiver: hook, {route}}}]
@@ -170,6 +176,7 @@ def _produce(landing: Path, connection: sql.Connection, seed: int) -> datetime:
     landing.mkdir()
     stream = CpuStream(landing, seed)
     warm_at: datetime | None = None
+    deadline = time.monotonic() + _START_TIMEOUT
 
     def write(now: datetime) -> bool:
         nonlocal warm_at
@@ -178,11 +185,12 @@ def _produce(landing: Path, connection: sql.Connection, seed: int) -> datetime:
             row = connection.execute("SELECT EXISTS (SELECT FROM alerts)").fetchone()
             if row is not None and row[0]:
                 warm_at = now + timedelta(seconds=_WARM_UP_SECONDS)
-            return True
+            return time.monotonic() < deadline
         return now < warm_at + timedelta(seconds=_MEASURED_SECONDS)
 
     repeat_at_file_interval(write)
-    assert warm_at is not None
+    if warm_at is None:
+        raise RuntimeError(f"no alert within {_START_TIMEOUT:g} s")
     return warm_at
 
 
@@ -322,7 +330,8 @@ def _make_alert(number: int) -> tuple[AlertDescriptionRow, AlertLifetimeRow]:
 def _wait_for_all(webhook: Webhook, started_at: float, warm_up: int = 0) -> float:
     """Messages per second from a time until all have come. `warm_up`: those from before."""
     _wait(webhook, _GROUPS + warm_up)
-    return _GROUPS / (max(message["at"] for message in webhook.read()) - started_at)
+    received_at: float = max(message["at"] for message in webhook.read())
+    return _GROUPS / (received_at - started_at)
 
 
 def _wait(webhook: Webhook, messages: int) -> None:

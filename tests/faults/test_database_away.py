@@ -60,7 +60,7 @@ def server() -> Iterator[Server]:
         new_server.stop()
 
 
-def _fall(folder: Path, number: signal.Signals) -> None:
+def crash(folder: Path, number: signal.Signals) -> None:
     """The server that has its data there ends, with all its processes."""
     main = psutil.Process(int((folder / "postmaster.pid").read_text().splitlines()[0]))
     processes = [main, *main.children(recursive=True)]
@@ -99,7 +99,7 @@ def test_processes_resume_after_a_database_outage(server: Server, number: signal
         producer.start()
         _go_on(system)
         posts_refused = producer.away
-        _fall(server.folder, number)
+        crash(server.folder, number)
         system.wait(lambda: producer.away > posts_refused, 60)
         away = random.Random(f"{SEED} {number}").uniform(1, 12)
         time.sleep(away)
@@ -116,7 +116,7 @@ def test_embedded_server_is_restarted_by_its_users() -> None:
         system.up()
         producer.start()
         _go_on(system)
-        _fall(system.root / ".moirae" / "postgresql", signal.SIGKILL)
+        crash(system.root / ".moirae" / "postgresql", signal.SIGKILL)
         system.connect_again(60)
         _go_on(system)
         _check(system)

@@ -1,4 +1,4 @@
-"""The process of notifications is killed between sending and committing, again and again.
+"""Notifications while their process is killed, PostgreSQL is away, or receivers misbehave in a storm.
 
 Each alert is named in a message or counted in a summary, none as resolved before it was as firing.
 """
@@ -16,12 +16,15 @@ import pytest
 
 import sql
 from moirae.runtime import connect_database
+from tests.faults.harness import workspace
+from tests.faults.test_database_away import Server, crash
 from tests.notified_alerts import Alerts, clear, write_workspace
-from tests.receivers import FakeReceiver, fake_receiver
+from tests.receivers import FakeReceiver, Received, fake_receiver
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.services, pytest.mark.processes]
 _KILLS = int(os.environ.get("MOIRAE_KILLS", "100"))
+_STORM = 10_000  # alerts within a minute
 _SEED = int(os.environ.get("MOIRAE_SEED", "1"))
 
 
@@ -44,6 +47,15 @@ def _list_states(receiver: FakeReceiver) -> dict[str, list[str]]:
 def _list_resolved(receiver: FakeReceiver) -> set[str]:
     """The alerts that were told to have ended."""
     return {alert for alert, states in _list_states(receiver).items() if "resolved" in states}
+
+
+def _list_taken(connection: sql.Connection) -> set[str]:
+    """The alerts of messages that the receiver has taken."""
+    rows = connection.execute(
+        b"SELECT a.alert_id FROM notification_alerts a JOIN notifications n ON n.id = a.notification "
+        b"WHERE n.state = 'delivered'"
+    )
+    return {str(row[0]) for row in rows}
 
 
 def _list_counted(connection: sql.Connection) -> set[str]:
@@ -113,3 +125,82 @@ def test_each_alert_is_told_though_the_process_is_killed_at_any_point(public_fol
         f"seed {_SEED}: {kills} kills, {len(fired)} alerts, {len(counted)} of them counted, "
         f"{repeated} messages sent twice"
     )
+
+
+@pytest.mark.timeout(900)
+def test_storm_is_told_whole_by_a_receiver_that_misbehaves(public_folder: Path) -> None:
+    chooser = random.Random(_SEED)
+
+    def answer(_: Received) -> tuple[int, dict[str, str], bytes] | None:
+        match chooser.randrange(10):
+            case 0:
+                return 429, {"Retry-After": "1"}, b"slow down"
+            case 1:
+                return 500, {}, b"\xff\x00 garbage"
+            case 2:
+                return None  # closed without an answer
+            case 3:
+                time.sleep(0.5)
+        return 200, {}, b"\xff\x00 garbage"
+
+    with fake_receiver() as receiver:
+        receiver.answer = answer
+        settings = write_workspace(
+            public_folder,
+            f"receivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
+            "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n",
+        )
+        with connect_database(settings, "tests") as connection:
+            clear(connection)
+            alerts = Alerts(connection)
+            process = _start(public_folder)
+            try:
+                started_at = time.monotonic()
+                fired = {str(alerts.fire(f"A{number}")) for number in range(_STORM)}
+                stored_in = time.monotonic() - started_at
+                wait_until(
+                    lambda: fired <= _list_taken(connection) | _list_counted(connection),
+                    seconds=600,
+                )
+                counted = _list_counted(connection)
+            finally:
+                process.terminate()
+                process.wait(20)
+    taken = [request for request in receiver.requests if request.json["status"] == "firing"]
+    print(f"{_STORM} alerts in {stored_in:.0f} s, {len(counted)} counted, {len(taken)} requests")
+    assert all(states[0] == "firing" for states in _list_states(receiver).values())
+
+
+def test_alerts_are_told_after_a_database_outage() -> None:
+    with workspace("", "") as folder, fake_receiver() as receiver:
+        server = Server(folder)
+        settings = write_workspace(
+            folder,
+            f"database: '{server.dsn}'\nreceivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
+            "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n",
+        )
+        told: set[str] = set()
+
+        def list_told() -> set[str]:
+            told.update(_list_states(receiver))
+            return told
+
+        try:
+            with connect_database(settings, "tests") as connection:
+                process = _start(folder)
+                first = str(Alerts(connection).fire("Before"))
+                wait_until(lambda: first in list_told(), seconds=120)
+                second = str(Alerts(connection).fire("During"))
+            crash(server.folder, signal.SIGQUIT)
+            process.wait(60)  # its supervisor starts it again
+            server.start()
+            with connect_database(settings, "tests") as connection:
+                process = _start(folder)
+                third = str(Alerts(connection).fire("After"))
+                wait_until(lambda: {second, third} <= list_told(), seconds=120)
+        finally:
+            process.kill()
+            process.wait()
+            server.stop()
+    names = [name for request in receiver.alert_names() for name in request]
+    assert names.count("Before firing") == 1
