@@ -70,10 +70,7 @@ groups:
     id: [n]
     keep_firing_for: 1s
     context:
-      usage:
-        sql: >-
-          SELECT round(avg(x.cpu), -1) AS cpu FROM cpu x WHERE x.host = event.host
-          AND x.ts BETWEEN event.ts - INTERVAL 1 MINUTE AND event.ts
+      usage: {sql: "SELECT round(cpu, -1) AS cpu FROM cpu WHERE host = event.host", within: 5s}
     recall:
       norm:
         sql: SELECT avg(x.cpu) AS mean, stddev(x.cpu) AS sd FROM cpu x WHERE x.host = event.host

@@ -144,6 +144,7 @@ CHANGING: list[list[str]] = [
     ["relations", "accept", "none"],
     ["silence", "add", "host=", "--comment", "x"],
     ["silence", "expire", "ffff"],
+    ["receivers", "revoke-links", "--receiver", "none"],
     ["streams", "acknowledge", "cpu"],
     ["streams", "acknowledge", "none"],
     ["ingest", "none", "-"],
