@@ -15,6 +15,7 @@ from moirae.config import Settings
 from moirae.config.settings import load_settings
 from moirae.notify import run_notify
 from sql.alerts import AlertDescriptionRow, AlertGateway, AlertLifetimeRow
+from tests.workspaces import write_workspace
 
 _TABLES = (
     "alerts changes notify_groups notify_log notify_held notifications notification_alerts "
@@ -22,10 +23,9 @@ _TABLES = (
 ).split()
 
 
-def write_workspace(folder: Path, text: str) -> Settings:
+def load_workspace(folder: Path, text: str) -> Settings:
     """A workspace in a folder, whose database is kept."""
-    (folder / "moirae.yaml").write_text(text)
-    return load_settings(folder, {})
+    return load_settings(write_workspace(folder, text), {})
 
 
 def clear(connection: sql.Connection) -> None:

@@ -24,7 +24,7 @@ from moirae.runtime import database, list_processes
 from moirae.runtime.storage.landing_folder import LandingFolder
 from moirae.server.run import run_server
 from moirae.services import child, tokens
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}

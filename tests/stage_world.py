@@ -1,9 +1,6 @@
 """A workspace in this process: an archive that grows, recalls, and a runner of stages. No Spark."""
 
-import json
 import random
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,9 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-import psycopg
 from psycopg import Connection
-from psycopg.conninfo import make_conninfo
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
@@ -42,6 +37,7 @@ from recall.stages.runner import StageConfig, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from tests.integration.history import no_relations, no_spark
+from tests.workspaces import workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"ts": "timestamp", "host": "string", "v": "double"}
@@ -62,7 +58,6 @@ streams:
 rules: []
 """
 
-_TEMPLATE = "template_of_worlds"
 
 Row = tuple[float, str, float]  # seconds after START, host, value
 
@@ -229,9 +224,10 @@ class StageWorld:
 
 
 @contextmanager
-def stage_world(rows_per_chunk: int = 50, database_dsn: str | None = None) -> Iterator[StageWorld]:
-    """An empty workspace; `database_dsn`: its database, else a server of its own."""
-    with _workspace(database_dsn) as settings:
+def stage_world(rows_per_chunk: int = 50) -> Iterator[StageWorld]:
+    """An empty workspace."""
+    with workspace(_WORKSPACE, "") as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
         connection = database.connect_database(settings, "test")
         policy = CutPolicy(rows_per_chunk, duration_to_micros(timedelta(days=365)))
         archive = ArchiveWriter(
@@ -241,50 +237,3 @@ def stage_world(rows_per_chunk: int = 50, database_dsn: str | None = None) -> It
             yield StageWorld(settings, connection, archive)
         finally:
             connection.close()
-
-
-@contextmanager
-def _workspace(database_dsn: str | None = None) -> Iterator[Settings]:
-    root = Path(tempfile.mkdtemp(prefix="moirae-stages-"))
-    root.chmod(0o755)
-    text = _WORKSPACE
-    if database_dsn is not None:
-        text += f"database: {json.dumps(database_dsn)}\n"
-    (root / "moirae.yaml").write_text(text)
-    try:
-        yield load_settings_from_environment(root / "moirae.yaml")
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-@dataclass
-class StageServer:
-    """A database server for many workspaces: each has a copy of an empty database."""
-
-    connection: Connection[Any]
-    copies: int = 0
-
-    @contextmanager
-    def world(self, rows_per_chunk: int) -> Iterator[StageWorld]:
-        """An empty workspace."""
-        self.copies += 1
-        name = f"copy_{self.copies}"
-        self.connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
-        dsn = make_conninfo(self.connection.info.dsn, dbname=name)
-        with stage_world(rows_per_chunk, dsn) as world:
-            yield world
-        self.connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-@contextmanager
-def stage_server() -> Iterator[StageServer]:
-    """A database server with an empty database as a template."""
-    with (
-        _workspace() as settings,
-        psycopg.connect(database.database_dsn(settings), autocommit=True) as connection,
-    ):
-        connection.execute(f"CREATE DATABASE {_TEMPLATE}".encode())
-        template_dsn = make_conninfo(connection.info.dsn, dbname=_TEMPLATE)
-        with _workspace(template_dsn) as template_settings:
-            database.connect_database(template_settings, "test").close()
-        yield StageServer(connection)

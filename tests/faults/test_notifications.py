@@ -18,7 +18,7 @@ import sql
 from moirae.runtime import connect_database
 from tests.faults.harness import workspace
 from tests.faults.test_database_away import Server, crash
-from tests.notified_alerts import Alerts, clear, write_workspace
+from tests.notified_alerts import Alerts, clear, load_workspace
 from tests.receivers import FakeReceiver, Received, fake_receiver
 from tests.waiting import wait_until
 
@@ -71,7 +71,7 @@ def _list_counted(connection: sql.Connection) -> set[str]:
 def test_each_alert_is_told_though_the_process_is_killed_at_any_point(public_folder: Path) -> None:
     chooser = random.Random(_SEED)
     with fake_receiver() as receiver:
-        settings = write_workspace(
+        settings = load_workspace(
             public_folder,
             f"receivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
             "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n"
@@ -145,7 +145,7 @@ def test_storm_is_told_whole_by_a_receiver_that_misbehaves(public_folder: Path) 
 
     with fake_receiver() as receiver:
         receiver.answer = answer
-        settings = write_workspace(
+        settings = load_workspace(
             public_folder,
             f"receivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
             "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n",
@@ -174,7 +174,7 @@ def test_storm_is_told_whole_by_a_receiver_that_misbehaves(public_folder: Path) 
 def test_alerts_are_told_after_a_database_outage() -> None:
     with workspace("", "") as folder, fake_receiver() as receiver:
         server = Server(folder)
-        settings = write_workspace(
+        settings = load_workspace(
             folder,
             f"database: '{server.dsn}'\nreceivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
             "routes: [{receiver: ops, group_by: ['...'], group_wait: 0s, group_interval: 1s}]\n",

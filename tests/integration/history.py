@@ -41,6 +41,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CHUNKS = 20
@@ -182,7 +183,7 @@ def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[Histo
     """`rows` in each of some chunks, a second apart; `archive_url`: where the archive is."""
     root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
-    (root / "moirae.yaml").write_text(_WORKSPACE % archive_url)
+    write_workspace(root, _WORKSPACE % archive_url)
     settings = load_settings_from_environment(root / "moirae.yaml")
     connection = database.connect_database(settings, "test")
     policy = CutPolicy(rows, duration_to_micros(timedelta(days=365)))

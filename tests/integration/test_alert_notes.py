@@ -20,6 +20,7 @@ from moirae.demo.resolutions import RULES_BY_KIND, record_resolutions
 from moirae.errors import UsageError
 from moirae.runtime import database
 from sql.alerts import AlertNoteGateway, NewAlertNote
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,7 +31,7 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
     with tempfile.TemporaryDirectory(prefix="moirae-notes-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         root.chmod(0o755)
-        (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
+        write_workspace(root, "home: .moirae\nstreams: {}\n")
         connection = database.connect_database(load_settings(root / "moirae.yaml", {}), "test")
         yield root / "moirae.yaml", connection
         connection.close()

@@ -109,17 +109,16 @@ def test_each_route_needs_its_role(served: Served, document: dict[str, Any]) -> 
             continue
         anonymous = served.ask(method, url, None, **options)
         assert anonymous.status_code == 401, (method, url)
-        for role in ROLES:
-            if ROLES.index(role) < ROLES.index(required):
-                refused = served.ask(method, url, role, **options)
-                assert refused.status_code == 403, (method, url, role)
-                assert required in refused.json()["detail"]
-            elif not url.endswith(IN_CHILD):
-                answer = served.ask(method, url, role, **options)
-                assert answer.status_code not in (401, 403), (method, url, role)
-                assert answer.status_code < 500 or url.startswith("/-/"), answer.text
-                seen += 1
-    assert seen > 60
+        for role in ROLES[: ROLES.index(required)]:
+            refused = served.ask(method, url, role, **options)
+            assert refused.status_code == 403, (method, url, role)
+            assert required in refused.json()["detail"]
+        if not url.endswith(IN_CHILD):
+            answer = served.ask(method, url, required, **options)
+            assert answer.status_code not in (401, 403), (method, url, required)
+            assert answer.status_code < 500 or url.startswith("/-/"), answer.text
+            seen += 1
+    assert seen > 30
 
 
 def test_only_probes_and_logins_need_no_token(document: dict[str, Any]) -> None:

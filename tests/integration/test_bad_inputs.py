@@ -39,7 +39,7 @@ from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
 from tests.bad_inputs import FILES, read, read_all
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 pytestmark = pytest.mark.services
 

@@ -31,6 +31,7 @@ from recall.engines.routing import EngineChoice
 from recall.errors import StatementTimeout
 from sql.rules import DeploymentGateway, LostVerdictGateway, RuleErrorGateway
 from tests.property.world import NOW, START, WORKSPACE, World
+from tests.workspaces import write_workspace
 
 pytestmark = pytest.mark.services
 
@@ -51,7 +52,7 @@ LIMITS = "limits: {statement: 3s, matches: 20}\n"
 
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
-    (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
+    write_workspace(public_folder, WORKSPACE + LIMITS)
     (public_folder / "hosts.csv").write_text("host,site,since\n")
     (public_folder / "inventory.csv").write_text("host\n")
     return load_settings(public_folder / "moirae.yaml", {})

@@ -20,7 +20,7 @@ from moirae.config import Settings, Stream, load_settings_from_environment
 from moirae.config.settings import Chunks
 from moirae.live.sources import IdleTracker, SourceKey
 from moirae.runtime import connect_database
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "operate.md"
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -27,8 +27,8 @@ from moirae.runtime.storage import (
 )
 from sql.archive import StreamRename, StreamRenameGateway
 from sql.loader import load, read_text
-from tests.faults.harness import workspace
 from tests.source_readers import archive_present_files, make_source_readers, update_until
+from tests.workspaces import workspace, write_workspace
 
 STREAM = """
   {name}:{was}
@@ -58,7 +58,7 @@ class World:
             streams.append(
                 STREAM.format(name=name, source=source, was="".join(f"\n    {key}" for key in was))
             )
-        (self.root / "moirae.yaml").write_text("home: .moirae\nstreams:" + "".join(streams))
+        write_workspace(self.root, "home: .moirae\nstreams:" + "".join(streams))
         return load_settings_from_environment(self.root / "moirae.yaml")
 
     def connect(self) -> sql.Connection:

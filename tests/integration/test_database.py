@@ -92,7 +92,7 @@ INSERT INTO commands (command, eid, author) VALUES ('cancel', '00000000-0000-000
 
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
+    return workspace(public_folder).model_copy(update={"database": None})
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ from recall.ledger.records import Revision, Task, TaskProgress, TaskSpec, TurnRe
 from recall.ledger.tasks import Ledger
 from recall.requests import Coverage, RecallEvent, SimilarQuestion
 from recall.scheduling import TaskStatistics, TurnStatistics
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -67,7 +68,7 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
     with tempfile.TemporaryDirectory(prefix="moirae-judged-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         root.chmod(0o755)
-        (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
+        write_workspace(root, "home: .moirae\nstreams: {}\n")
         connection = database.connect_database(load_settings(root / "moirae.yaml", {}), "test")
         rule = build_rules(Group.model_validate(RULE))[0]
         definition = Definition(rule, {"host": "string"}, ("host",), ("host",))

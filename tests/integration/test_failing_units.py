@@ -24,7 +24,7 @@ from moirae.live.unit_failures import UnitFailures
 from moirae.runtime import connect_database
 from moirae.runtime.storage import LandingFolder, open_storage
 from sql.archive import DeadLetterGateway, SetAsideGateway, UnitGateway
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -22,6 +22,7 @@ from moirae.runtime import database
 from sql.alerts import AlertGateway
 from sql.recalls import RevisionGateway
 from sql.similarity import ForecastGateway
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=9)
@@ -58,7 +59,7 @@ def deployed() -> Iterator[tuple[Connection[Any], tuple[str, str, str]]]:
     with tempfile.TemporaryDirectory(prefix="moirae-shown-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         root.chmod(0o755)
-        (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
+        write_workspace(root, "home: .moirae\nstreams: {}\n")
         connection = database.connect_database(load_settings(root / "moirae.yaml", {}), "test")
         rule = build_rules(Group.model_validate(RULE))[0]
         definition = Definition(rule, {"host": "string"}, ("host",), ("host",))

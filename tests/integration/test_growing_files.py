@@ -11,8 +11,8 @@ import pytest
 from moirae.config.settings import load_settings_from_environment
 from moirae.live.sources.growing import growing_stream, listing
 from moirae.runtime import connect_database
-from tests.faults.harness import workspace
 from tests.growing_files import PATTERN, STREAM, GrowingFileReader
+from tests.workspaces import workspace, write_workspace
 
 TIME = "2026-01-01T00:00:00Z"
 Reader = Callable[..., GrowingFileReader]
@@ -46,7 +46,7 @@ def start(root: Path, tmp_path: Path, logs: Path) -> Iterator[Reader]:
             files: str = "app.log*", options: str = "", drain: bool = False
         ) -> GrowingFileReader:
             text = STREAM.format(files=logs / files, pattern=PATTERN, options=options)
-            (root / "moirae.yaml").write_text(f"home: .moirae\narchive: {tmp_path}/archive\n{text}")
+            write_workspace(root, f"home: .moirae\narchive: {tmp_path}/archive\n{text}")
             return GrowingFileReader(root, connection, drain=drain)
 
         yield begin

@@ -13,7 +13,7 @@ from moirae.errors import MoiraeError, UsageError
 from moirae.inspect.health import is_live_available
 from moirae.runtime.database import connect_database
 from moirae.runtime.storage.landing_folder import LandingFolder
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

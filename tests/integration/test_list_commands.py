@@ -32,7 +32,7 @@ from moirae.rules.rule_set import Rule
 from moirae.runtime import database
 from sql.alerts import AlertGateway
 from sql.alerts.alerts import AlertDelaysRow
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COUNT = 5

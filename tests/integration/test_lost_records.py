@@ -22,7 +22,7 @@ from moirae.server.readiness import list_readiness_problems
 from moirae.server.routes.metrics import collect_metrics
 from sql.alerts import AlertGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -26,6 +26,7 @@ from moirae.runtime import database
 from sql.alerts import AlertGateway
 from sql.rules import DeploymentGateway, LostVerdictGateway
 from tests.property.world import START, WORKSPACE, World
+from tests.workspaces import write_workspace
 
 pytestmark = pytest.mark.services
 
@@ -53,7 +54,7 @@ CRAFTED = "x" * 4_000  # the pattern backtracks
 
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
-    (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
+    write_workspace(public_folder, WORKSPACE + LIMITS)
     (public_folder / "hosts.csv").write_text("host,site,since\n")
     (public_folder / "inventory.csv").write_text("host\n")
     return load_settings(public_folder / "moirae.yaml", {})

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 import sql
-from moirae.runtime.database import database_dsn
 from sql.loader import read_text
 from sql.migrate import MIGRATION_LOCK, migrations
-from tests.property.world import workspace
 from tests.waiting import wait_until
+from tests.workspaces import create_database
 
 _SHAPE = {
     "columns": (
@@ -45,8 +43,8 @@ _SHAPE = {
 
 
 @pytest.fixture(scope="module")
-def dsn(public_folder: Path) -> str:
-    return database_dsn(workspace(public_folder))
+def dsn() -> str:
+    return create_database()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from moirae.notify import failing_receivers, refined, run
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
 from sql.workspace import WorkspaceGateway
-from tests.notified_alerts import Alerts, clear, notifying, write_workspace
+from tests.notified_alerts import Alerts, clear, load_workspace, notifying
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.waiting import wait_until
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(scope="module")
 def _connection(public_folder: Path) -> Iterator[sql.Connection]:
-    settings = write_workspace(public_folder, "streams: {}\n")
+    settings = load_workspace(public_folder, "streams: {}\n")
     with connect_database(settings, "tests") as opened:
         yield opened
 
@@ -54,7 +54,7 @@ def receiver() -> Iterator[FakeReceiver]:
 
 @pytest.fixture
 def settings(public_folder: Path, receiver: FakeReceiver) -> Settings:
-    return write_workspace(public_folder, make_workspace(receiver))
+    return load_workspace(public_folder, make_workspace(receiver))
 
 
 def make_workspace(receiver: FakeReceiver, route: str = "", more: str = "") -> str:
@@ -144,7 +144,7 @@ def test_messages_beyond_the_limit_are_counted_in_a_summary(
     public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
 ) -> None:
     text = make_workspace(receiver, more="limits: {notifications: 5}\n")
-    with notifying(write_workspace(public_folder, text)):
+    with notifying(load_workspace(public_folder, text)):
         with connection.transaction():
             for number in range(20):
                 severity = "page" if number > 17 else "info"
@@ -236,7 +236,7 @@ def test_restored_workspace_sends_what_its_log_does_not_hold_once_and_marked(
 def test_routes_are_taken_without_a_restart(
     public_folder: Path, alerts: Alerts, receiver: FakeReceiver
 ) -> None:
-    with notifying(write_workspace(public_folder, make_workspace(receiver))):
+    with notifying(load_workspace(public_folder, make_workspace(receiver))):
         alerts.fire("Disk")
         wait_for(receiver, 1)
         (public_folder / "moirae.yaml").write_text("receivers: {ops: {webhook: 5}}\n")
@@ -313,7 +313,7 @@ def test_receiver_that_fails_is_reported_to_the_others(
         "receivers: {", "receivers: {away: {webhook: 'http://127.0.0.1:9/'}, "
     )
     text = text.replace("routes: [", "routes: [{receiver: away, group_wait: 0s}, ")
-    with notifying(write_workspace(public_folder, text)):
+    with notifying(load_workspace(public_folder, text)):
         Alerts(connection).fire("Disk")
         wait_for(receiver, 1)
     (message,) = receiver.requests
@@ -329,7 +329,7 @@ def test_heartbeat_is_sent_while_the_live_process_runs(
     public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
 ) -> None:
     text = make_workspace(receiver, more="heartbeat: {receiver: ops, every: 1s}\n")
-    with notifying(write_workspace(public_folder, text)):
+    with notifying(load_workspace(public_folder, text)):
         time.sleep(1.2)
         assert receiver.requests == []
         role = Role(connection, "live", 1.0)
@@ -345,7 +345,7 @@ def test_alert_with_markup_line_breaks_and_a_megabyte_is_sent(
 ) -> None:
     text = make_workspace(receiver).replace("[alertname]", "['...']")
     odd = "<b>\n{{ x }}\t\u2028'\" " + "x" * (1 << 20)
-    with notifying(write_workspace(public_folder, text)):
+    with notifying(load_workspace(public_folder, text)):
         alerts.fire("Disk", annotations={"summary": odd}, team=odd)
         wait_for(receiver, 1)
     (alert,) = receiver.requests[0].json["alerts"]
@@ -358,7 +358,7 @@ def test_refined_history_is_sent_once_it_says_other_things(
     receiver: FakeReceiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = write_workspace(
+    settings = load_workspace(
         public_folder, make_workspace(receiver).replace("webhook:", "refined: if_changed, webhook:")
     )
     similar: list[dict[str, str]] = []

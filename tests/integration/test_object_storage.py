@@ -22,11 +22,11 @@ from moirae.errors import MoiraeError
 from moirae.inspect.doctor import run_checks
 from moirae.live.sources import ObjectRelationReader, SourceKey
 from moirae.runtime import connect_database, storage
-from tests.faults.harness import workspace
 from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
 from tests.source_readers import archive_present_files, make_source_readers, update_until
 from tests.store import put_object
+from tests.workspaces import workspace
 
 CHUNKS, ROWS = 5, 100
 SOURCE = """

@@ -20,6 +20,7 @@ from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.inspect.doctor import run_checks
 from moirae.live.outbox import Outbox
 from moirae.runtime import database
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,7 +31,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
-    (public_folder / "moirae.yaml").write_text("home: .moirae\nrules: []\n")
+    write_workspace(public_folder, "home: .moirae\nrules: []\n")
     return load_settings_from_environment(public_folder / "moirae.yaml")
 
 

@@ -16,6 +16,7 @@ from moirae.cli import app
 from moirae.config.settings import load_settings
 from moirae.inspect.past_events import load_answers, load_past_events
 from moirae.runtime import database
+from tests.workspaces import write_workspace
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=8)
@@ -35,7 +36,7 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
         root = Path(folder)
         root.chmod(0o755)
         file = root / "moirae.yaml"
-        file.write_text("home: .moirae\nstreams: {}\n")
+        write_workspace(file.parent, "home: .moirae\nstreams: {}\n")
         connection = database.connect_database(load_settings(file, {}), "test")
         _event(connection, KNOWN, "n1", THEN + 5 * MINUTE)
         _event(connection, QUIET, "n2", THEN)

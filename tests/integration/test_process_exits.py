@@ -18,7 +18,7 @@ from moirae.runtime.supervisor import ChildExit, ExitRecorder
 from moirae.server.routes.metrics import collect_metrics
 from sql.archive import UnreadInputGateway
 from sql.processes import ProcessExitGateway, ProcessExitRow
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -14,7 +14,7 @@ from moirae.live.relations import Relations
 from moirae.runtime import check_relations, connect_database, update_relations
 from moirae.runtime.relation_declarations import convert
 from sql.archive import RelationGateway
-from tests.faults.harness import workspace
+from tests.workspaces import workspace, write_workspace
 
 WORKSPACE = """\
 home: .moirae
@@ -36,7 +36,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def connection(root: Path) -> Iterator[Connection[Any]]:
-    (root / "moirae.yaml").write_text(WORKSPACE)
+    write_workspace(root, WORKSPACE)
     settings = load_settings(root / "moirae.yaml", {})
     with connect_database(settings, "tests") as opened:
         update_relations(settings.relations, opened)
@@ -49,7 +49,7 @@ def connection(root: Path) -> Iterator[Connection[Any]]:
 
 
 def change(root: Path, old: str, new: str) -> Settings:
-    (root / "moirae.yaml").write_text(WORKSPACE.replace(old, new))
+    write_workspace(root, WORKSPACE.replace(old, new))
     return load_settings(root / "moirae.yaml", {})
 
 

@@ -20,8 +20,8 @@ from moirae.inspect.status import collect_status, find_drain_problems
 from moirae.live.relations import Relations
 from moirae.runtime import database
 from recall.query import sql_names
-from tests.faults.harness import workspace
 from tests.waiting import wait_until
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

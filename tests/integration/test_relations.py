@@ -15,7 +15,7 @@ from moirae.inspect.status import collect_status
 from moirae.live.relations import Relations
 from moirae.runtime import database, embedded_database
 from recall.query import sql_names
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -21,10 +21,10 @@ from moirae.config.settings import load_settings_from_environment
 from moirae.live.sources import files
 from moirae.live.sources.topics.units import make_topic_records, make_units
 from moirae.runtime import database
-from tests.faults.harness import workspace
 from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
 from tests.integration.test_units import NOW, SCHEMA, TOPIC, WORKSPACE, Archive
+from tests.workspaces import workspace, write_workspace
 
 # `n` is widened, `x` was undeclared, `host` has another name.
 CHANGED = replace(
@@ -57,7 +57,7 @@ def mode(request: pytest.FixtureRequest) -> EngineMode:
 
 @pytest.fixture
 def archive(root: Path, tmp_path: Path) -> Iterator[Archive]:
-    (root / "moirae.yaml").write_text(f"{WORKSPACE}archive: {tmp_path / 'archive'}\n")
+    write_workspace(root, f"{WORKSPACE}archive: {tmp_path / 'archive'}\n")
     settings = load_settings_from_environment(root / "moirae.yaml")
     with database.connect_database(settings, "tests") as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")

@@ -14,16 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import orjson
 import psycopg
 import pytest
 from psycopg import Connection
-from psycopg.conninfo import make_conninfo
-from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
-from pydantic import SecretStr
 
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
@@ -46,7 +43,7 @@ from recall.corpora import Corpora
 from recall.requests import SimilarQuestion
 from sql.archive import UnitGateway
 from sql.events import ContextGateway, RecallOfVersion
-from tests.workspaces import one_stream
+from tests.workspaces import one_stream, write_workspace
 
 WORKSPACE = one_stream(rows=100, keep="1s")
 START = 1_767_225_600_000_000
@@ -135,27 +132,11 @@ def lines(unit: int) -> Iterator[bytes]:
         yield b"no row"
 
 
-@pytest.fixture(scope="module")
-def server(public_folder: Path) -> Iterator[Connection[Any]]:
-    (public_folder / "moirae.yaml").write_text(WORKSPACE)
-    with database.connect_database(
-        load_settings_from_environment(public_folder / "moirae.yaml"), "test"
-    ) as connection:
-        yield connection
-
-
 @pytest.fixture
-def workspace(server: Connection[Any], tmp_path: Path) -> Iterator[RetentionWorkspace]:
-    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+def workspace(tmp_path: Path) -> Iterator[RetentionWorkspace]:
+    settings = load_settings_from_environment(write_workspace(tmp_path, WORKSPACE))
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / ".keep").touch()
-    name = f"d{uuid4().hex}"
-    server.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-    at = server.info
-    dsn = make_conninfo(user=at.user, password=at.password, host=at.host, port=at.port, dbname=name)
-    settings = load_settings_from_environment(tmp_path / "moirae.yaml").model_copy(
-        update={"database": SecretStr(dsn)}
-    )
     with database.connect_database(settings, "test") as connection:
         declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age))

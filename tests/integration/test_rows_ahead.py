@@ -27,9 +27,9 @@ from moirae.live.sources.idle_sources import IdleSources
 from moirae.live.sources.topics.units import make_topic_records, make_units
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
-from tests.faults.harness import workspace
 from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
+from tests.workspaces import workspace, write_workspace
 
 WORKSPACE = """
 home: .moirae
@@ -138,7 +138,7 @@ Open = Callable[[EngineMode], Archive]
 
 @pytest.fixture
 def open_archive(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    (root / "moirae.yaml").write_text(f"{WORKSPACE}archive: {tmp_path / 'archive'}\n")
+    write_workspace(root, f"{WORKSPACE}archive: {tmp_path / 'archive'}\n")
     settings = load_settings_from_environment(root / "moirae.yaml")
     with database.connect_database(settings, "tests") as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")

@@ -26,8 +26,8 @@ from moirae.services import tokens
 from sql.access import TokenGateway
 from sql.processes import ProcessGateway
 from tests.bad_inputs import FILES, read
-from tests.faults.harness import workspace
 from tests.served import JSON, LINES, Served, serve
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

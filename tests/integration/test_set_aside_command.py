@@ -21,7 +21,7 @@ from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from moirae.server.routes.metrics import collect_metrics
 from sql.archive import SetAsideGateway, Subject, UnitGateway
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -18,7 +18,7 @@ from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import database
 from moirae.runtime.roles import ReconnectingRole
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

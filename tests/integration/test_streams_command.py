@@ -18,7 +18,7 @@ from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.runtime import database, storage
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -11,6 +11,7 @@ from tests.broker import Broker
 from tests.landing import put_file
 from tests.source_readers import archive_present_files
 from tests.topics import STREAM, Topics, declare, needs_broker, reader_world, row
+from tests.workspaces import write_workspace
 
 pytestmark = [needs_broker, pytest.mark.services]
 
@@ -163,7 +164,7 @@ def test_stream_changes_between_files_and_a_topic_and_reads_each_record_once(
             topics.send_rows("mixed", f"t{number}-", 5, partition=number % 2)
             lines = b"\n".join(row(f"f{number}-{line}") for line in range(3)) + b"\n"
             put_file(world.root / "landing" / f"{number}.jsonl", lines.decode())
-            (world.root / "moirae.yaml").write_text(text)
+            write_workspace(world.root, text)
             settings = load_settings_from_environment(world.root / "moirae.yaml")
             archive_present_files(settings, world.connection, spark)
             first, count = ("f", 3) if text == by_files else ("t", 5)

@@ -26,8 +26,8 @@ from moirae.live.sources import files
 from moirae.live.sources.topics.units import make_units
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, DeadLetterRow
-from tests.faults.harness import workspace
 from tests.ingest_scenario import begin_topic, unread_ranges
+from tests.workspaces import workspace, write_workspace
 
 WORKSPACE = """
 home: .moirae
@@ -108,7 +108,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def archive(root: Path, tmp_path: Path) -> Iterator[Archive]:
-    (root / "moirae.yaml").write_text(f"{WORKSPACE}archive: {tmp_path}\n")
+    write_workspace(root, f"{WORKSPACE}archive: {tmp_path}\n")
     settings = load_settings_from_environment(root / "moirae.yaml")
     with database.connect_database(settings, "tests") as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 from moirae.services.operations import rules
-from tests.faults.harness import workspace
+from tests.workspaces import workspace
 
 WORKSPACE = """
 home: .moirae

@@ -7,7 +7,6 @@ kept.
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -24,11 +23,10 @@ from tests.stage_world import (
     RULE,
     VERSION,
     Row,
-    StageServer,
     StageWorld,
     micros,
     stage,
-    stage_server,
+    stage_world,
 )
 
 pytestmark = pytest.mark.services
@@ -205,12 +203,6 @@ def _run(
         assert revisions[-1][1] == "boundary"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    with stage_server() as stage_server_of_module:
-        yield stage_server_of_module
-
-
 _SEEDS = st.integers(0, 1 << 30)
 
 
@@ -231,9 +223,9 @@ def _examples(count: int) -> settings:
 @given(seed=_SEEDS, rows_per_chunk=st.integers(8, 60))
 @_examples(1)
 def test_stages_equal_a_batch_evaluation(
-    server: StageServer, analysis: str, chain: int, damaged: float, seed: int, rows_per_chunk: int
+    analysis: str, chain: int, damaged: float, seed: int, rows_per_chunk: int
 ) -> None:
-    with server.world(rows_per_chunk) as world:
+    with stage_world(rows_per_chunk) as world:
         _run(world, seed, analysis, chain, damaged=damaged)
 
 
@@ -244,14 +236,13 @@ def test_stages_equal_a_batch_evaluation(
 @given(seed=_SEEDS, rows_per_chunk=st.integers(8, 40))
 @_examples(1)
 def test_stages_follow_commands(
-    server: StageServer,
     analysis: str,
     command: Verb,
     damaged: float,
     seed: int,
     rows_per_chunk: int,
 ) -> None:
-    with server.world(rows_per_chunk) as world:
+    with stage_world(rows_per_chunk) as world:
         _run(world, seed, analysis, 3, command=command, damaged=damaged)
 
 
@@ -266,7 +257,6 @@ def test_stages_follow_commands(
 )
 @_examples(100)
 def test_stages_equal_a_batch_evaluation_in_many_cases(
-    server: StageServer,
     seed: int,
     analysis: str,
     chain: int,
@@ -274,5 +264,5 @@ def test_stages_equal_a_batch_evaluation_in_many_cases(
     rows_per_chunk: int,
     damaged: float,
 ) -> None:
-    with server.world(rows_per_chunk) as world:
+    with stage_world(rows_per_chunk) as world:
         _run(world, seed, analysis, chain, command=command, damaged=damaged)

@@ -37,6 +37,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from recall.engines.routing import EngineChoice
 from tests.inline_jobs import InlineJobs
+from tests.workspaces import write_workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = to_micros(START + timedelta(days=30))
@@ -428,7 +429,7 @@ def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> l
 
 def workspace(folder: Path) -> Settings:
     """Its files in a folder."""
-    (folder / "moirae.yaml").write_text(WORKSPACE)
+    write_workspace(folder, WORKSPACE)
     stays = "".join(f"{host},{site},{since.isoformat()}\n" for host, site, since, _ in STAYS)
     (folder / "hosts.csv").write_text(f"host,site,since\n{stays}")
     (folder / "inventory.csv").write_text("host\n" + "".join(f"{host}\n" for host in INVENTORY))

@@ -13,6 +13,7 @@ from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import connect_database
 from sql.events import ContextGateway, NewContextRow, OutboxGateway
 from sql.similarity import CorpusGateway
+from tests.workspaces import write_workspace
 
 _START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -20,7 +21,7 @@ _START = datetime(2026, 3, 1, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def database(public_folder: Path) -> Iterator[sql.Connection]:
     workspace = public_folder / "moirae.yaml"
-    workspace.write_text("home: .moirae\nrules: []\n")
+    write_workspace(workspace.parent, "home: .moirae\nrules: []\n")
     with connect_database(load_settings_from_environment(workspace), "test") as connection:
         yield connection
 
