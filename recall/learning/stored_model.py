@@ -26,7 +26,7 @@ from recall.learning.votes import Votes
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 3
+MODEL_FORMAT = 4
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."
@@ -195,6 +195,7 @@ class StoredModel:
             "event_places": self.resolved_events.places,
             "pair_weights": model.pair_model.weights,
             "tag_mixture": model.mixture.tags.weights,
+            "tag_pool": model.mixture.pool.weights,
             "novelty_mixture": model.mixture.novelty.weights,
             "forecasts": model.record.to_array(),
             "temperature": np.array(model.calibration.temperature),
@@ -221,6 +222,7 @@ class StoredModel:
         calibration.novelty_weights = arrays["novelty_weights"]
         mixture = TagMixture(use_time=True)
         mixture.tags.weights = arrays["tag_mixture"]
+        mixture.pool.weights = arrays["tag_pool"]
         mixture.novelty.weights = arrays["novelty_mixture"]
         vocabulary = Vocabulary()
         vocabulary.encode_terms(arrays["terms"].tolist())

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from recall.learning.arrays import grow
 from recall.learning.switching_mixture import SwitchingMixture
+from recall.learning.tag_pool import TagPool
 from recall.similarity.measures import Floats
 
 # The chance that another predictor becomes the best one, at each episode.
@@ -25,11 +26,13 @@ _NEWEST_DECAY = 0.75
 _RECENT_SMOOTHING = 1.0  # episodes
 _TAG_SMOOTHING = 0.5  # episodes
 _MIN_PROBABILITY = 1e-4
-# Before anything is learned. Of `learned`, votes, frequencies, recent and newest frequencies.
-_TAG_WEIGHTS = np.array([4.0, 2.0, 2.0, 1.0, 1.0])
+# Before anything is learned. Of `learned`, votes, nearest, all, recent and newest frequencies.
+_POOL_WEIGHTS = np.array([0.7, 0.2, 0.1, 0.0, 0.0, 0.0])
+# Of the pool of these, and of each of them.
+_TAG_WEIGHTS = np.array([4.0, 4.0, 2.0, 1.0, 2.0, 1.0, 1.0])
 # Of the regression, the recent share, the newest share, and the share of all.
 _NOVELTY_WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0])
-_TIMELESS_TAG_PREDICTORS = 3
+_TIMELESS_TAG_PREDICTORS = 4
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class TagForecast:
     """What is predicted for an event.
 
     `shares`: by tag, the probability if the tag is not new; `new_tag`: that it is. `distributions`:
-    the same by predictor and tag; `chances`: by predictor, that it is new.
+    the same by predictor and tag, first that of the pool of the others; `chances`: by predictor,
+    that it is new.
     """
 
     shares: Floats
@@ -144,18 +148,22 @@ class TagMixture:
     def __init__(self, use_time: bool) -> None:
         """`use_time`: whether recent frequencies are predictors."""
         self.use_time = use_time
-        count = len(_TAG_WEIGHTS) if use_time else _TIMELESS_TAG_PREDICTORS
-        self.tags = SwitchingMixture(_TAG_WEIGHTS[:count], _SHARE)
+        count = len(_POOL_WEIGHTS) if use_time else _TIMELESS_TAG_PREDICTORS
+        self.pool = TagPool(_POOL_WEIGHTS[:count])
+        self.tags = SwitchingMixture(_TAG_WEIGHTS[: count + 1], _SHARE)
         self.novelty = SwitchingMixture(_NOVELTY_WEIGHTS, _SHARE)
 
     def mix(
         self, learned: Floats, votes: Floats, learned_chance: float, history: TagHistory
     ) -> TagForecast:
-        """`learned`, `votes`: by tag. `learned_chance`: of a new tag, by the regression."""
-        rows = [learned, votes, history.frequencies()]
+        """`learned`: by tag. `votes`: of the best hits and of the best one, by tag, see `Votes`.
+        `learned_chance`: of a new tag, by the regression.
+        """
+        rows = [learned, *votes, history.frequencies()]
         if self.use_time:
             rows += [*history.recent_frequencies()]
-        distributions = np.array(rows)
+        predictors = np.array(rows)
+        distributions = np.vstack([self.pool.pool(predictors), predictors])
         chances = np.array([learned_chance, *history.new_tag_shares()])
         chances = np.clip(chances, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         return TagForecast(
@@ -171,5 +179,7 @@ class TagMixture:
             self.novelty.learn(-np.log(forecast.chances))
             return
         self.novelty.learn(-np.log(1 - forecast.chances))
+        pooled, predictors = forecast.distributions[0], forecast.distributions[1:]
+        self.pool.learn(predictors, pooled, tag_id)
         probabilities = np.maximum(forecast.distributions[:, tag_id], _MIN_PROBABILITY)
         self.tags.learn(-np.log(probabilities))

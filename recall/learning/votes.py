@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.arrays import grow
 from recall.similarity.measures import (
     ContextVector,
     ContextVectors,
@@ -16,12 +17,13 @@ from recall.similarity.measures import (
 from recall.similarity.segments import score_by_measures
 
 # Past events whose tags may be voted for: the newest, one of each episode.
-_MAX_EVENTS = 300
+_MAX_EVENTS = 1000
 _VOTERS = 10
 # A vote counts the score, divided by the highest, to this power.
 _VOTE_POWER = 3.0
-# How many votes the frequencies of tags have.
+# How many votes the frequencies of tags have: beside ten voters, and beside the most similar.
 _FREQUENCY_VOTES = 1.0
+_FREQUENCY_VOTES_OF_NEAREST = 0.3
 # `attributes` is the first of the measures that are computed together.
 _ATTRIBUTES_COLUMN = 0
 _MEASURES = 3
@@ -32,34 +34,42 @@ class Votes:
 
     def __init__(self) -> None:
         self._contexts = ContextVectors()
-        self._tags: list[int] = []
+        self._tags = np.zeros(0, dtype=np.int64)
+        self._count = 0
 
     def __len__(self) -> int:
-        return min(len(self._tags), _MAX_EVENTS)
+        return min(self._count, _MAX_EVENTS)
 
     def add(self, context: ContextVector, tag_id: int) -> None:
         """Add the newest event."""
-        if len(self._tags) >= 2 * _MAX_EVENTS:
-            newest = range(len(self._tags) - _MAX_EVENTS, len(self._tags))
+        if self._count >= 2 * _MAX_EVENTS:
+            newest = range(self._count - _MAX_EVENTS, self._count)
             self._contexts = ContextVectors(self._contexts[row] for row in newest)
-            self._tags = self._tags[-_MAX_EVENTS:]
+            self._tags = self._tags[newest.start : newest.stop]
+            self._count = _MAX_EVENTS
         self._contexts.add(context)
-        self._tags.append(tag_id)
+        self._tags = grow(self._tags, self._count + 1)
+        self._tags[self._count] = tag_id
+        self._count += 1
 
     def count(self, context: ContextVector, counts: CorpusCounts, frequencies: Floats) -> Floats:
-        """By tag, its share of the votes of the ten best.
+        """Two rows by tag: its share of the votes of the ten best, and of those of the best alone.
 
-        `frequencies`: by tag, the shares of all resolved events, which have a vote too.
+        Events as similar as the best have its vote together. `frequencies`: by tag, the shares of
+        all resolved events, which have votes too.
         """
         scores = self._score(context, counts)
-        best = np.argsort(-scores, kind="stable")[:_VOTERS]
-        best = best[scores[best] > 0]
-        tags = np.array(self._tags[-_MAX_EVENTS:], dtype=np.int64)
-        weights = (scores[best] / scores.max(initial=0.0)) ** _VOTE_POWER
-        votes: Floats = _FREQUENCY_VOTES * frequencies
-        votes += np.bincount(tags[best], weights, len(frequencies))
-        votes /= votes.sum()
-        return votes
+        tags = self._tags[self._count - len(self) : self._count]
+        best = _find_best(scores)
+        votes = np.outer([_FREQUENCY_VOTES, _FREQUENCY_VOTES_OF_NEAREST], frequencies)
+        if len(best):
+            highest = scores[best[0]]
+            weights = (scores[best] / highest) ** _VOTE_POWER
+            votes[0] += np.bincount(tags[best], weights, len(frequencies))
+            nearest = np.bincount(tags[scores == highest], minlength=len(frequencies))
+            votes[1] += nearest / nearest.sum()
+        shares: Floats = votes / votes.sum(axis=1, keepdims=True)
+        return shares
 
     def _score(self, context: ContextVector, counts: CorpusCounts) -> Floats:
         rows = self._newest_rows()
@@ -82,8 +92,8 @@ class Votes:
         return rounded
 
     def _newest_rows(self) -> SparseRows:
-        count = len(self._tags)
-        return self._contexts.oldest_rows(count).slice_rows(count - len(self), count)
+        rows = self._contexts.oldest_rows(self._count)
+        return rows.slice_rows(self._count - len(self), self._count)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as arrays; `from_arrays` is the inverse. Terms keep their numbers."""
@@ -92,7 +102,7 @@ class Votes:
             "starts": rows.starts,
             "terms": rows.terms,
             "counts": rows.counts.astype(np.float32),
-            "tags": np.array(self._tags[-_MAX_EVENTS:], dtype=np.int32),
+            "tags": self._tags[self._count - len(self) : self._count].astype(np.int32),
         }
 
     @classmethod
@@ -105,3 +115,13 @@ class Votes:
             part = slice(int(starts[row]), int(starts[row + 1]))
             votes.add(ContextVector(terms[part], counts[part]), tag)
         return votes
+
+
+def _find_best(scores: Floats) -> npt.NDArray[np.intp]:
+    """The rows of the highest scores above 0, best first; of equal ones the newest."""
+    least = 0.0
+    if len(scores) > _VOTERS:
+        least = np.partition(scores, -_VOTERS)[-_VOTERS]
+    rows = np.flatnonzero((scores >= least) & (scores > 0))
+    best: npt.NDArray[np.intp] = rows[np.lexsort((-rows, -scores[rows]))][:_VOTERS]
+    return best

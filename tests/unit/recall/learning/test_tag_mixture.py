@@ -17,7 +17,7 @@ def make_history(tags: list[int]) -> TagHistory:
 def test_probabilities_add_up_to_one() -> None:
     history = make_history([0, 1, 1, 2, 0])
     forecast = TagMixture(use_time=True).mix(
-        np.array([0.7, 0.2, 0.1]), np.array([0.2, 0.4, 0.4]), 0.1, history
+        np.array([0.7, 0.2, 0.1]), np.full((2, 3), 1 / 3), 0.1, history
     )
     assert forecast.probabilities.sum() + forecast.new_tag == pytest.approx(1)
     np.testing.assert_allclose(forecast.distributions.sum(axis=1), 1)
@@ -27,7 +27,7 @@ def test_sure_and_wrong_predictor_loses_its_weight_to_the_frequencies() -> None:
     """Three of four episodes are of the first tag; the learned predictor names the second."""
     rng = np.random.default_rng(1)
     history, mixture = make_history([0, 0, 0, 1]), TagMixture(use_time=True)
-    wrong, votes = np.array([0.02, 0.98]), np.array([0.5, 0.5])
+    wrong, votes = np.array([0.02, 0.98]), np.full((2, 2), 0.5)
     losses = []
     for _ in range(30):
         forecast = mixture.mix(wrong, votes, 0.01, history)
@@ -35,7 +35,7 @@ def test_sure_and_wrong_predictor_loses_its_weight_to_the_frequencies() -> None:
         losses.append(-np.log(forecast.shares[tag]))
         mixture.learn(forecast, tag)
         history.learn(tag, is_new=False)
-    assert mixture.tags.weights[0] < 0.1
+    assert mixture.tags.weights[1] < 0.1
     assert np.mean(losses[10:]) < 0.75
 
 
@@ -44,7 +44,7 @@ def test_chance_of_a_new_tag_follows_the_recent_share() -> None:
     chances = []
     for number in range(90):
         shares = history.frequencies()
-        forecast = mixture.mix(shares, shares, 0.5, history)
+        forecast = mixture.mix(shares, np.array([shares, shares]), 0.5, history)
         chances.append(forecast.new_tag)
         is_new = 40 <= number < 60
         tag = len(shares) if is_new else 0
@@ -58,7 +58,7 @@ def test_chance_of_a_new_tag_follows_the_recent_share() -> None:
 def test_without_time_recent_frequencies_are_no_predictors() -> None:
     first, second = make_history([0, 1, 1, 0, 0]), make_history([0, 1, 0, 0, 1])
     forecasts = [
-        TagMixture(use_time=False).mix(np.array([0.5, 0.5]), np.array([0.5, 0.5]), 0.1, history)
+        TagMixture(use_time=False).mix(np.array([0.5, 0.5]), np.full((2, 2), 0.5), 0.1, history)
         for history in (first, second)
     ]
     np.testing.assert_array_equal(forecasts[0].shares, forecasts[1].shares)
