@@ -202,8 +202,9 @@ class LearnedModel:
     def novelty_features(self, context: ContextVector, log_probabilities: Floats) -> Floats:
         """See `TagCalibration.features`."""
         unknown_share = self.tag_model.unknown_share(context)
-        new_tag_share = float(self.history.new_tag_shares()[0])
-        return self.calibration.features(log_probabilities, unknown_share, new_tag_share)
+        return self.calibration.features(
+            log_probabilities, unknown_share, self.history.recent_new_tag_share
+        )
 
     def make_forecast(
         self, probabilities: Floats, new_tag: float, count: int

@@ -6,7 +6,7 @@ learned from predictions that could not know the outcome.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,23 @@ from recall.similarity.measures import Corpus, CorpusCounts, Floats
 _RANDOM_EVENTS = 40
 _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
-# From this number of events on, fewer and fewer make a sample.
-_FULL_SAMPLING = 500
-# The same for forecasts, of episodes.
+# From this number of episodes on, fewer and fewer are forecast and make a sample.
 _FULL_FORECASTING = 300
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from
 # about 13,000 predictions at most. All events are counted.
 _FULL_PREDICTION = 5_000
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What is learned from the first event of an episode, beside its counts.
+
+    `sample`: None if the tag is new, or the drawn events do not differ in whether they have it.
+    """
+
+    prediction: PastPrediction
+    forecast: TagForecast
+    sample: PairSample | None
 
 
 @dataclass(frozen=True)
@@ -42,11 +52,14 @@ class _Outcome:
     predicted_at: int
     """How many episodes were learned then."""
     error: PredictionError | None = None
-    sample: PairSample | None = None
-    prediction: PastPrediction | None = None
-    forecast: TagForecast | None = None
+    """None: nothing was predicted, or the tag is new."""
+    is_new: bool | None = None
+    """Whether the tag was not among those known then; None: nothing was predicted."""
+    is_best: bool = False
+    """Whether it was the most probable one."""
     best_probability: float = 0.0
     """Of the most probable tag, if it is not new."""
+    lesson: _Lesson | None = None
 
 
 class Learner:
@@ -106,51 +119,45 @@ class Learner:
         model = self.model
         event_count = model.tag_model.event_count
         context = self._corpus.contexts[row]
-        attributes = self._corpus.vocabulary.attributes
         prediction = None
-        if self._is_selected(_FULL_PREDICTION, 2):
-            prediction = model.predict(context, attributes)
+        if _is_selected(event_count, _FULL_PREDICTION, 2):
+            prediction = model.predict(context, self._corpus.vocabulary.attributes)
         if prediction is None:
             return _Outcome(event_count)
         tag_id = model.tag_model.find_tag(tag)
         log_probabilities = prediction.log_probabilities
-        past_prediction = PastPrediction(
-            log_probabilities, model.novelty_features(context, log_probabilities), tag_id
-        )
-        begins_episode = self._begins_observed_episode(row, tag)
-        is_sampled = tag_id is not None and self._is_selected(_FULL_SAMPLING, 1)
-        forecast, sample = None, None
-        if begins_episode or is_sampled:
-            counts = self._corpus.counts()
-            forecast = model.forecast_tags(context, log_probabilities, counts)
-            if tag_id is not None and is_sampled:
-                sample = self._draw_sample(row, tag_id, forecast.shares, counts)
-        if not begins_episode:
-            forecast = None
+        lesson = None
+        if self._is_forecast(row, tag):
+            lesson = self._prepare_lesson(row, tag_id, log_probabilities)
         if tag_id is None:
-            return _Outcome(event_count, None, None, past_prediction, forecast)
-        best_probability = float(model.calibration.shares(log_probabilities).max())
-        error = prediction.error(tag_id)
-        return _Outcome(event_count, error, sample, past_prediction, forecast, best_probability)
+            return _Outcome(event_count, is_new=True, lesson=lesson)
+        return _Outcome(
+            event_count,
+            prediction.error(tag_id),
+            is_new=False,
+            is_best=int(np.argmax(log_probabilities)) == tag_id,
+            best_probability=model.calibration.best_probability(log_probabilities),
+            lesson=lesson,
+        )
 
-    def _begins_observed_episode(self, row: int, tag: str) -> bool:
+    def _is_forecast(self, row: int, tag: str) -> bool:
         """Whether to forecast the tag of an event: of the first of each episode, all up to
-        `_FULL_FORECASTING` learned episodes, then fewer and fewer. Other forecasts teach nothing.
+        `_FULL_FORECASTING` learned episodes, then fewer and fewer.
         """
         begins = True
         if self.model.use_time:
             begins = self._observed_episodes.add(tag, self._corpus.times[row], None) == 1
-        episode_count = self.model.history.episode_count
-        return begins and episode_count % max(episode_count // _FULL_FORECASTING, 1) == 0
+        return begins and _is_selected(self.model.history.episode_count, _FULL_FORECASTING, 1)
 
-    def _is_selected(self, full_count: int, power: int) -> bool:
-        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer.
-
-        After n times as many, one in n^`power` is used.
-        """
-        event_count = self.model.tag_model.event_count
-        step = int(max(event_count // full_count, 1) ** power)
-        return event_count % step == 0
+    def _prepare_lesson(self, row: int, tag_id: int | None, log_probabilities: Floats) -> _Lesson:
+        model, counts = self.model, self._corpus.counts()
+        context = self._corpus.contexts[row]
+        features = model.novelty_features(context, log_probabilities)
+        forecast = model.forecast_tags(context, log_probabilities, counts)
+        sample = None
+        if tag_id is not None:
+            sample = self._draw_sample(row, tag_id, forecast.shares, counts)
+        return _Lesson(PastPrediction(log_probabilities, features, tag_id), forecast, sample)
 
     def _draw_sample(
         self, row: int, tag_id: int, probabilities: Floats, counts: CorpusCounts
@@ -195,54 +202,49 @@ class Learner:
         if begins_episode is None:
             position = self._add_to_episode(row, tag)
         if position != 1:
-            self._learn_further(row, tag, outcome, position)
+            self._learn_further(row, tag, outcome.error, position)
             return
         model = self.model
         known_at = model.tag_model.event_count
-        is_new = _is_new(outcome, model, tag)
+        is_new = outcome.is_new
+        if is_new is None:
+            is_new = model.tag_model.find_tag(tag) is None
         model.history.learn(self._count(row, tag, outcome.error), is_new)
-        if outcome.sample is not None:
-            model.pair_model.learn(outcome.sample)
-        if outcome.prediction is not None:
-            model.calibration.learn(outcome.prediction)
-        if outcome.prediction is None:
-            return
-        tag_id = outcome.prediction.tag
-        if outcome.forecast is not None:
-            model.mixture.learn(outcome.forecast, tag_id)
-            model.record.add(outcome.forecast.best_probability)
-        if tag_id is not None and self._has_changed(row, outcome, known_at):
+        if outcome.lesson is not None:
+            self._learn_lesson(outcome.lesson)
+        if outcome.error is not None and self._has_changed(row, outcome, known_at):
             self._forget_old_meaning()
 
-    def _learn_further(self, row: int, tag: str, outcome: _Outcome, position: int) -> None:
-        """Learn a further event of an episode. The calibration does not depend on it.
+    def _learn_lesson(self, lesson: _Lesson) -> None:
+        model = self.model
+        if lesson.sample is not None:
+            model.pair_model.learn(lesson.sample)
+        model.calibration.learn(lesson.prediction)
+        model.mixture.learn(lesson.forecast, lesson.prediction.tag)
+        model.record.add(lesson.forecast.best_probability)
+
+    def _learn_further(
+        self, row: int, tag: str, error: PredictionError | None, position: int
+    ) -> None:
+        """Learn a further event of an episode. Only the tag model depends on it.
 
         `position`: of its context among the different ones of the episode; 0: another event has
         the same one, and nothing is learned from it.
         """
-        if not position:
-            tag_id = self.model.tag_model.find_tag(tag)
-            if tag_id is not None:
-                self._tags[row] = tag_id
-            self._learned_rows.append(row)
+        if position:
+            self._count(row, tag, None if error is None else error.scale(1 / position))
             return
-        amount = 1 / position
-        error = outcome.error
-        self._count(row, tag, None if error is None else error.scale(amount))
-        if outcome.sample is not None:
-            self.model.pair_model.learn(replace(outcome.sample, amount=amount))
+        tag_id = self.model.tag_model.find_tag(tag)
+        if tag_id is not None:
+            self._tags[row] = tag_id
+        self._learned_rows.append(row)
 
     def _has_changed(self, row: int, outcome: _Outcome, known_at: int) -> bool:
         """Whether the tags have changed their meaning."""
-        assert outcome.prediction is not None
-        if not self.model.use_time:
-            return False
-        log_probabilities = outcome.prediction.log_probabilities
-        best = int(np.argmax(log_probabilities))
-        return self._change_detector.add(
+        return self.model.use_time and self._change_detector.add(
             row,
             outcome.best_probability,
-            best == outcome.prediction.tag,
+            outcome.is_best,
             predicted_at=outcome.predicted_at,
             known_at=known_at,
         )
@@ -281,7 +283,7 @@ class Learner:
         for row, tag in tagged_rows:
             position = self._add_to_episode(row, tag)
             if position != 1:
-                self._learn_further(row, tag, _Outcome(0), position)
+                self._learn_further(row, tag, None, position)
             else:
                 self.model.history.learn(self._count(row, tag, None), is_new=False)
 
@@ -346,14 +348,12 @@ class Learner:
         )
 
 
-def _is_new(outcome: _Outcome, model: LearnedModel, tag: str) -> bool:
-    """Whether a tag was not among those known when its event occurred.
-
-    If nothing was predicted then, it is whether the tag is not known now.
+def _is_selected(count: int, full_count: int, power: int) -> bool:
+    """Whether to use the event or episode after `count`: all up to `full_count`, then fewer and
+    fewer. After n times as many, one in n^`power` is used.
     """
-    if outcome.prediction is None:
-        return model.tag_model.find_tag(tag) is None
-    return outcome.prediction.tag is None
+    step = int(max(count // full_count, 1) ** power)
+    return count % step == 0
 
 
 def _draw(random: np.random.Generator, rows: list[int], count: int) -> list[int]:

@@ -62,14 +62,12 @@ class PairSample:
     """A new event with some past events: their features, and whether they have the same tag.
 
     `shares`: how much each past event counts. All events of a tag count 1 together, drawn or not:
-    they are equally relevant, and a tag is not more probable because it has many. `amount`: how
-    much the sample counts.
+    they are equally relevant, and a tag is not more probable because it has many.
     """
 
     features: Floats
     relevant: npt.NDArray[np.bool_]
     shares: Floats
-    amount: float = 1.0
 
 
 class PairModel:
@@ -103,7 +101,7 @@ class PairModel:
 
     def learn(self, sample: PairSample) -> None:
         """Add a sample. The weights are fitted again from time to time."""
-        self.mixture.learn(sample.amount * sample_losses(sample, self._rankings()))
+        self.mixture.learn(sample_losses(sample, self._rankings()))
         self._samples.append(sample)
         self._sample_count += 1
         if self._refits and self._sample_count >= self._next_fit:
@@ -121,9 +119,7 @@ class PairModel:
         sizes = np.array([len(sample.relevant) for sample in self._samples])
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         offsets = np.log(np.concatenate([sample.shares for sample in self._samples]))
-        amounts = np.array([sample.amount for sample in self._samples])
-        row_amounts = np.repeat(amounts, sizes)
-        targets = row_amounts * relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
+        targets = relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
 
         def loss(weights: Floats) -> tuple[float, Floats]:
             scores = features @ weights + offsets
@@ -131,8 +127,8 @@ class PairModel:
             exponentials = np.exp(scores)
             totals = np.add.reduceat(exponentials, starts)
             deviations = (weights - _PRIOR_MEANS) / _PRIOR_DEVIATIONS
-            value = amounts @ np.log(totals) - targets @ scores + 0.5 * (deviations**2).sum()
-            errors = row_amounts * exponentials / np.repeat(totals, sizes) - targets
+            value = np.log(totals).sum() - targets @ scores + 0.5 * (deviations**2).sum()
+            errors = exponentials / np.repeat(totals, sizes) - targets
             slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
             return float(value), slope
 

@@ -6,6 +6,7 @@ best tag was right on its log odds (Platt, Advances in Large Margin Classifiers,
 whether the tag was new.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -79,20 +80,28 @@ class TagCalibration:
         `unknown_share`: of the context's terms, those that no learned event has. `new_tag_share`:
         of recent episodes, those whose tag was new.
         """
-        share = float(np.clip(new_tag_share, _MIN_SHARE, 1 - _MIN_SHARE))
-        best = min(float(np.exp(log_probabilities.max())), 1 - _MIN_PROBABILITY)
-        return np.array([1.0, np.log(share / (1 - share)), np.log(1 - best), unknown_share])
+        share = min(max(new_tag_share, _MIN_SHARE), 1 - _MIN_SHARE)
+        best = _clip(math.exp(log_probabilities.max()))
+        return np.array([1.0, _log_odds(share), math.log(1 - best), unknown_share])
 
     def shares(self, log_probabilities: Floats) -> Floats:
         """By tag, its probability if the tag is not new."""
         shares = self._scale(log_probabilities)
         if len(shares) > 1:
             best = int(np.argmax(shares))
-            corrected = _clip(sigmoid(float(self._best_features(shares) @ self.best_weights)))
-            shares *= (1 - corrected) / (1 - _clip(shares[best]))
+            corrected = self._correct(float(shares[best]))
+            shares *= (1 - corrected) / (1 - _clip(float(shares[best])))
             shares[best] = corrected
             shares /= shares.sum()
         return shares
+
+    def best_probability(self, log_probabilities: Floats) -> float:
+        """That of the most probable tag, if the tag is not new."""
+        return self._correct(float(self._scale(log_probabilities).max()))
+
+    def _correct(self, best_share: float) -> float:
+        intercept, slope = self.best_weights
+        return _clip(float(sigmoid(intercept + slope * _log_odds(_clip(best_share)))))
 
     def new_tag_chance(self, features: Floats) -> float:
         """The probability that the tag was never seen. `features`: see `features`."""
@@ -103,10 +112,6 @@ class TagCalibration:
         exponentials = np.exp(scaled - scaled.max())
         shares: Floats = exponentials / exponentials.sum()
         return shares
-
-    def _best_features(self, shares: Floats) -> Floats:
-        best = _clip(float(shares.max()))
-        return np.array([1.0, np.log(best / (1 - best))])
 
     def learn(self, prediction: PastPrediction) -> None:
         """Add the prediction for an event whose tag became known."""
@@ -164,4 +169,8 @@ def _compare(prediction: PastPrediction) -> _CalibratedOutcome:
 
 
 def _clip(probability: float) -> float:
-    return float(np.clip(probability, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
+    return min(max(probability, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
+
+
+def _log_odds(probability: float) -> float:
+    return math.log(probability / (1 - probability))

@@ -5,6 +5,7 @@ are several predictors, whose weights are learned from predictions that were mad
 known. The log loss of the forecast is the sum of both losses, so their bounds add up too.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ _SHARE = 0.02
 # How much less each earlier episode counts: about the last 20, and the last 4.
 _RECENT_DECAY = 0.95
 _NEWEST_DECAY = 0.75
+# Earlier episodes count next to nothing.
+_COUNTED_EPISODES = 200
 # What the frequencies of all episodes are counted in addition: for recent ones, and for each tag.
 _RECENT_SMOOTHING = 1.0  # episodes
 _TAG_SMOOTHING = 0.5  # episodes
@@ -66,36 +69,29 @@ class TagHistory:
     def __init__(self) -> None:
         self._count = 0
         self._totals = np.zeros(0)
-        self._recent = np.zeros(0)
-        self._newest = np.zeros(0)
-        # Of new tags.
+        self._newest_tags: deque[int] = deque(maxlen=_COUNTED_EPISODES)
+        # Of new tags: how many episodes have one, of all and with earlier ones counting less; and
+        # how many episodes these are of.
         self.episode_count = 0
-        self._novelty = np.array([0.5, 0.5])
-        self._novelty_totals = np.array([1.0, 1.0])
+        self._new_count = self._recent_new_count = 0.5
+        self._recent_count = 1.0
 
     def learn(self, tag_id: int, is_new: bool) -> None:
         """Count an episode."""
-        size = max(self._count, tag_id + 1)
-        self._totals, self._recent, self._newest = (
-            grow(array, size) for array in (self._totals, self._recent, self._newest)
-        )
-        self._count = size
-        for array, decay in (
-            (self._totals, 1.0),
-            (self._recent, _RECENT_DECAY),
-            (self._newest, _NEWEST_DECAY),
-        ):
-            array *= decay
-            array[tag_id] += 1
-        decays = np.array([_RECENT_DECAY, 1.0])
-        self._novelty = self._novelty * decays + is_new
-        self._novelty_totals = self._novelty_totals * decays + 1
+        self._count = max(self._count, tag_id + 1)
+        self._totals = grow(self._totals, self._count)
+        self._totals[tag_id] += 1
+        self._newest_tags.append(tag_id)
+        self._new_count += is_new
+        self._recent_new_count = self._recent_new_count * _RECENT_DECAY + is_new
+        self._recent_count = self._recent_count * _RECENT_DECAY + 1
         self.episode_count += 1
 
     def forget_tags(self) -> None:
         """Forget how often each tag occurred, not how many were new."""
         self._count = 0
-        self._totals, self._recent, self._newest = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._totals = np.zeros(0)
+        self._newest_tags.clear()
 
     @property
     def counts(self) -> Floats:
@@ -110,35 +106,45 @@ class TagHistory:
 
     def recent_frequencies(self) -> Floats:
         """The frequencies of about the last 20 episodes, and of the last 4, as two rows."""
-        frequencies = _RECENT_SMOOTHING * self.frequencies()
-        rows = np.array([self._recent[: self._count], self._newest[: self._count]]) + frequencies
+        ages = np.arange(len(self._newest_tags))[::-1]
+        tags = np.array(self._newest_tags, dtype=np.int64)
+        recent = [
+            np.bincount(tags, decay**ages, self._count) for decay in (_RECENT_DECAY, _NEWEST_DECAY)
+        ]
+        rows = np.array(recent) + _RECENT_SMOOTHING * self.frequencies()
         shares: Floats = rows / rows.sum(axis=1, keepdims=True)
         return shares
 
-    def new_tag_shares(self) -> Floats:
+    @property
+    def recent_new_tag_share(self) -> float:
+        """The share of new tags among recent episodes."""
+        return self._recent_new_count / self._recent_count
+
+    def new_tag_shares(self) -> list[float]:
         """The share of new tags among recent episodes, among all, and if no other one is new."""
-        unseen = 1 / (self.episode_count + 2)
-        return np.append(self._novelty / self._novelty_totals, unseen)
+        share = self._new_count / (self.episode_count + 1)
+        return [self.recent_new_tag_share, share, 1 / (self.episode_count + 2)]
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as arrays; `from_arrays` is the inverse."""
         return {
-            "totals": self._totals[: self._count],
-            "recent": self._recent[: self._count],
-            "newest": self._newest[: self._count],
-            "novelty": np.stack([self._novelty, self._novelty_totals]),
-            "episode_count": np.array(self.episode_count),
+            "totals": self.counts,
+            "newest_tags": np.array(self._newest_tags, dtype=np.int64),
+            "novelty": np.array(
+                [self._new_count, self._recent_new_count, self._recent_count, self.episode_count]
+            ),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "TagHistory":
         """Restore what `to_arrays` returned."""
         history = cls()
-        history._totals, history._recent = arrays["totals"].copy(), arrays["recent"].copy()
-        history._newest = arrays["newest"].copy()
+        history._totals = arrays["totals"].copy()
         history._count = len(history._totals)
-        history._novelty, history._novelty_totals = arrays["novelty"]
-        history.episode_count = int(arrays["episode_count"])
+        history._newest_tags.extend(arrays["newest_tags"].tolist())
+        *counts, episode_count = arrays["novelty"].tolist()
+        history._new_count, history._recent_new_count, history._recent_count = counts
+        history.episode_count = int(episode_count)
         return history
 
 

@@ -1,12 +1,12 @@
 """What the most similar resolved events say about the tag of a new one. No I/O."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from recall.learning.arrays import grow
 from recall.similarity.measures import (
     ContextVector,
     ContextVectors,
@@ -18,6 +18,7 @@ from recall.similarity.segments import score_by_measures
 
 # Past events whose tags may be voted for: the newest, one of each episode.
 _MAX_EVENTS = 1000
+_MAX_TERMS = 20_000  # of all their contexts: comparing them takes half a millisecond
 _VOTERS = 10
 # A vote counts the score, divided by the highest, to this power.
 _VOTE_POWER = 3.0
@@ -35,22 +36,23 @@ class Votes:
     def __init__(self) -> None:
         self._contexts = ContextVectors()
         self._tags = np.zeros(0, dtype=np.int64)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return min(self._count, _MAX_EVENTS)
+        # The newest events, that are not among these yet: adding them together is much faster.
+        self._waiting: deque[tuple[ContextVector, int]] = deque(maxlen=_MAX_EVENTS)
 
     def add(self, context: ContextVector, tag_id: int) -> None:
         """Add the newest event."""
-        if self._count >= 2 * _MAX_EVENTS:
-            newest = range(self._count - _MAX_EVENTS, self._count)
+        self._waiting.append((context, tag_id))
+
+    def _add_waiting(self) -> None:
+        if not self._waiting:
+            return
+        if len(self._tags) + len(self._waiting) > 2 * _MAX_EVENTS:
+            newest = range(len(self._tags) - _MAX_EVENTS, len(self._tags))
             self._contexts = ContextVectors(self._contexts[row] for row in newest)
-            self._tags = self._tags[newest.start : newest.stop]
-            self._count = _MAX_EVENTS
-        self._contexts.add(context)
-        self._tags = grow(self._tags, self._count + 1)
-        self._tags[self._count] = tag_id
-        self._count += 1
+            self._tags = self._tags[newest.start :]
+        self._contexts.extend([context for context, _ in self._waiting])
+        self._tags = np.append(self._tags, [tag for _, tag in self._waiting])
+        self._waiting.clear()
 
     def count(self, context: ContextVector, counts: CorpusCounts, frequencies: Floats) -> Floats:
         """Two rows by tag: its share of the votes of the ten best, and of those of the best alone.
@@ -58,8 +60,9 @@ class Votes:
         Events as similar as the best have its vote together. `frequencies`: by tag, the shares of
         all resolved events, which have votes too.
         """
-        scores = self._score(context, counts)
-        tags = self._tags[self._count - len(self) : self._count]
+        rows = self._newest_rows()
+        scores = self._score(context, counts, rows)
+        tags = self._tags[len(self._tags) - len(rows) :]
         best = _find_best(scores)
         votes = np.outer([_FREQUENCY_VOTES, _FREQUENCY_VOTES_OF_NEAREST], frequencies)
         if len(best):
@@ -71,8 +74,7 @@ class Votes:
         shares: Floats = votes / votes.sum(axis=1, keepdims=True)
         return shares
 
-    def _score(self, context: ContextVector, counts: CorpusCounts) -> Floats:
-        rows = self._newest_rows()
+    def _score(self, context: ContextVector, counts: CorpusCounts, rows: SparseRows) -> Floats:
         scores = np.zeros((len(rows), _MEASURES))
         width = max(rows.width, int(context.terms.max(initial=-1)) + 1)
         score_by_measures(
@@ -92,8 +94,12 @@ class Votes:
         return rounded
 
     def _newest_rows(self) -> SparseRows:
-        rows = self._contexts.oldest_rows(self._count)
-        return rows.slice_rows(self._count - len(self), self._count)
+        """Those that may be voted for."""
+        self._add_waiting()
+        count = len(self._tags)
+        rows = self._contexts.oldest_rows(count)
+        first = int(np.searchsorted(rows.starts, rows.starts[-1] - _MAX_TERMS))
+        return rows.slice_rows(max(first, count - _MAX_EVENTS, 0), count)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as arrays; `from_arrays` is the inverse. Terms keep their numbers."""
@@ -102,7 +108,7 @@ class Votes:
             "starts": rows.starts,
             "terms": rows.terms,
             "counts": rows.counts.astype(np.float32),
-            "tags": self._tags[self._count - len(self) : self._count].astype(np.int32),
+            "tags": self._tags[len(self._tags) - len(rows) :].astype(np.int32),
         }
 
     @classmethod

@@ -154,8 +154,7 @@ class ContextVectors:
         self._squares = _GrowableArray(np.float64)
         self._width = 0
         self._starts.extend(np.zeros(1, dtype=np.int32))
-        for context in contexts:
-            self.add(context)
+        self.extend(list(contexts))
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -173,6 +172,19 @@ class ContextVectors:
         self._starts.extend(np.array([len(self._terms)], dtype=np.int32))
         if len(context.terms):
             self._width = max(self._width, int(context.terms[-1]) + 1)
+
+    def extend(self, contexts: Sequence[ContextVector]) -> None:
+        """Append contexts, the newest last: faster than one by one."""
+        if not contexts:
+            return
+        terms = np.concatenate([context.terms for context in contexts])
+        counts = np.concatenate([context.counts for context in contexts])
+        sizes = [len(context.terms) for context in contexts]
+        self._starts.extend(len(self._terms) + np.cumsum(sizes))
+        self._terms.extend(terms)
+        self._counts.extend(counts)
+        self._squares.extend(counts**2)
+        self._width = max(self._width, int(terms.max(initial=-1)) + 1)
 
     def oldest_rows(self, count: int) -> SparseRows:
         """The first `count` contexts, as views."""
