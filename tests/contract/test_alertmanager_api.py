@@ -163,3 +163,34 @@ def test_silence_needs_an_operator_and_a_valid_body(served: Served) -> None:
     assert other != added
     assert _ask(served, "GET", f"silence/{added}").json()["status"]["state"] == "expired"
     assert _ask(served, "DELETE", f"silence/{other}", role="operator").status_code == 200
+
+
+def test_karma_finds_the_fields_that_it_decodes(served: Served) -> None:
+    """What Karma 0.133 asks for, and the types that its decoder requires."""
+    assert served.ask("GET", "/metrics", "viewer").status_code == 200
+    for group in _ask(served, "GET", "alerts/groups", role="viewer").json():
+        assert isinstance(group["receiver"]["name"], str)
+        assert all(isinstance(value, str) for value in group["labels"].values())
+        for alert in group["alerts"]:
+            assert datetime.fromisoformat(alert["startsAt"]).tzinfo is not None
+            assert {type(alert[name]) for name in ("fingerprint", "generatorURL")} == {str}
+            texts = [*alert["labels"].values(), *alert["annotations"].values()]
+            assert all(isinstance(value, str) for value in texts)
+            assert alert["status"]["state"] in ("active", "suppressed", "unprocessed")
+            for name in ("inhibitedBy", "silencedBy"):
+                assert all(isinstance(value, str) for value in alert["status"][name])
+    # As its form posts a silence, with milliseconds and groups of values.
+    now = datetime.now(UTC)
+    body = {
+        "matchers": [{"name": "host", "value": "(a|b)", "isRegex": True, "isEqual": True}],
+        "startsAt": now.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+        "endsAt": (now + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+        "createdBy": "me@example.org",
+        "comment": "upgrade",
+    }
+    added = _ask(served, "POST", "silences", json=body, role="operator").json()["silenceID"]
+    silences = {silence["id"]: silence for silence in _ask(served, "GET", "silences").json()}
+    assert silences[added]["matchers"] == body["matchers"]
+    for name in ("startsAt", "endsAt"):
+        assert datetime.fromisoformat(silences[added][name]).tzinfo is not None
+    assert _ask(served, "DELETE", f"silence/{added}", role="operator").status_code == 200
