@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: alertmanager broker help setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: alertmanager broker help jars kernels setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -29,8 +29,14 @@ prerequisites:
 	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); [ "$${version:-0}" -ge 17 ] || \
 	  { echo "moirae needs Java 17 or newer, found $${version:-none}: install a JDK (Debian: apt install openjdk-17-jdk-headless)" >&2; exit 1; }
 
+# Downloads wait while the kernels are compiled.
 setup: prerequisites $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 jars kernels
+
+jars: prerequisites $(STAMP)
 	@$(BIN)/python -m archiver.spark.install >&2
+
+kernels: prerequisites $(STAMP)
 	@$(BIN)/python -c 'from recall.similarity import compile_kernels; compile_kernels()' >&2
 
 $(STAMP): requirements.lock pyproject.toml | prerequisites
@@ -41,7 +47,7 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@touch $@
 
 # A Kafka broker for tests; tests that need it are skipped if it cannot be installed.
-broker: setup
+broker: prerequisites $(STAMP)
 	-@$(BIN)/python -m tests.broker.install
 
 # Alertmanager, with which `make slow` compares notifications; without it that test is skipped.
@@ -55,7 +61,8 @@ demo-once: setup
 	@$(BIN)/moirae demo --once -o json
 
 # Three files of tests at a time, on two cores: much of their time they wait for processes.
-test: setup broker
+test: prerequisites $(STAMP)
+	@$(MAKE) --no-print-directory -j 3 jars kernels broker
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # A test that starts a service fails here: see tests/no_services.py.

@@ -373,9 +373,14 @@ def _engines_agree(
     "sql",
     [
         "SELECT s.ts, s.host, s.v, s.n, s.ok FROM s ORDER BY s.ts DESC LIMIT 40",
-        "SELECT s.ts, s.host AS h, s.v * 2 AS twice FROM s WHERE s.ok ORDER BY twice, s.ts LIMIT 30",
-        "SELECT s.host, s.n, s.v FROM s ORDER BY s.host, s.n DESC, s.v, s.ts LIMIT 500",
-        "SELECT s.ok, s.ts FROM s WHERE s.host = event.host ORDER BY s.ok DESC, s.ts LIMIT 25",
+        *(
+            pytest.param(sql, marks=pytest.mark.slow)
+            for sql in (
+                "SELECT s.ts, s.host AS h, s.v * 2 AS twice FROM s WHERE s.ok ORDER BY twice, s.ts LIMIT 30",
+                "SELECT s.host, s.n, s.v FROM s ORDER BY s.host, s.n DESC, s.v, s.ts LIMIT 500",
+                "SELECT s.ok, s.ts FROM s WHERE s.host = event.host ORDER BY s.ok DESC, s.ts LIMIT 25",
+            )
+        ),
     ],
 )
 def test_engines_agree_about_plain_rows(
@@ -482,6 +487,7 @@ def test_spark_reads_memory_and_files_alike(
         )
 
 
+@pytest.mark.slow
 def test_tasks_of_spark_read_pinned_files(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
 ) -> None:

@@ -354,13 +354,13 @@ def count_by_duckdb(table: StreamTable) -> int:
 @pytest.mark.parametrize(
     ("append", "stats", "is_adopted"),
     [
-        (append_by_spark, True, False),
         (append_by_spark, False, True),
         (append_by_library, False, False),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
                 (append_by_spark, True, True),
+                (append_by_spark, True, False),
                 (append_by_spark, False, False),
                 (append_by_library, True, True),
                 (append_by_library, True, False),

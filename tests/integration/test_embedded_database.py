@@ -117,6 +117,7 @@ def test_server_stops_with_its_last_user(home: Path, how: str) -> None:
         assert _gone(home)
 
 
+@pytest.mark.slow
 def test_releasing_the_server_does_not_stop_it_for_other_users(home: Path) -> None:
     with _user(home) as first, _user(home) as second:
         _connected(first)
@@ -125,6 +126,7 @@ def test_releasing_the_server_does_not_stop_it_for_other_users(home: Path) -> No
         assert _end(second, "release") == "True\n"
 
 
+@pytest.mark.slow
 def test_concurrent_users_all_reach_the_server(home: Path) -> None:
     """Starts overlap with a stop: `release` does not wait for the next user."""
     rng = random.Random(1)
@@ -170,6 +172,7 @@ def test_terminated_launcher_stays_while_it_has_users(home: Path) -> None:
         assert len(_processes(home)) >= 2
 
 
+@pytest.mark.slow
 def test_server_of_a_moved_folder_is_replaced(home: Path) -> None:
     moved = home.with_name(".moved")
     with _user(home, linger=600.0) as user:

@@ -115,7 +115,7 @@ def test_generated_scenario_covers_the_cases_of_the_formulas() -> None:
 
 
 @pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_answers_for_the_generated_scenario_equal_the_reference(
     seed: int, gap: timedelta, grouped: bool, leave_one_out: bool
 ) -> None:

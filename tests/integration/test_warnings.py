@@ -42,6 +42,7 @@ def _places(root: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_rules_check_lists_keys_without_an_effect_as_warnings(root: Path) -> None:
     command = [sys.executable, "-m", "moirae", "rules", "check", "-o", "json"]

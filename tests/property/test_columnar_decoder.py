@@ -166,9 +166,7 @@ def test_json_values_of_any_type_are_decoded_as_one_by_one(lines: list[bytes]) -
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(
-            kind, marks=[] if kind in ("bigint", "double", "timestamp") else pytest.mark.slow
-        )
+        pytest.param(kind, marks=[] if kind == "timestamp" else pytest.mark.slow)
         for kind in sorted(ARROW_TYPES)
     ],
 )

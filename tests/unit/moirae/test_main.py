@@ -82,7 +82,7 @@ def test_process_exits_at_once_when_object_storage_fails(
     ("kind", "reason"),
     [
         ("database", "server closed the connection"),
-        ("connection", "the connection is closed"),
+        pytest.param("connection", "the connection is closed", marks=pytest.mark.slow),
     ],
 )
 def test_process_exits_as_unavailable_when_postgresql_fails(
@@ -166,7 +166,7 @@ def _writing_command(work: str) -> list[str]:
     ("work", "first_line", "code"),
     [
         ("for number in range(100_000): print(number)", "0\n", 0),
-        ("print_table(['n'], ([number] for number in range(20_000)), '')", "n     \n", 0),
+        ("print_table(['n'], ([number] for number in range(12_000)), '')", "n     \n", 0),
         ("print_json(list(range(100_000)))", "[\n", 0),
         ("raise BrokenPipeError(32, 'not that of standard output')", "", 1),
     ],

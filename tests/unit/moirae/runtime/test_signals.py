@@ -82,7 +82,7 @@ def test_burst_of_signals_never_blocks_a_process(seed: int) -> None:
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_signals_end_a_process_whatever_their_order(seed: int) -> None:
     rng = random.Random(seed)
     with _start_process() as process:
@@ -94,6 +94,7 @@ def test_two_signals_end_a_process_whatever_their_order(seed: int) -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_sighup_reloads_without_a_terminal() -> None:
     with _start_process() as process:
         process.send_signal(signal.SIGHUP)
@@ -133,7 +134,14 @@ def test_process_under_nohup_outlives_its_terminal() -> None:
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("stderr", ["closed before", "closed pipe", "closed terminal"])
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "closed before",
+        pytest.param("closed pipe", marks=pytest.mark.slow),
+        pytest.param("closed terminal", marks=pytest.mark.slow),
+    ],
+)
 def test_process_survives_writing_to_a_closed_stderr(stderr: str) -> None:
     controller, terminal_end = pty.openpty() if stderr == "closed terminal" else os.pipe()
     command = [sys.executable, "-c", LOGGING]
