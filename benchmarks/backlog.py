@@ -36,6 +36,14 @@ streams:
     source: {files: landing/*.jsonl}
 rules: [rules.yaml]
 """
+_RULES = """
+groups:
+- name: bench
+  rules:
+  - alert: High
+    expr: SELECT * FROM cpu WHERE cpu > 98
+    key: [host]
+"""
 
 
 def run() -> list[BenchmarkResult]:
@@ -74,7 +82,7 @@ def measure_rate(project: Path, file_count: int) -> float:
 
 def _drain(project: Path, file_count: int) -> float:
     """The seconds of a drain."""
-    with temporary_workspace(_WORKSPACE, "groups: []\n") as root:
+    with temporary_workspace(_WORKSPACE, _RULES) as root:
         write_files(root / "landing", file_count, datetime.now(UTC) - timedelta(days=1))
         command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace"]
         started_at = time.monotonic()
