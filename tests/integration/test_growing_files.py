@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,6 +90,23 @@ def test_a_renamed_file_is_read_to_its_end(start: Reader, logs: Path, files: str
     assert reader.update(wait=0.3) == ["a", "b", "c", "new"]
     if files == "app.log*":
         assert start(files).update() == ["a", "b", "c", "new"]
+
+
+def test_a_quiet_file_that_is_renamed_is_read_while_its_writer_has_it_open(
+    start: Reader, logs: Path
+) -> None:
+    reader = start("app.log")
+    log = logs / "app.log"
+    append(log, lines("a"))
+    reader.update()
+    with log.open("a") as writer:
+        an_hour_ago = time.time() - 3600
+        os.utime(log, (an_hour_ago, an_hour_ago))
+        log.rename(logs / "app.log.1")
+        append(log, lines("new"))
+        reader.update()
+        writer.write(lines("b", "c"))
+    assert reader.update(wait=0.3) == ["a", "b", "c", "new"]
 
 
 def test_a_file_that_is_copied_and_truncated_continues_in_the_copy(

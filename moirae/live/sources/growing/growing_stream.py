@@ -35,7 +35,7 @@ from moirae.live.sources.growing.known_files import (
     match_files,
 )
 from moirae.live.sources.growing.listing import GrowingFileListing
-from moirae.live.sources.growing.open_files import OpenFiles
+from moirae.live.sources.growing.open_files import OpenFiles, is_handle
 from sql.archive import GrowingFileGateway, GrowingFileRow
 
 _LOG = structlog.get_logger()
@@ -170,7 +170,9 @@ class GrowingStream:
                 self._open_files.close(number)
                 continue
             unlisted = self._open_files.find(number, self._read_to(number))
-            if unlisted is not None and not self._is_abandoned(number, unlisted):
+            if unlisted is not None and (
+                self._open_files.may_grow(number) or self._count_complete(number, unlisted)
+            ):
                 present[number] = unlisted
             else:
                 self._report_missing(number, file)
@@ -178,11 +180,6 @@ class GrowingStream:
         for number, file in present.items():
             self._open_files.keep(number, file)
         self._present = present
-
-    def _is_abandoned(self, number: int, unlisted: ListedFile) -> bool:
-        """Whether nothing but an unfinished line is left of a file that is not listed any more."""
-        is_old = time.time() - unlisted.changed / 1e9 > _FLUSH_AFTER
-        return is_old and not self._count_complete(number, unlisted)
 
     def _select_settled(
         self, listed: Sequence[ListedFile], matched: MatchedFiles
@@ -242,7 +239,7 @@ class GrowingStream:
         start = max(0, read_to - HASHED_BYTES)
         return replace(
             row,
-            path=row.path if self._is_handle(file) else unit_name(file.path, self._base),
+            path=row.path if is_handle(file) else unit_name(file.path, self._base),
             device=file.device,
             inode=file.inode,
             head_length=len(head),
@@ -250,11 +247,6 @@ class GrowingStream:
             checked_to=read_to,
             checked_hash=hash_bytes(read_range(file.path, start, read_to - start)),
         )
-
-    @staticmethod
-    def _is_handle(file: ListedFile) -> bool:
-        """Whether a file is not listed any more, and read through its handle."""
-        return file.path.parent == Path("/proc/self/fd")
 
     def _report_missing(self, number: int, file: ListedFile) -> None:
         """Report what is lost of a file that is gone, or was truncated."""
