@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from archiver.formats import LOG_FORMATS
 from archiver.ingest import sample_records
 from moirae.inspect.field_types import FieldSummary, summarize_fields
 from moirae.inspect.format_inference import infer_format
@@ -53,7 +54,10 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     if key is not None:
         declaration["key"] = [key]
     declaration["source"] = {"files": str(paths[0]), **sampled.options}
-    return ProposedStream(declaration, [*questions, *time_questions])
+    questions += time_questions
+    if sampled.format.name in LOG_FORMATS:
+        questions.append("whether the file grows and rotates: then `tail: true`")
+    return ProposedStream(declaration, questions)
 
 
 def _column(name: str, type_name: str, field_name: str) -> Any:

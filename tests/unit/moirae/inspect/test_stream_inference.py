@@ -33,10 +33,14 @@ SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
     "access.log": (
         b'h - - [20/Nov/2026:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "x"\n' * 3,
         {"format": "combined"},
-        [],
+        ["tail"],
     ),
-    "syslog": (b"<34>Nov 20 10:00:00 web-1 su[230]: failed\n", {"format": "syslog"}, ["zone"]),
-    "pairs.log": (f"time={TEN}Z level=info msg=x\n".encode(), {"format": "logfmt"}, []),
+    "syslog": (
+        b"<34>Nov 20 10:00:00 web-1 su[230]: failed\n",
+        {"format": "syslog"},
+        ["zone", "tail"],
+    ),
+    "pairs.log": (f"time={TEN}Z level=info msg=x\n".encode(), {"format": "logfmt"}, ["tail"]),
     "utf16.jsonl": (f'{{"ts":"{TEN}Z","k":"é"}}\n'.encode("utf-16"), {"format": "jsonl"}, []),
 }
 
