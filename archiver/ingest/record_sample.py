@@ -25,8 +25,9 @@ def sample_records(path: Path, record_format: Format) -> list[dict[str, Any]]:
     source = RecordSource(record_format, islice(content, 50_000))
     fields = None
     if record_format.is_csv:
-        header = source.take(1).records
+        header = source.take(1).records if record_format.has_header else []
         fields = tuple(csv_fields(header[0], record_format.csv)) if header else ()
+        fields = record_format.csv.names or fields
     try:
         records = source.take(_MAX_RECORDS).records
     except SourceDamaged:

@@ -13,21 +13,34 @@ _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf)", re.I
 )
 _TIME_NAME = re.compile(r"(?:^|[._@])(?:ts|.*time.*|.*date.*|.*timestamp|created.*|start.*)$", re.I)
+_TIMES_OF_DAY = (
+    (re.compile(r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}"), "%H:%M:%S"),
+    (re.compile(r"[0-9]{1,2}:[0-9]{2}"), "%H:%M"),
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MAX_DEPTH = 4
 
 
 @dataclass(frozen=True)
 class TimeSummary:
-    """How times are written: `units` of numbers, `formats` of texts other than ISO 8601."""
+    """How times are written: `units` of numbers, `formats` of texts other than ISO 8601.
+
+    `is_date`: without a time of day. `is_text`: numbers are written as texts.
+    """
 
     units: Sequence[str]
     formats: Sequence[str]
     is_local: bool
+    is_date: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
 class FieldSummary:
-    """A field of records. `is_whole`: each of `count` records has it."""
+    """A field of records. `is_whole`: each of `count` records has it.
+
+    `time_of_day`: the format in which it is one; None: it is not.
+    """
 
     name: str
     type: str
@@ -35,6 +48,7 @@ class FieldSummary:
     count: int
     distinct: int
     time: TimeSummary | None
+    time_of_day: str | None = None
 
     @property
     def is_named_time(self) -> bool:
@@ -73,7 +87,16 @@ def _flatten(record: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator
 def _summarize(name: str, values: Sequence[Any], count: int) -> FieldSummary:
     time = _summarize_times(values)
     distinct = len(set(map(str, values)))
-    return FieldSummary(name, _find_type(values), len(values) == count, count, distinct, time)
+    is_whole = len(values) == count
+    time_of_day = _find_time_of_day(values)
+    return FieldSummary(name, _find_type(values), is_whole, count, distinct, time, time_of_day)
+
+
+def _find_time_of_day(values: Sequence[Any]) -> str | None:
+    for pattern, time_format in _TIMES_OF_DAY:
+        if all(pattern.fullmatch(str(value).strip()) for value in values):
+            return time_format
+    return None
 
 
 def _find_type(values: Sequence[Any]) -> str:
@@ -99,16 +122,21 @@ def _summarize_times(values: Sequence[Any]) -> TimeSummary | None:
         units = [set(likely_units(float(text))) for text in texts]
         common = set.intersection(*units) if units else set()
         ordered = [unit for unit in ("s", "ms", "us", "ns") if unit in common]
-        return TimeSummary(ordered, [], is_local=False) if ordered else None
+        is_text = any(isinstance(value, str) for value in values)
+        return TimeSummary(ordered, [], is_local=False, is_text=is_text) if ordered else None
     moments = list(map(_parse_iso, texts))
     if all(moment is not None for moment in moments):
         is_local = any(moment.tzinfo is None for moment in moments if moment is not None)
-        return TimeSummary([], [], is_local)
+        is_date = all(_DATE.fullmatch(text) for text in texts)
+        return TimeSummary([], [], is_local, is_date)
     formats = likely_formats(texts)
     if not formats:
         return None
     return TimeSummary(
-        [], formats, is_local=not any("z" in f or f in _WITH_OFFSET for f in formats)
+        [],
+        formats,
+        is_local=not any("z" in f or f in _WITH_OFFSET for f in formats),
+        is_date=all("%" in f and not re.search("%[HITcsX]", f) for f in formats),
     )
 
 

@@ -32,7 +32,7 @@ _TIME_PATTERNS = (
     r"[0-9]{6} [0-9]{2}:[0-9]{2}:[0-9]{2}",
     r"[0-9]{9,19}",
 )
-_LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
+_LEVEL = "(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ def infer_format(path: Path) -> InferredFormat:
         raise ValueError(f"{path}: the file has no lines")
     if len(content) >= _SAMPLE_BYTES and len(lines) > 1:
         lines.pop()
-    inferred = _infer_json(lines, text) or _infer_lines(path, lines, encoding) or _infer_csv(lines)
+    inferred = _infer_json(lines, text) or _infer_named_fields(lines)
+    inferred = inferred or _infer_lines(path, lines, encoding) or _infer_csv(lines)
     if inferred is None:
         inferred = _infer_text(lines)
     record_format, format_options = inferred
@@ -79,7 +80,7 @@ def _read_beginning(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def _infer_json(lines: Sequence[bytes], text: bytes) -> tuple[Format, dict[str, Any]] | None:
-    if lines[0][:1] not in b"{[" or not lines[0]:
+    if re.match(rb"\s*(?:\{|\[\s*[\[{])", text) is None:
         return None
     objects = [_load(line) for line in lines[:200]]
     share = sum(isinstance(value, dict) for value in objects) / len(objects)
@@ -128,6 +129,21 @@ def _infer_lines(
     return None
 
 
+def _infer_named_fields(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
+    """Fields that a comment names, as in the extended log format of web servers, or of Zeek."""
+    for line in lines[:50]:
+        named = re.fullmatch(rb"#\s?[Ff]ields:?([ \t])(.+)", line)
+        if named is None:
+            continue
+        delimiter, names = named[1].decode(), named[2].decode().split(named[1].decode())
+        rows = [row for row in lines[:200] if not row.startswith(b"#")]
+        if rows and all(row.count(named[1]) == len(names) - 1 for row in rows):
+            dialect = CsvDialect(delimiter, comment="#", header=False, names=tuple(names))
+            declared = {"delimiter": delimiter, "comment": "#", "header": False, "names": names}
+            return Format("csv", csv=dialect), {"format": "csv", "csv": declared}
+    return None
+
+
 def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
     rows = [line for line in lines[:200] if not line.startswith(b"#")]
     if len(rows) < 2:
@@ -161,9 +177,10 @@ def _infer_text(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]]:
         if not starts or not re.match(rf"\W?{time_pattern}", texts[0]):
             continue
         level = re.compile(rf"\W?{time_pattern}\W+{_LEVEL}\b")
-        pattern = rf"[^0-9A-Za-z]?(?P<time>{time_pattern})[^0-9A-Za-z]*"
+        pattern = rf"[^0-9A-Za-z]?(?P<time>{time_pattern})"
         if all(level.match(text) for text in starts):
-            pattern += rf"(?P<level>{_LEVEL})[^0-9A-Za-z]*"
+            pattern += rf"[^0-9A-Za-z]+(?P<level>{_LEVEL})\b"
+        pattern += r"[\]:,|\s-]*"
         options = {"format": "text", "pattern": pattern + "(?P<message>.*)"}
         if len(starts) < len(texts):
             options["starts_with"] = rf"[^0-9A-Za-z]?{time_pattern}"

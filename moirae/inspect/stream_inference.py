@@ -42,14 +42,17 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     time = _choose_time(fields)
     if time is None:
         raise ValueError(f"{paths[0]}: no field is a time in all records")
+    time_of_day = _find_time_of_day(time, fields)
     columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
+    if time_of_day is not None:
+        columns["ts"] = "timestamp"
     names = {"ts"}
     for summary in fields[:_MAX_COLUMNS]:
-        if summary.name != time.name:
+        if summary not in (time, time_of_day):
             name = _column_name(summary.name, names)
             columns[name] = _column(name, summary.type, summary.name)
     declaration: dict[str, Any] = {"columns": columns}
-    declaration["time"], time_questions = _declare_time(time)
+    declaration["time"], time_questions = _declare_time(time, time_of_day)
     key = _choose_key(fields, columns)
     if key is not None:
         declaration["key"] = [key]
@@ -92,16 +95,26 @@ def _choose_time(fields: Sequence[FieldSummary]) -> FieldSummary | None:
     return min(named, key=rank, default=None)
 
 
-def _declare_time(summary: FieldSummary) -> tuple[Any, list[str]]:
+def _find_time_of_day(time: FieldSummary, fields: Sequence[FieldSummary]) -> FieldSummary | None:
+    """The only field with the times of day, if the event time is a date."""
+    assert time.time is not None
+    candidates = [field for field in fields if field.time_of_day is not None and field.is_whole]
+    return candidates[0] if time.time.is_date and len(candidates) == 1 else None
+
+
+def _declare_time(summary: FieldSummary, time_of_day: FieldSummary | None) -> tuple[Any, list[str]]:
     """The key `time`, and what the sample leaves open of it."""
     assert summary.time is not None
     options: dict[str, Any] = {"column": "ts"}
     questions: list[str] = []
     if len(summary.time.units) > 1:
         questions.append(f"unit of the numbers: {' or '.join(summary.time.units)}")
-    elif summary.time.units and summary.time.units != ["s"]:
+    elif summary.time.units and (summary.time.is_text or summary.time.units != ["s"]):
         options["unit"] = summary.time.units[0]
     formats = summary.time.formats
+    if time_of_day is not None:
+        options["fields"] = [summary.name, time_of_day.name]
+        formats = [f"{date} {time_of_day.time_of_day}" for date in formats or ["%Y-%m-%d"]]
     if len(formats) > 1:
         questions.append(f"format of the times, day or month first: {' or '.join(formats)}")
     elif formats:

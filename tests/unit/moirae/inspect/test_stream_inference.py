@@ -30,6 +30,47 @@ SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
         {"format": "csv", "csv": {"delimiter": ";", "comment": "#"}},
         [],
     ),
+    "spreadsheet.csv": (
+        b"Datum;Uhrzeit;Wert\n20.11.2026;11:00:00;7\n20.11.2026;11:05:00;8\n",
+        {"format": "csv", "csv": {"delimiter": ";"}},
+        ["zone"],
+    ),
+    "iis.log": (
+        b"#Software: x\n#Fields: date time cs-method sc-status\n2026-11-20 10:00:00 GET 200\n",
+        {
+            "format": "csv",
+            "csv": {
+                "delimiter": " ",
+                "comment": "#",
+                "header": False,
+                "names": ["date", "time", "cs-method", "sc-status"],
+            },
+        },
+        ["zone"],
+    ),
+    "zeek.log": (
+        b"#separator \\x09\n#fields\tts\tproto\n1795168800.123456\ttcp\n",
+        {
+            "format": "csv",
+            "csv": {
+                "delimiter": "\t",
+                "comment": "#",
+                "header": False,
+                "names": ["ts", "proto"],
+            },
+        },
+        [],
+    ),
+    "error.log": (
+        b"[Sun Dec 04 04:47:44 2005] [notice] ready\n[Sun Dec 04 04:47:45 2005] [error] bad\n",
+        {
+            "format": "text",
+            "pattern": "[^0-9A-Za-z]?(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8} "
+            "[0-9]{4})[^0-9A-Za-z]+(?P<level>(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|"
+            "CRITICAL|FATAL))\\b[\\]:,|\\s-]*(?P<message>.*)",
+        },
+        ["zone", "tail"],
+    ),
     "access.log": (
         b'h - - [20/Nov/2026:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "x"\n' * 3,
         {"format": "combined"},
