@@ -6,6 +6,7 @@ Groups, receivers and members of every message are equal; so are their times.
 import os
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -122,26 +123,36 @@ def _describe(request: Received, body: Any) -> Message:
     return request.at, tuple(alerts)
 
 
-def _find_undecided(fired: list[float], started: float, ready: float) -> list[float]:
-    """The times at which alerts fired that find an empty group removed by one system only.
+@dataclass(frozen=True)
+class _Cleanups:
+    """When the systems remove empty groups: every 30 s from their start, which is between two times.
 
-    Both remove empty groups every 30 s, counted from their start, which is between two times.
+    `fired`: when alerts fired.
     """
-    return [at for at in fired if (at - started) % _CLEANUP_INTERVAL < ready - started]
+
+    started: float
+    ready: float
+    fired: list[float]
+
+    def may_differ(self, emptied: float, until: float) -> bool:
+        """Whether a group that was empty since a time may have been removed by one of them only."""
+        times = [emptied, *(at for at in self.fired if emptied < at < until)]
+        span = self.ready - self.started + 2 * _TOLERANCE
+        return any((at - self.started + _TOLERANCE) % _CLEANUP_INTERVAL < span for at in times)
 
 
 def _compare(
     expected: list[Message],
     actual: list[Message],
     steps: list[float],
-    undecided: list[float],
+    cleanups: _Cleanups,
     end: float,
 ) -> list[str]:
     """The differences of two sequences; messages about the end of the play may be missing.
 
-    A step within the tolerance of a message may be in it or in the next one, and an alert that
-    fired at an undecided time may come after `group_wait` or at the next interval: the comparison
-    of the group ends there.
+    A step within the tolerance of a message may be in it or in the next one, and an alert of a
+    group that one system may have removed may come after `group_wait` or at the next interval: the
+    comparison of the group ends there.
     """
     problems = []
     earlier = 0.0
@@ -158,7 +169,7 @@ def _compare(
             abs(step - at) < _TOLERANCE for step in steps for at in times
         ):
             break
-        if (is_apart or not is_equal) and any(earlier < at < max(times) for at in undecided):
+        if (is_apart or not is_equal) and cleanups.may_differ(earlier, max(times)):
             break
         earlier = min(times)
         if pair[0] is None or pair[1] is None:
@@ -204,9 +215,9 @@ def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_
     problems = {}
     steps = [start + step.at for step in scenario.steps]
     fired = [start + step.at for step in scenario.steps if step.kind == "fire"]
-    undecided = _find_undecided(fired, started, start)
+    cleanups = _Cleanups(started, start, fired)
     for key in expected.keys() | actual.keys():
-        differences = _compare(expected.get(key, []), actual.get(key, []), steps, undecided, end)
+        differences = _compare(expected.get(key, []), actual.get(key, []), steps, cleanups, end)
         if differences:
             problems[key] = differences
     assert problems == {}, scenario.moirae("")
