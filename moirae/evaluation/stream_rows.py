@@ -54,6 +54,11 @@ class LiveStreamRows:
         self.revisions = revisions
         self._max_read_rows = max_read_rows
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether this process reads archived files, instead of executors."""
+        return self._max_read_rows != 0
+
     @cached_property
     def _first_rows(self) -> FirstRows:
         archive = self._archive

@@ -16,6 +16,8 @@ from moirae.rules import KeySource, find_key_sources
 # times longer than the one before.
 _FIRST_STEP = 2_000_000  # microseconds
 _STEP_FACTOR = 4
+# Rows of files that are read to tell why alerts end that nothing holds.
+_MAX_READ_ROWS = 1_000_000
 _MAX_SEARCHED = 10_000  # held alerts whose searched time is remembered
 
 _Key = tuple[Any, ...]
@@ -57,6 +59,8 @@ class SilentAlerts:
             and (is_held or alert.last < alert.ends)
             and (input_end is None or alert.ends + lag < input_end)
         ]
+        if not is_held and not self._can_read(sources, undecided, lag):
+            undecided = []
         present = self._find_present(sources, undecided, lag)
         silent = [alert for alert in undecided if alert.eid not in present]
         returns: Mapping[UUID, Micros] = {}
@@ -79,6 +83,22 @@ class SilentAlerts:
             }
             self._sources[rule.rule_version] = find_key_sources(rule.definition, columns)
         return self._sources[rule.rule_version]
+
+    def _can_read(
+        self, sources: Sequence[KeySource], alerts: Sequence[EndingAlert], lag: Micros
+    ) -> bool:
+        """Whether rows until the end of alerts are in memory, or few: live work does not wait."""
+        if not alerts:
+            return True
+        start = min(alert.last for alert in alerts)
+        window = TimeRange(start, max(alert.ends for alert in alerts) + lag + 1)
+        for source in sources:
+            if self._rows.count_in_memory(source.stream, window) is None:
+                if not self._rows.reads_files:
+                    return False
+                if self._rows.estimate_count(source.stream, window) > _MAX_READ_ROWS:
+                    return False
+        return True
 
     def _find_present(
         self, sources: Sequence[KeySource], alerts: Sequence[EndingAlert], lag: Micros

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pytest
 
 from archiver.time_range import TimeRange
 from moirae.alerts import AlertEnd, EndingAlert
@@ -28,8 +29,16 @@ class Archive:
             {"ts": times, "host": pa.array(hosts, pa.string()), "core": pa.array(cores, pa.int64())}
         )
         self.reads: list[TimeRange] = []
+        self.reads_files = True
+        self.row_count = len(rows)
         schema = SimpleNamespace(query_columns=TYPES, time="ts")
         self.tables = {"cpu": SimpleNamespace(schema=schema)}
+
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
+        return None
+
+    def estimate_count(self, stream: str, time_range: TimeRange) -> int:
+        return self.row_count
 
     def read_near(
         self, stream: str, ranges: Sequence[TimeRange], allowed: Mapping[str, Sequence[Any]]
@@ -123,3 +132,11 @@ def test_nobody_looks_where_no_reason_is_wanted() -> None:
         AlertEnd(5 * MINUTE, None)
     ]
     assert archive.reads == []
+
+
+@pytest.mark.parametrize(("reads_files", "row_count"), [(False, 1), (True, 10**9)])
+def test_reason_is_unknown_where_live_work_would_wait(reads_files: bool, row_count: int) -> None:
+    archive = Archive((0, "a", 1))
+    archive.reads_files, archive.row_count = reads_files, row_count
+    assert decide(archive, make_rule(), make_alert("a")) == [AlertEnd(5 * MINUTE, None)]
+    assert decide(archive, make_rule("hold"), make_alert("a")) == [AlertEnd(None, None)]
