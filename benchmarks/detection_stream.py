@@ -43,7 +43,8 @@ class DetectionStream:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _produce(self) -> None:
         repeat_at_file_interval(self._write_file, sleep=self._stop.wait)

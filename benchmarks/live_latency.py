@@ -34,7 +34,7 @@ rules: [rules.yaml]
 
 _START_TIMEOUT = 120.0  # seconds
 _POLL_INTERVAL = 0.1  # seconds
-_SETTLE_SECONDS = 2.0  # for the alerts of the last rows
+_LAST_ALERT_TIMEOUT = 600.0  # seconds until rows that were measured have their alerts
 _RECALL_PROCESS_RUNS = (
     "SELECT EXISTS (SELECT FROM processes WHERE role = 'recall' AND state LIKE 'running%')"
 )
@@ -80,7 +80,8 @@ def measure_p99(connection: Connection[Any], rule: str, seconds: float) -> float
     since = datetime.now(UTC)
     time.sleep(seconds)
     until = datetime.now(UTC)
-    time.sleep(_SETTLE_SECONDS)
+    has_later_alert = "SELECT EXISTS (SELECT FROM alerts WHERE rule = '{}' AND starts_at > '{}')"
+    wait_until(connection, has_later_alert.format(rule, until), _LAST_ALERT_TIMEOUT)
     rows = connection.execute(
         "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
         "WHERE rule = %s AND starts_at BETWEEN %s AND %s",

@@ -33,11 +33,16 @@ class RuleRegistry:
         """The applied rules, without those that cannot be read."""
         return self.load_stored()[0]
 
-    def load_stored(self) -> tuple[list[Definition], list[DamagedRule]]:
-        """The applied rules, and those that cannot be read: damaged, or of another version."""
+    def load_stored(
+        self, names: Sequence[str] | None = None
+    ) -> tuple[list[Definition], list[DamagedRule]]:
+        """The applied rules, and those that cannot be read: damaged, or of another version.
+
+        `names`: only these; None: all.
+        """
         definitions: list[Definition] = []
         damaged: list[DamagedRule] = []
-        for row in self._rules.list_all():
+        for row in self._rules.list_all(names):
             try:
                 definitions.append(Definition.from_json(row.definition))
             except Exception as error:

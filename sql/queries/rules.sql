@@ -1,6 +1,11 @@
 -- list_all --
--- The desired rules, by name.
-SELECT rule, version, definition, applied_at FROM rules ORDER BY rule
+-- The desired rules, or some of them, by name.
+SELECT rule, version, definition, applied_at FROM rules
+WHERE %(rules)s::text[] IS NULL OR rule = ANY(%(rules)s) ORDER BY rule
+
+-- list_names --
+-- The names of the desired rules.
+SELECT rule FROM rules ORDER BY rule
 
 -- put --
 -- Add a desired rule, or replace its version and definition.

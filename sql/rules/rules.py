@@ -1,6 +1,6 @@
 """Desired rules, and how often they changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,9 +43,13 @@ class RuleGateway(Gateway):
 
     queries = "rules"
 
-    def list_all(self) -> list[DesiredRuleRow]:
-        """All desired rules, by name."""
-        return self._records(DesiredRuleRow, "list_all")
+    def list_all(self, rules: Sequence[str] | None = None) -> list[DesiredRuleRow]:
+        """The desired rules with some names, by name; None: all."""
+        return self._records(DesiredRuleRow, "list_all", rules=rules)
+
+    def list_names(self) -> list[str]:
+        """The names of all desired rules."""
+        return self._column("list_names")
 
     def list_page(
         self, *, search: str | None, state: str | None, limit: int | None, offset: int

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -220,7 +219,11 @@ def show_rule(workspace: "LocalWorkspace", rule: Name) -> RuleDetails:
     from moirae.history import list_view_progress
 
     connection = workspace.connection
-    definition = find_definition(RuleRegistry(connection).desired_rules(), rule)
+    name = find_rule(RuleGateway(connection).list_names(), rule)
+    definitions, damaged = RuleRegistry(connection).load_stored([name])
+    if damaged:
+        raise NotFound(f"rule {name!r}: {damaged[0].reason}")
+    (definition,) = definitions
     errors = []
     for row in RuleErrorGateway(connection).list_newest(definition.name):
         fields = asdict(row)
@@ -247,7 +250,7 @@ def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
     from moirae.inspect import explain_rule
 
     definitions = RuleRegistry(workspace.connection).desired_rules()
-    name = find_definition(definitions, rule).name
+    name = find_rule([definition.name for definition in definitions], rule)
     explanation = explain_rule(workspace.settings, definitions, name)
     if "necessary" in explanation["evaluation"]:
         counts = RuleCandidateGateway(workspace.connection).get_last_hour(name)
@@ -338,33 +341,28 @@ def resume(workspace: "LocalWorkspace", body: RuleNames) -> list[ResumedRule]:
     from moirae.deployments import RuleRegistry
 
     registry = RuleRegistry(workspace.connection)
-    definitions = registry.desired_rules()
-    names = [find_definition(definitions, rule).name for rule in body.rules]
+    applied = RuleGateway(workspace.connection).list_names()
+    names = [find_rule(applied, rule) for rule in body.rules]
     resumed = registry.resume(names)
     return [ResumedRule(name, name in resumed) for name in names]
 
 
-def find_definition(definitions: "Sequence[Definition]", rule: str) -> "Definition":
-    """The rule with a name, which may lack the group. Raises `UsageError`."""
-    matches: list[Definition] = []
-    for definition in definitions:
-        if rule in (definition.name, _short_name(definition)):
-            matches.append(definition)
+def find_rule(names: Sequence[str], rule: str) -> str:
+    """The name of the rule with a name, which may lack the group. Raises `UsageError`."""
+    matches = [name for name in names if rule in (name, _short_name(name))]
     if len(matches) > 1:
-        groups = ", ".join(map(attrgetter("name"), matches))
-        raise UsageError(f"rule {rule!r} is ambiguous: {groups}")
+        raise UsageError(f"rule {rule!r} is ambiguous: {', '.join(matches)}")
     if not matches:
-        names = map(attrgetter("name"), definitions)
-        suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
+        suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, names)], n=1)
         if suggestions:
             raise NotFound(f"no rule {rule!r}, did you mean {suggestions[0]}?")
         raise NotFound(f"no rule {rule!r}: see `moirae rules list`")
     return matches[0]
 
 
-def _short_name(definition: "Definition") -> str:
+def _short_name(name: str) -> str:
     """The name without the group."""
-    return definition.name.split("/")[1]
+    return name.split("/")[1]
 
 
 def _load_deployments(connection: sql.Connection) -> dict[str, DeploymentRow]:
