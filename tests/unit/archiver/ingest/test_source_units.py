@@ -118,3 +118,14 @@ def test_small_files_that_are_read_together_have_the_records_of_each(tmp_path: P
             assert list(batch.rows.raw) == list(expected.rows.raw)
             assert batch.rows.refused_lines == expected.rows.refused_lines
             assert batch.reading == expected.reading
+
+
+def test_a_csv_file_that_is_damaged_in_the_middle_keeps_its_header() -> None:
+    def lines() -> Iterator[bytes]:
+        yield b"ts,n"
+        yield b"2026-01-01T00:00:00Z,1"
+        raise SourceDamaged("the file ends")
+
+    batches = read(SourceUnit("s", "u", CSV, lines))
+    assert [batch.reading.fields for batch in batches] == [("ts", "n")] * 2
+    assert [refused.detail for refused in batches[1].rows.refused_lines] == ["the file ends"]
