@@ -38,6 +38,7 @@ def test_decisions_of_the_condition_are_shown_with_their_reasons(
         fired_at=START,
         last_at=START,
         ends_at=None,
+        end_reason=None,
         events=1,
         past=False,
         created_at=START,
