@@ -62,6 +62,7 @@ def test_rule_with_an_exploding_pattern_delays_no_other_rule(public_folder: Path
             has_alerts = f"SELECT count(*) >= {_WARM_UP} FROM alerts WHERE rule = '{_MARKED}'"
             wait_until(connection, has_alerts, _TIMEOUT)
             before, during = _measure(connection, crafted)
+            stream.stop()
             is_counted = f"SELECT count(*) >= {crafted.count} FROM lost_verdicts"
             wait_until(connection, is_counted, _TIMEOUT)
         finally:
