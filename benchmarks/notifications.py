@@ -180,7 +180,7 @@ def _produce(landing: Path, connection: sql.Connection, seed: int) -> datetime:
         nonlocal warm_at
         stream.write_file(stream.make_rows(now))
         if warm_at is None:
-            row = connection.execute("SELECT EXISTS (SELECT FROM alerts)").fetchone()
+            row = connection.execute("SELECT EXISTS (SELECT FROM alerts WHERE NOT past)").fetchone()
             if row is not None and row[0]:
                 warm_at = now + timedelta(seconds=_WARM_UP_SECONDS)
             return time.monotonic() < deadline
