@@ -38,8 +38,12 @@ _MEASURED_SECONDS = 60.0
 _SETTLE_SECONDS = 5.0  # without a message, after which none is left
 _MAX_SETTLE = 120.0  # seconds
 _GROUPS = 10_000
+# Whether the live process has caught up with the rows that came while it started.
+_IS_CURRENT = (
+    "SELECT EXISTS (SELECT FROM alerts WHERE NOT past AND raised_at - starts_at < interval '5 s')"
+)
 _BATCH = 500  # alerts that are stored, or posted, at once
-_START_TIMEOUT = 300.0  # seconds until the first alert
+_START_TIMEOUT = 600.0  # seconds until alerts are told as rows come
 _TIMEOUT = 600.0  # seconds for all messages
 _STORM = _GROUPS / 60  # groups a second
 _NAMESPACE = UUID(int=51)
@@ -145,7 +149,7 @@ def _measure_latency(seed: int) -> tuple[list[float], list[float], float]:
             settings = load_settings_from_environment(root / "moirae.yaml")
             with database.connect_database(settings, "benchmark") as connection:
                 with moirae_up(settings, root / "log"):
-                    warm_at = _produce(root / "landing", connection, seed)
+                    warm_at = _produce(root / "landing", connection, webhook, seed)
                     _wait_until_silent(webhook)
                 alerts = connection.execute(
                     "SELECT id::text, extract(epoch FROM starts_at)::float8, "
@@ -166,8 +170,8 @@ def _measure_latency(seed: int) -> tuple[list[float], list[float], float]:
     return to_alert, to_webhook, complete / max(len(to_webhook), 1)
 
 
-def _produce(landing: Path, connection: sql.Connection, seed: int) -> datetime:
-    """Write files until a first alert is stored, to warm up, and for some seconds.
+def _produce(landing: Path, connection: sql.Connection, webhook: Webhook, seed: int) -> datetime:
+    """Write files until alerts are stored and told as rows come, to warm up, and for some seconds.
 
     Returns the event time from which alerts count.
     """
@@ -180,15 +184,15 @@ def _produce(landing: Path, connection: sql.Connection, seed: int) -> datetime:
         nonlocal warm_at
         stream.write_file(stream.make_rows(now))
         if warm_at is None:
-            row = connection.execute("SELECT EXISTS (SELECT FROM alerts WHERE NOT past)").fetchone()
-            if row is not None and row[0]:
+            row = connection.execute(_IS_CURRENT).fetchone()
+            if row is not None and row[0] and webhook.count():
                 warm_at = now + timedelta(seconds=_WARM_UP_SECONDS)
             return time.monotonic() < deadline
         return now < warm_at + timedelta(seconds=_MEASURED_SECONDS)
 
     repeat_at_file_interval(write)
     if warm_at is None:
-        raise RuntimeError(f"no alert within {_START_TIMEOUT:g} s")
+        raise RuntimeError(f"no alert is told within {_START_TIMEOUT:g} s")
     return warm_at
 
 
