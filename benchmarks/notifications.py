@@ -210,7 +210,8 @@ def _list_first_messages(webhook: Webhook) -> dict[str, tuple[float, Mapping[str
     first: dict[str, tuple[float, Mapping[str, Any]]] = {}
     for message in webhook.read():
         for alert in message["alerts"]:
-            first.setdefault(alert["moirae"]["id"], (message["at"], alert["moirae"]))
+            if "id" in alert["moirae"]:  # no summary
+                first.setdefault(alert["moirae"]["id"], (message["at"], alert["moirae"]))
     return first
 
 
