@@ -209,7 +209,7 @@ def test_rows_of_an_interrupted_batch_are_counted_once(
     unit = write_lines(tmp_path, "a.jsonl", ROWS[0], {**ROWS[1], "x": "none"}, b"{broken")
     declare(archive, SCHEMA, mode)
     with monkeypatch.context() as patched:
-        patched.setattr(archive.writer.catalog, "finish_unit", crash)
+        patched.setattr(archive.writer.catalog, "finish_units", crash)
         with pytest.raises(ConnectionError):
             archive.ingest(unit)
     declare(archive, CHANGED, mode)

@@ -20,7 +20,7 @@ from moirae.live.set_aside import SetAside
 from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from moirae.server.routes.metrics import collect_metrics
-from sql.archive import SetAsideGateway, Subject, UnitGateway
+from sql.archive import FinishedUnitRow, SetAsideGateway, Subject, UnitGateway
 from tests.workspaces import workspace
 
 WORKSPACE = """
@@ -144,7 +144,7 @@ def test_outcome_of_a_retry_names_the_late_rows(root: Path, connection: sql.Conn
     connection.execute("INSERT INTO streams VALUES ('m') ON CONFLICT DO NOTHING")
     unit = units.open("m", "m/a.jsonl", clock=START)
     counters = vars(Counters(read=5, archived=5, late=2))
-    units.finish(unit.id, counters, newest=START, fields=None)
+    units.finish([FinishedUnitRow(unit.id, counters, newest=START)])
     workspace = LocalWorkspace(settings=settings, connection=connection, author="a", via="cli")
     body = SetAsideSubjects.model_validate(
         {"subjects": [{"kind": "file", "name": "m/a.jsonl", "stream": "m"}]}
