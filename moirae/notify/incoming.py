@@ -1,6 +1,6 @@
 """Brings changed alerts into groups, or has them wait."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,6 +10,7 @@ from moirae.notify.alert import NotifiedAlert
 from moirae.notify.grouping import Grouping
 from moirae.notify.intake import (
     Hold,
+    RuleWaits,
     describe_row,
     find_hold,
     fired_long_ago,
@@ -58,18 +59,18 @@ class Incoming:
             ):
                 self.grouping.put(replace(alert, is_restored=True), now)
         held_rows = {row.alert_id: row for row in self._store.load_held()}
+        waits = self._store.load_waits()
         for row in self._store.list_alerts(list(held_rows)):
             hold = Hold("late", None)
             if held_rows[row.id].reason == "history":
-                hold = self._find_hold(row, describe_row(row, now)) or Hold("history", now)
+                hold = self._find_hold(row, describe_row(row, now), waits) or Hold("history", now)
             self._held[row.id] = hold, held_rows[row.id].since
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
             active = self._store.list_active()
             for start in range(0, len(active), _BATCH):
-                for row in self._store.list_alerts(active[start : start + _BATCH]):
-                    self._take(row, now)
+                self._take_all(self._store.list_alerts(active[start : start + _BATCH]), now)
 
     def follow(self, now: datetime) -> bool:
         """Take changed alerts; returns whether there may be more of them."""
@@ -78,11 +79,9 @@ class Incoming:
         if position == self._position:
             return False
         rows = self._store.list_alerts(alert_ids)
-        self._store.load_waits()
         self._note_missed(rows, now)
-        for row in rows:
-            # All sources of inhibition are known before any group is due.
-            self._take(row, now)
+        # All sources of inhibition are known before any group is due.
+        self._take_all(rows, now)
         self._position, self._has_moved = position, True
         return True
 
@@ -168,7 +167,12 @@ class Incoming:
         """Whether `save` has something to store."""
         return bool(self._added or self._removed or self._has_moved or self.grouping.has_changes)
 
-    def _take(self, row: NotifiedAlertRow, now: datetime) -> None:
+    def _take_all(self, rows: Sequence[NotifiedAlertRow], now: datetime) -> None:
+        waits = self._store.load_waits()
+        for row in rows:
+            self._take(row, waits, now)
+
+    def _take(self, row: NotifiedAlertRow, waits: Mapping[str, RuleWaits], now: datetime) -> None:
         alert = self._describe(row, now)
         previous = self.grouping.alerts.get(alert.member)
         if previous is not None and previous.id == alert.id:
@@ -183,7 +187,7 @@ class Incoming:
             return
         if row.past or row.id in self._held:
             return
-        hold = self._find_hold(row, alert)
+        hold = self._find_hold(row, alert, waits)
         if hold is None or (hold.until is not None and hold.until <= now):
             # Group times do not depend on how soon a change is read.
             self.grouping.put(alert, now, min(row.raised_at, now))
@@ -200,9 +204,11 @@ class Incoming:
         )
         return replace(alert, is_restored=is_restored)
 
-    def _find_hold(self, row: NotifiedAlertRow, alert: NotifiedAlert) -> Hold | None:
-        waits = waits_of(self._store.load_waits(), row.rule)
-        return find_hold(row, waits, self.notify_within, self._shortest_wait(alert))
+    def _find_hold(
+        self, row: NotifiedAlertRow, alert: NotifiedAlert, waits: Mapping[str, RuleWaits]
+    ) -> Hold | None:
+        shortest_wait = self._shortest_wait(alert)
+        return find_hold(row, waits_of(waits, row.rule), self.notify_within, shortest_wait)
 
     def _hold(self, alert_id: UUID, hold: Hold, now: datetime) -> None:
         self._held[alert_id] = hold, now
