@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,8 @@ from moirae.config import load_settings_from_environment
 from tests.broker import Broker
 from tests.landing import put_file
 from tests.source_readers import archive_present_files
-from tests.topics import STREAM, Topics, declare, needs_broker, reader_world, row
+from tests.topics import STREAM, ReaderWorld, Topics, declare, needs_broker, reader_world, row
+from tests.waiting import wait_until
 from tests.workspaces import write_workspace
 
 pytestmark = [needs_broker, pytest.mark.services]
@@ -199,6 +201,11 @@ def test_tombstones_are_counted_and_empty_values_are_dead_letters(
         assert not world.readers.has_unread("x"), "a range may have tombstones only"
 
 
+def _reads(world: ReaderWorld, count: int) -> bool:
+    world.read("x")
+    return world.count("x") == count
+
+
 def test_gaps_at_the_end_of_a_range_are_no_unread_records(
     topics: Topics, spark: SparkSession
 ) -> None:
@@ -214,8 +221,8 @@ def test_gaps_at_the_end_of_a_range_are_no_unread_records(
             producer.begin_transaction()
             producer.produce("gaps", row(f"a{number}"))
             producer.commit_transaction(60)
-            world.read("x")
-            assert world.count("x") == number + 1
+            # The broker writes the marker after it has answered.
+            wait_until(partial(_reads, world, number + 1), seconds=60)
             assert not world.readers.has_unread("x")
         next_offset = world.connection.execute("SELECT next FROM partitions").fetchone()
         assert next_offset == (4,)
