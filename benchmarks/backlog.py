@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.discovery import write_files
 from benchmarks.fixtures import temporary_folder, temporary_workspace
+from benchmarks.live_stream import CPU_WORKSPACE
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 
@@ -24,18 +25,6 @@ _FEW_FILES = 10
 _TIMEOUT = 3_600.0  # seconds
 _BEFORE = "f2ec7c13~1"
 _PROJECT = Path(__file__).resolve().parents[1]
-_WORKSPACE = """
-home: .moirae
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-rules: [rules.yaml]
-"""
 _RULES = """
 groups:
 - name: bench
@@ -82,7 +71,7 @@ def measure_rate(project: Path, file_count: int) -> float:
 
 def _drain(project: Path, file_count: int) -> float:
     """The seconds of a drain."""
-    with temporary_workspace(_WORKSPACE, _RULES) as root:
+    with temporary_workspace(CPU_WORKSPACE, _RULES) as root:
         write_files(root / "landing", file_count, datetime.now(UTC) - timedelta(days=1))
         command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace"]
         started_at = time.monotonic()

@@ -1,13 +1,12 @@
 """Process starts as a live stream: files at a fixed rate, with one marked row in each."""
 
 import random
-import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.live_stream import FILE_INTERVAL, ROWS_PER_FILE, repeat_at_file_interval
+from benchmarks.live_stream import FILE_INTERVAL, ROWS_PER_FILE, FileProducer
 from tests.sigma_collection import Collection, DetectionRule, write_rows
 
 _RANDOM_LENGTH = 12
@@ -19,7 +18,7 @@ MARKER = DetectionRule("Marked", "endswith(lower(Image), 'marked-process.exe')",
 Edit = Callable[[list[dict[str, Any]]], None]
 
 
-class DetectionStream:
+class DetectionStream(FileProducer):
     """A thread that writes 500 rows per second, which no rule of the collection matches.
 
     Each command line has a random end. `edit` changes the rows of each file.
@@ -35,21 +34,9 @@ class DetectionStream:
         self._edit = edit
         self._letters = random.Random(1)
         self._file_number = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._produce)
+        super().__init__(self._write_rows)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _produce(self) -> None:
-        repeat_at_file_interval(self._write_file, sleep=self._stop.wait)
-
-    def _write_file(self, now: datetime) -> bool:
+    def _write_rows(self, now: datetime) -> None:
         first = self._file_number * ROWS_PER_FILE
         rows = [self._make_row(first + i, now, i) for i in range(ROWS_PER_FILE)]
         rows[0]["Image"] = _MARKED_IMAGE
@@ -57,7 +44,6 @@ class DetectionStream:
         path = self._landing / f"{self._file_number:08d}.jsonl"
         write_rows(path, enumerate(rows, first))
         self._file_number += 1
-        return not self._stop.is_set()
 
     def _make_row(self, number: int, now: datetime, position: int) -> dict[str, Any]:
         age = timedelta(seconds=FILE_INTERVAL * (1 - (position + 1) / ROWS_PER_FILE))

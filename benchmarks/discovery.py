@@ -24,6 +24,7 @@ from benchmarks.fixtures import (
     workspace_processes,
 )
 from benchmarks.live_latency import LiveProducer, measure_p99, wait_until
+from benchmarks.live_stream import CPU_WORKSPACE
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment
@@ -36,18 +37,6 @@ _READ_TIMEOUT = 3_600.0  # seconds, for the files that are there at the start
 _WARM_UP_SECONDS = 30.0
 _MEASURED_SECONDS = 30.0
 _FIRST_AGE = timedelta(days=20)
-_WORKSPACE = """
-home: .moirae
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-rules: [rules.yaml]
-"""
 _RULES = """
 groups:
 - name: bench
@@ -153,7 +142,7 @@ def _wait_for_files(connection: Connection[Any], count: int) -> None:
 
 @contextmanager
 def _create_workspace(file_count: int) -> Iterator[Path]:
-    with temporary_workspace(_WORKSPACE, _RULES) as root:
+    with temporary_workspace(CPU_WORKSPACE, _RULES) as root:
         write_files(root / "landing", file_count, datetime.now(UTC) - _FIRST_AGE)
         yield root
 

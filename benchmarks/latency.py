@@ -19,7 +19,7 @@ from typing import Any
 from psycopg import Connection
 
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_stream import CpuStream, repeat_at_file_interval
+from benchmarks.live_stream import CPU_WORKSPACE, CpuStream, repeat_at_file_interval
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
@@ -31,18 +31,6 @@ _MEASURED_SECONDS = 20.0
 _SETTLE_SECONDS = 3.0  # for the alerts of the last rows
 _MIN_DELAYS = 20  # fewer give no quantiles
 _TARGETS = {"filter": "p99 ≤ 0.5 s", "window": "p99 ≤ 1.2 s"}
-_WORKSPACE = """
-home: .moirae
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-rules: [rules.yaml]
-"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +125,7 @@ def measure_setup(
     setup: LatencySetup, seed: int, engine: str = "auto", seconds: float = _MEASURED_SECONDS
 ) -> tuple[dict[str, Quantiles], float]:
     """Quantiles by kind of rule, and the seconds from start to the first committed batch."""
-    with temporary_workspace(f"{_WORKSPACE}engine: {engine}\n", _format_rules(setup)) as root:
+    with temporary_workspace(f"{CPU_WORKSPACE}engine: {engine}\n", _format_rules(setup)) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with database.connect_database(settings, "benchmark") as connection:
             with moirae_up(settings, root / "log"):

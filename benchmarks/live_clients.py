@@ -21,7 +21,7 @@ import httpx
 from psycopg import Connection
 
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_stream import CpuStream, repeat_at_file_interval
+from benchmarks.live_stream import CPU_WORKSPACE, CpuStream, repeat_at_file_interval
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
@@ -33,19 +33,7 @@ _REPETITIONS = 5
 _CLIENTS = 100
 _WARM_UP_SECONDS = 20.0
 _PHASE_SECONDS = 20.0
-_WORKSPACE = """
-home: .moirae
-server: {listen: "127.0.0.1:0"}
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-rules: [rules.yaml]
-"""
+_WORKSPACE = f'{CPU_WORKSPACE}server: {{listen: "127.0.0.1:0"}}\n'
 _RULES = """
 groups:
 - name: bench

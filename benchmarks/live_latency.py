@@ -1,7 +1,6 @@
 """Live latency in a running workspace: from the time of a row to the moment of its alert."""
 
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from benchmarks.live_stream import CpuStream, Row, repeat_at_file_interval
+from benchmarks.live_stream import CpuStream, FileProducer, Row
 
 WORKSPACE = """
 home: .moirae
@@ -40,31 +39,18 @@ _RECALL_PROCESS_RUNS = (
 )
 
 
-class LiveProducer:
+class LiveProducer(FileProducer):
     """A thread that writes the stream `cpu`; `edit` changes the rows of each file."""
 
     def __init__(self, landing: Path, seed: int, edit: Callable[[list[Row]], None]) -> None:
         self._stream = CpuStream(landing, seed)
         self._edit = edit
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._produce)
+        super().__init__(self._write_rows)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _produce(self) -> None:
-        repeat_at_file_interval(self._write_file, sleep=self._stop.wait)
-
-    def _write_file(self, now: datetime) -> bool:
+    def _write_rows(self, now: datetime) -> None:
         rows = self._stream.make_rows(now)
         self._edit(rows)
         self._stream.write_file(rows)
-        return not self._stop.is_set()
 
 
 def start_live(connection: Connection[Any], producer: LiveProducer) -> None:

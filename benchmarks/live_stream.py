@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,20 @@ _HOST_COUNT = 10
 _NUMBERS_PER_FILE = 1000  # the column n of a file's rows starts at a multiple of this
 
 Row = dict[str, Any]
+
+CPU_WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
+    time: ts
+    id: [n]
+    key: [host]
+    lateness: 0s
+    source: {files: landing/*.jsonl}
+rules: [rules.yaml]
+"""
+"""A workspace with the stream of `CpuStream`."""
 
 
 class CpuStream:
@@ -56,3 +71,27 @@ def repeat_at_file_interval(
     while write(datetime.now(UTC)):
         due_at += FILE_INTERVAL
         sleep(max(0.0, due_at - time.monotonic()))
+
+
+class FileProducer:
+    """A thread that calls `write_file` with the current time at each file interval."""
+
+    def __init__(self, write_file: Callable[[datetime], None]) -> None:
+        self._write_file = write_file
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._produce)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _produce(self) -> None:
+        repeat_at_file_interval(self._write, sleep=self._stop.wait)
+
+    def _write(self, now: datetime) -> bool:
+        self._write_file(now)
+        return not self._stop.is_set()
