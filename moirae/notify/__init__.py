@@ -15,6 +15,7 @@ from moirae.notify.action_links import PAGE as ACTION_PAGE
 from moirae.notify.action_links import hash_code as hash_action_code
 from moirae.notify.alert import format_labels
 from moirae.notify.alert import make_labels as make_alert_labels
+from moirae.notify.alert import make_matchers as make_alert_matchers
 from moirae.notify.alertmanager_import import convert_alertmanager
 from moirae.notify.content import format_time as format_go_time
 from moirae.notify.declared import read_declared
@@ -41,6 +42,7 @@ __all__ = [
     "hash_action_code",
     "list_present_alerts",
     "make_alert_labels",
+    "make_alert_matchers",
     "make_policy",
     "make_silence",
     "preview_message",

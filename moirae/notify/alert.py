@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from moirae.alerts import canonical_json
+from moirae.config.matchers import Matcher
 
 EndReason = Literal["ended", "no_data", "withdrawn"]
 
@@ -87,6 +88,12 @@ def make_labels(labels: Mapping[str, str], key: Mapping[str, Any]) -> dict[str, 
     """The labels of an alert and the values of its key as text; NULL and empty values give none."""
     result = {name: _to_text(value) for name, value in key.items() if value is not None}
     return {name: value for name, value in {**result, **labels}.items() if value != ""}
+
+
+def make_matchers(labels: Mapping[str, str], key: Mapping[str, Any]) -> list[str]:
+    """The matchers of a silence of one alert."""
+    matched = sorted(make_labels(labels, key).items())
+    return [str(Matcher(name, "=", value)) for name, value in matched]
 
 
 def _to_text(value: Any) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
-from recall.query import find_plain_columns, tables_in
+from moirae.rules.revision_streams import find_streams_read
+from recall.query import find_plain_columns
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def find_key_sources(
     sql = spec.expr
     if sql is None:
         sql = f"SELECT {', '.join(f'`{name}`' for name in definition.key)} FROM {spec.stream}"
-    streams = _find_streams(sql, derived) & columns.keys()
+    streams = find_streams_read(definition.rule, columns.keys() - derived.keys())
     if not definition.key:
         return [KeySource(stream, {}) for stream in sorted(streams)]
     sources: list[KeySource] = []
@@ -63,12 +64,3 @@ def find_hold_problem(
         "select the columns as they are, or use on_silence: resolve"
     )
     return rule.make_problem(message, "on_silence")
-
-
-def _find_streams(sql: str, derived: Mapping[str, str]) -> frozenset[str]:
-    """The tables that a query reads, also through derived ones."""
-    tables = tables_in(sql)
-    for name in tables & derived.keys():
-        remaining = {other: text for other, text in derived.items() if other != name}
-        tables = (tables - {name}) | _find_streams(derived[name], remaining)
-    return tables

@@ -7,9 +7,14 @@ from uuid import UUID, uuid4
 
 import sql
 from moirae.alerts import add_note
-from moirae.config.matchers import Matcher
 from moirae.errors import NotFound
-from moirae.notify import ACTION_LABELS, format_labels, hash_action_code, make_alert_labels
+from moirae.notify import (
+    ACTION_LABELS,
+    format_labels,
+    hash_action_code,
+    make_alert_labels,
+    make_alert_matchers,
+)
 from sql.access import AuditGateway
 from sql.alerts import NewAlertNote
 from sql.notifications import ActionLinkGateway, ActionLinkRow, NewSilence, SilenceGateway
@@ -92,11 +97,10 @@ def find_state(row: ActionLinkRow, now: datetime) -> LinkState:
 
 def _silence(connection: sql.Connection, row: ActionLinkRow, author: str) -> None:
     now = datetime.now(UTC)
-    labels = make_alert_labels(row.labels, row.key)
     SilenceGateway(connection).put(
         NewSilence(
             id=uuid4(),
-            matchers=[str(Matcher(name, "=", value)) for name, value in sorted(labels.items())],
+            matchers=make_alert_matchers(row.labels, row.key),
             starts_at=now,
             ends_at=now + _SILENCE_DURATION,
             schedule=None,

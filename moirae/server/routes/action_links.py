@@ -5,8 +5,7 @@ which browsers do not send; the page sends it in a body.
 """
 
 from collections.abc import Callable
-from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +18,7 @@ from moirae.server.limits import RateLimiter
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response
 from moirae.server.route_table import RouteAccess
-from moirae.server.routes.pages import PAGE_POLICY
+from moirae.server.routes.pages import make_file_route
 from moirae.services import API_PREFIX, action_links
 
 _LINKS = f"{API_PREFIX}/action-links"
@@ -71,19 +70,5 @@ def add_action_link_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAcce
         return call(request, link, action_links.use_link)
 
     for path, (name, media_type) in _STATIC.items():
-        app.add_api_route(path, _make_file_route(name, media_type), include_in_schema=False)
+        app.add_api_route(path, make_file_route(name, media_type), include_in_schema=False)
     return ROUTES
-
-
-def _make_file_route(name: str, media_type: str) -> Callable[[], Any]:
-    content = files("moirae.server").joinpath("pages", name).read_bytes()
-
-    def send_file() -> Response:
-        headers = {
-            "Cache-Control": "no-store",
-            "Content-Security-Policy": PAGE_POLICY,
-            "Referrer-Policy": "no-referrer",
-        }
-        return Response(content, headers=headers, media_type=media_type)
-
-    return send_file

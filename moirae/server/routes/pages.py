@@ -70,6 +70,18 @@ def send_unknown_page(request: Request) -> Response:
     return _respond(_PAGE, request, _REVALIDATE, status=404)
 
 
+def make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:
+    """A handler that sends a file which is no part of the built dashboard."""
+    content = files("moirae.server").joinpath("pages", file_name).read_bytes()
+
+    async def send_file() -> Response:
+        return Response(
+            content, headers={"Content-Security-Policy": PAGE_POLICY}, media_type=media_type
+        )
+
+    return send_file
+
+
 @cache
 def list_files() -> frozenset[str]:
     """The names of the built files."""

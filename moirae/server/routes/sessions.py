@@ -1,8 +1,6 @@
 """Browser sessions: a login page exchanges a token, or a one-time code, for a cookie."""
 
-from collections.abc import Callable
 from datetime import datetime
-from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
@@ -16,7 +14,7 @@ from moirae.server.limits import RateLimiter
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
 from moirae.server.route_table import RouteAccess
-from moirae.server.routes.pages import PAGE_POLICY
+from moirae.server.routes.pages import make_file_route
 from moirae.services import API_PREFIX, Role, tokens
 from moirae.services.tokens import SESSION_DURATION
 from sql.access import AuditGateway
@@ -111,12 +109,10 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
         response.delete_cookie(name, **_cookie_attributes(request))
         return response
 
-    @app.get(_LOGIN, include_in_schema=False)
-    async def login_page() -> Response:
-        return _page("login.html", "text/html; charset=utf-8")
-
+    login_page = make_file_route("login.html", "text/html; charset=utf-8")
+    app.add_api_route(_LOGIN, login_page, include_in_schema=False)
     for path, (file_name, media_type) in _STATIC.items():
-        app.add_api_route(path, _make_file_route(file_name, media_type), include_in_schema=False)
+        app.add_api_route(path, make_file_route(file_name, media_type), include_in_schema=False)
     return ROUTES
 
 
@@ -138,20 +134,6 @@ def _open_session(
     except NotFound as error:
         raise RequestRejected(401, "the token or code is not valid") from error
     return cookie, session
-
-
-def _make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:
-    async def send_file() -> Response:
-        return _page(file_name, media_type)
-
-    return send_file
-
-
-def _page(file_name: str, media_type: str) -> Response:
-    content = files("moirae.server").joinpath("pages", file_name).read_bytes()
-    return Response(
-        content, headers={"Content-Security-Policy": PAGE_POLICY}, media_type=media_type
-    )
 
 
 def _describe(identity: tokens.Identity, status: int = 200) -> Response:

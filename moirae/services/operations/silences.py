@@ -12,7 +12,7 @@ import sql
 from moirae.config import parse_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
-from moirae.notify import Recurrence, make_alert_labels
+from moirae.notify import Recurrence, make_alert_labels, make_alert_matchers
 from moirae.services.models import Arguments, IdPrefix, Name, NoteText, Time
 from moirae.services.operation import operation
 from sql.alerts import AlertFilter, AlertGateway, AlertRow
@@ -198,8 +198,7 @@ def _make_silence(workspace: "LocalWorkspace", body: SilenceBody, author: str) -
     texts = list(body.matchers)
     if body.alert is not None:
         alert = find_alert(workspace.connection, body.alert)
-        labels = make_alert_labels(alert.labels, alert.key)
-        texts += [str(Matcher(name, "=", value)) for name, value in sorted(labels.items())]
+        texts += make_alert_matchers(alert.labels, alert.key)
     matchers = check_matchers(texts)
     starts_at = body.starts_at or datetime.now(UTC)
     ends_at = body.ends_at or starts_at + _DEFAULT_DURATION
