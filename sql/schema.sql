@@ -176,6 +176,21 @@ CREATE TABLE column_rewrites (
     updated_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Data files of the archive that the live process has seen, which reads each again from time to time.
+CREATE TABLE file_checks (
+    -- The folder of the table below the root of the archive, and the path in it.
+    table_name text NOT NULL,
+    path       text NOT NULL,
+    -- SHA-256, of files whose commit does not hold it: as when the file was first read. NULL: it does.
+    digest     text,
+    -- When it was last read; before the first time: when it was first seen.
+    checked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- NULL: it was as expected.
+    problem    text,
+    PRIMARY KEY (table_name, path)
+);
+CREATE INDEX file_checks_problems ON file_checks (table_name) WHERE problem IS NOT NULL;
+
 -- The ingest ledger: one row per source unit: a file, a pushed batch, or a range of a Kafka
 -- partition.
 -- The counters are replaced when the unit is read again after a crash, not added to.

@@ -22,6 +22,16 @@ from archiver.delta.declared_table import (
     read_declaration,
     read_recorded_schema,
 )
+from archiver.delta.digests import compute_digest
+from archiver.delta.file_checks import (
+    DamagedFile,
+    ExpectedFile,
+    FileCheck,
+    check_file,
+    check_files,
+    list_expected,
+    read_present_version,
+)
 from archiver.delta.generation import begin_generation
 from archiver.delta.identity import (
     ENTRY_DTYPE,
@@ -31,6 +41,7 @@ from archiver.delta.identity import (
     row_places,
 )
 from archiver.delta.log import ChunkFiles, DataFile
+from archiver.delta.log_checks import DamagedLogFile, LogCheck, check_log, find_commit_damage
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.row_ids import RowIds, read_row_ids
@@ -45,7 +56,6 @@ from archiver.delta.table import RewriteFunction, StreamTable
 from archiver.delta.table_version import (
     Commit,
     TableVersion,
-    check_files,
     read_commits,
     read_newest_version,
     read_version,
@@ -67,6 +77,10 @@ __all__ = [
     "ARROW_TYPES",
     "ArchivedRevision",
     "ChunkFiles",
+    "DamagedFile",
+    "DamagedLogFile",
+    "ExpectedFile",
+    "FileCheck",
     "ColumnChanges",
     "ColumnProblem",
     "ColumnRewrite",
@@ -75,6 +89,7 @@ __all__ = [
     "EXTRA_COLUMN",
     "EarlierDeclaration",
     "IdentityIndex",
+    "LogCheck",
     "NO_CHUNK",
     "RevisionTables",
     "RewriteFunction",
@@ -87,14 +102,20 @@ __all__ = [
     "Vacuum",
     "begin_generation",
     "build_entries",
+    "check_file",
     "check_files",
+    "check_log",
+    "compute_digest",
     "derived_tables",
     "find_altered_types",
+    "find_commit_damage",
     "fingerprint",
     "keeps_text",
+    "list_expected",
     "plan_column_changes",
     "read_altered_types",
     "read_declaration",
+    "read_present_version",
     "read_recorded_schema",
     "row_places",
 ]

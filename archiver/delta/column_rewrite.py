@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from archiver.delta.data_files import write_rows
 from archiver.delta.declarations import rewritten_mark
+from archiver.delta.digests import compute_digest
 from archiver.delta.files import ADOPTED_PREFIX, CLUSTERED_PREFIX, DataFile, is_unclustered
 from archiver.delta.schema import ARROW_TYPES
 from archiver.delta.table import StreamTable
@@ -170,6 +171,7 @@ class ColumnRewrite:
             oldest=min(file.oldest for file in step.files),
             newest=max(file.newest for file in step.files),
             is_foreign=step.files[0].is_foreign,
+            digest=compute_digest(Path(local_path)),
         )
 
 

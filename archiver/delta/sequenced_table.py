@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from archiver.clock import seconds_since_boot
 from archiver.delta.data_files import cast_to_fields, split_by_chunk, with_chunk_column
+from archiver.delta.digests import compute_digest
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
     UNCLUSTERED_PREFIX,
@@ -170,6 +171,7 @@ class SequencedTable:
                 store_schema=False,
             )
             size = path.stat().st_size
+            digest = compute_digest(path)
         ts = micros_column(rows, "ts")
         return DataFile(
             path=name,
@@ -178,6 +180,7 @@ class SequencedTable:
             bytes=size,
             oldest=int(ts.min()),
             newest=int(ts.max()),
+            digest=digest,
         )
 
     def checkpoint(self) -> None:

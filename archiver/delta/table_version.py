@@ -10,9 +10,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from archiver.delta.archive_tables import ArchiveTable
+from archiver.delta.digests import parse_digests
 from archiver.delta.files import is_adopted, is_written_by_moirae
 from archiver.errors import LogDamaged
 from archiver.storage import LOG_FOLDER
@@ -39,49 +39,23 @@ class Commit:
 class TableVersion:
     """A version of a table. `number`: up to where it holds its source; 0: it counts nothing.
 
-    `files`: the bytes of its data files by path. `log_files`: its log by path, without files that
-    readers do not need. All paths are relative to the table.
+    `files`: the bytes of its data files by path. `digests`: of those whose commit holds it.
+    `log_files`: its log by path, without files that readers do not need. All paths are relative to
+    the table.
     """
 
     table: ArchiveTable
     version: int
     number: int
     files: Mapping[str, int]
+    digests: Mapping[str, str]
     log_files: Mapping[str, bytes]
-
-
-@dataclass(frozen=True)
-class FileCheck:
-    """The number of data files of a table, and what is wrong with some of them."""
-
-    count: int
-    problems: Sequence[str]
 
 
 def read_newest_version(table: ArchiveTable) -> int:
     """The newest version of a table. Raises `TableNotFoundError`."""
     with table.storage.translate_errors():
         return int(table.storage.open_table().version())
-
-
-def check_files(table: ArchiveTable) -> "FileCheck | None":
-    """Whether the data files of the newest version exist as the log says; None: there is no table.
-
-    Their content is not read.
-    """
-    try:
-        with table.storage.translate_errors():
-            expected = _list_files(table.storage.open_table())
-    except TableNotFoundError:
-        return None
-    sizes = table.storage.list_sizes()
-    problems: list[str] = []
-    for path, size in expected.items():
-        if path not in sizes:
-            problems.append(f"{path} is missing")
-        elif sizes[path] != size:
-            problems.append(f"{path} has {sizes[path]:,} bytes, {size:,} according to the log")
-    return FileCheck(len(expected), problems)
 
 
 def read_commits(table: ArchiveTable, first: int, last: int) -> list[Commit]:
@@ -111,7 +85,10 @@ def _read_commit(table: ArchiveTable, version: int) -> Commit:
 
 
 def read_version(table: ArchiveTable, version: int) -> TableVersion:
-    """Read a version with its log. Raises `FileNotFoundError` if a part of its log is gone."""
+    """Read a version with its log.
+
+    Raises `FileNotFoundError` if a part of its log is gone, and `LogDamaged`.
+    """
     with table.storage.translate_errors():
         delta_table = table.storage.open_table()
         delta_table.load_as_version(version)
@@ -121,7 +98,12 @@ def read_version(table: ArchiveTable, version: int) -> TableVersion:
         files = _list_files(delta_table)
     is_foreign = any(not is_written_by_moirae(path) and not is_adopted(path) for path in files)
     log_files = _read_log(table, version, _FOREIGN_HISTORY if is_foreign else 0)
-    return TableVersion(table, version, number, files, log_files)
+    try:
+        digests = parse_digests(log_files)
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise LogDamaged(f"{table.storage}: corrupt log: {error}") from error
+    present = {path: digest for path, digest in digests.items() if path in files}
+    return TableVersion(table, version, number, files, present, log_files)
 
 
 def _list_files(delta_table: DeltaTable) -> dict[str, int]:

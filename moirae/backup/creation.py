@@ -18,6 +18,7 @@ from archiver.delta import (
     StreamSchema,
     TableFiles,
     TableVersion,
+    list_expected,
     read_recorded_schema,
     read_row_ids,
 )
@@ -32,6 +33,7 @@ from moirae.config import Settings
 from moirae.errors import MoiraeError
 from moirae.runtime import connect_database, database_dsn
 from moirae.runtime.storage import open_storage
+from sql.archive import FileCheckGateway
 
 FILES_PART = "files.tar"
 DATABASE_PART = "database.dump"
@@ -94,11 +96,12 @@ class _FileRemoved(MoiraeError):
 
 @dataclass(frozen=True)
 class _Copy:
-    """A data file that has to be copied."""
+    """A data file that has to be copied. `digest`: as it was written; None: not known."""
 
     table: TableVersion
     path: str
     bytes: int
+    digest: str | None
 
 
 class _Creation:
@@ -132,12 +135,17 @@ class _Creation:
             take_state(connection, self._root, landing) as state,
         ):
             self._repository.claim(Ownership(state.identity.id, state.identity.generation))
+            checks = FileCheckGateway(connection)
+            recorded = {
+                table.table.name: checks.list_recorded(table.table.name) for table in state.tables
+            }
             parts[FILES_PART] = self._write_files(state)
             if self._options.dump_database:
                 parts[DATABASE_PART] = self._write_dump(state.snapshot_id)
         landing.clear()
         incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
-        entries = self._copy_tables(state.tables, self._list_copied(earlier, incomplete))
+        copied = self._list_copied(earlier, incomplete)
+        entries = self._copy_tables(state.tables, recorded, copied)
         self._new_bytes += sum(entry.bytes for entry in parts.values())
         manifest = Manifest(
             format=FORMAT,
@@ -190,20 +198,26 @@ class _Creation:
         return {key: entry for key, entry in entries.items() if "/".join(key) in present}
 
     def _copy_tables(
-        self, tables: Sequence[TableVersion], copied_before: Mapping[tuple[str, str], FileEntry]
+        self,
+        tables: Sequence[TableVersion],
+        recorded: Mapping[str, Mapping[str, str]],
+        copied_before: Mapping[tuple[str, str], FileEntry],
     ) -> dict[str, TableEntry]:
-        """Copy the data files that were not copied before; return the entries of all tables."""
+        """Copy the data files that were not copied before; return the entries of all tables.
+
+        `recorded`: digests by table and path that are not in the logs.
+        """
         entries: dict[str, dict[str, FileEntry]] = {}
         copies: list[_Copy] = []
         for table in tables:
             name = table.table.name
             entries[name] = {}
-            for path, size in table.files.items():
-                entry = copied_before.get((name, path))
+            for file in list_expected(table, recorded[name]):
+                entry = copied_before.get((name, file.path))
                 if entry is None:
-                    copies.append(_Copy(table, path, size))
+                    copies.append(_Copy(table, file.path, file.bytes, file.digest))
                 else:
-                    entries[name][path] = entry
+                    entries[name][file.path] = entry
         for copy, entry in self._copy_all(copies):
             entries[copy.table.table.name][copy.path] = entry
         return {
@@ -307,6 +321,11 @@ class _FileCopier:
                     "to the log of its table: run `moirae doctor`"
                 )
             entry = self._repository.write_data_file(table.name, copy.path, source)
+        if copy.digest not in (None, entry.sha256):
+            raise MoiraeError(
+                f"{table.storage}/{copy.path}: is not what was written, its SHA-256 differs: see "
+                "`moirae doctor --repair --dry-run`"
+            )
         if table.kind != "stream":
             return entry
         row_ids = self._read_ids(table.stream, storage, copy.path)

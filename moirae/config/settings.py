@@ -384,6 +384,11 @@ class Settings(ConfigModel):
         description="Wall-clock time for which commits and superseded files of the archive stay, "
         "for time travel and change feeds of other programs.",
     )
+    check_files: PositiveDuration = Field(
+        default=timedelta(days=7),
+        description="Wall-clock time within which the live process reads each data file of the "
+        "archive again, slowly, and compares it with its digest.",
+    )
     engine: Literal["auto", "local", "spark"] = Field(
         default="auto",
         description="Engine of live work: local (in the live process), spark (on executors), or "

@@ -8,18 +8,18 @@ from typing import Any
 
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
-from archiver.delta import StreamTable, check_files, list_tables
+from archiver.delta import StreamTable
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.ingest.ledger import describe_range
-from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings
+from moirae.inspect.archive_checks import check_tables, describe_tables
 from moirae.inspect.finding import Finding
 from moirae.inspect.readers import check_readers
 from moirae.inspect.set_aside import describe_subject, list_set_aside
 from moirae.runtime.storage import archived_streams, open_storage
-from sql.archive import DeadLetterGateway, LedgerRow, UnitGateway
+from sql.archive import DeadLetterGateway, FileCheckGateway, LedgerRow, UnitGateway
 from sql.events import EventGateway
 from sql.similarity import CorpusGateway
 from sql.topics import LostRecordsGateway
@@ -41,23 +41,37 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         if not record.is_counted:
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
+    tables = check_tables(storage, FileCheckGateway(connection))
+    findings += describe_tables(tables)
+    damaged = {table.table.name for table in tables if table.is_damaged}
     for schema in archived_streams(settings, connection):
         name = schema.name
         ledger = UnitGateway(connection).list_ledger(name)
-        table = StreamTable(storage, schema)
         findings.append(_check_accounting(name, ledger))
+        if f"streams/{schema.table_name}" in damaged:
+            findings.append(_refuse_rows(name))
+            continue
+        table = StreamTable(storage, schema)
         findings += _check_rows(name, table, stored_chunks, ledger)
         history = settings.archive_history.total_seconds()
         findings.append(_check_chunks_of_files(name, table, chunks, history))
         findings += check_readers(name, table)
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
-    findings += _check_tables(storage)
     findings.append(_check_set_aside(connection))
     findings += _check_losses(connection)
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
-        findings.append(_check_archived(settings, connection, table_spec, list_settled))
+        if table_spec.name in damaged:
+            findings.append(_refuse_rows(table_spec.name))
+        else:
+            findings.append(_check_archived(settings, connection, table_spec, list_settled))
     return findings
+
+
+def _refuse_rows(table: str) -> Finding:
+    """The rows of a damaged table cannot be compared."""
+    problem = "not checked, the table is damaged: see `moirae doctor --repair --dry-run`"
+    return Finding(f"{table}: table and database agree", [problem])
 
 
 def _check_losses(connection: sql.Connection) -> Iterator[Finding]:
@@ -106,16 +120,6 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
     counts = Counter(map(attrgetter("state"), chunks))
     summary = ", ".join(f"{counts[state]} {state}" for state in _STATE_ORDER)
     return Finding("chunk states are in order of time", problems, summary)
-
-
-def _check_tables(storage: StorageRoot) -> Iterator[Finding]:
-    """The data files of all tables exist, with the bytes that the logs say."""
-    for table in list_tables(storage):
-        files = check_files(table)
-        if files is not None:
-            name = table.stream if table.kind == "stream" else table.name
-            check = f"{name}: all data files exist"
-            yield Finding(check, files.problems, f"{files.count:,} files")
 
 
 def _check_chunks_of_files(

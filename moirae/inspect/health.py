@@ -120,6 +120,12 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     backup_problem = find_backup_problem(status)
     if backup_problem is not None:
         yield backup_problem
+    if status["damaged_files"]:
+        first = status["damaged_files"][0]
+        yield (
+            f"{len(status['damaged_files']):,} damaged data files, such as {first['table_name']}/"
+            f"{first['problem']}: see `moirae doctor --repair --dry-run`"
+        )
     yield from _find_process_problems(status)
 
 

@@ -245,6 +245,15 @@ class NotificationStatus(TypedDict):
     problems: Sequence[str]
 
 
+class DamagedFileStatus(TypedDict):
+    """A data file that is not what was written. `table_name`: its folder below the archive."""
+
+    table_name: str
+    path: str
+    problem: str
+    checked_at: datetime
+
+
 class LostVerdictStatus(TypedDict):
     """Rows over which a rule has no verdict, because it exceeded its limits for them.
 
@@ -291,4 +300,5 @@ class StatusReport(TypedDict):
     restarts: Sequence[RestartStatus]
     unread_input: Sequence[UnreadInputStatus]
     backup: BackupStatus
+    damaged_files: Sequence[DamagedFileStatus]
     disks: Sequence[Mapping[str, Any]]

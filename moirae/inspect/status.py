@@ -38,6 +38,7 @@ from sql.alerts import AlertGateway
 from sql.archive import (
     ColumnRewriteGateway,
     DerivedChunkGateway,
+    FileCheckGateway,
     RelationGateway,
     StreamCounts,
     UnitGateway,
@@ -114,6 +115,7 @@ def collect_status(
         "restarts": list_restarts(connection, processes, now),
         "unread_input": list_unread_input(connection, now),
         "backup": describe_backups(connection, backup),
+        "damaged_files": list(map(asdict, FileCheckGateway(connection).list_problems())),
         "disks": [disk.to_json() for disk in disks],
     }
 

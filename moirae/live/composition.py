@@ -17,6 +17,7 @@ from archiver.ingest.engines import EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.read import WIDE_SCAN_ROWS
 from archiver.storage import StorageRoot
+from archiver.threads import start_daemon
 from archiver.times import duration_to_micros
 from moirae.config import FileSource, Settings, stream_schema
 from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
@@ -29,6 +30,7 @@ from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
+from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
@@ -239,6 +241,8 @@ def build_live_process(
         Periodic("look for unread input", _UNREAD_INTERVAL, unread_input.record),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
+    if not drain:
+        start_daemon(partial(run_file_checks, settings, stop), "check files")
     return LiveProcess(
         role=role,
         lock=lock,

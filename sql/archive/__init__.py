@@ -8,6 +8,7 @@ from sql.archive.column_rewrites import (
 )
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
+from sql.archive.file_checks import FileCheckGateway, FileCheckRow, FileProblemRow
 from sql.archive.growing_files import GrowingFileGateway, GrowingFileRow
 from sql.archive.lateness import LatenessGateway
 from sql.archive.relations import (
@@ -39,6 +40,9 @@ __all__ = [
     "DeadLetterRow",
     "DerivedChunkGateway",
     "HeldRelationRow",
+    "FileCheckGateway",
+    "FileCheckRow",
+    "FileProblemRow",
     "FileVersionRow",
     "FinishedUnitRow",
     "GrowingFileGateway",

@@ -28,17 +28,13 @@ from archiver.delta import log
 from archiver.delta.archive_tables import list_tables
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.derived_tables import open_or_create_table, version_root
+from archiver.delta.file_checks import check_files
 from archiver.delta.generation import begin_generation
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from archiver.delta.table import StreamTable
-from archiver.delta.table_version import (
-    check_files,
-    read_commits,
-    read_newest_version,
-    read_version,
-)
+from archiver.delta.table_version import read_commits, read_newest_version, read_version
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, GenerationReplaced, LogDamaged, StorageFailed
 from archiver.read.reader import Reader
@@ -328,23 +324,33 @@ def test_empty_commit_is_reported_as_damage(archive_on: Callable[[str], StorageR
         table.refresh()
 
 
-def test_missing_data_files_are_listed(archive_on: Callable[[str], StorageRoot]) -> None:
+def test_damaged_data_files_are_listed(archive_on: Callable[[str], StorageRoot]) -> None:
     table = StreamTable(archive_on("a"), SCHEMA)
     table.append(rows(range(3)), 0)
     (file,) = table.data_files()
     storage = as_storage(table.storage)
-    storage.remove(file.path)
     (archive_table,) = list_tables(archive_on("b"))
-    files = check_files(archive_table)
-    assert files is not None
-    assert files.problems == [f"{file.path} is missing"]
+
+    def problems() -> list[str]:
+        files = check_files(archive_table, {})
+        assert files is not None
+        assert (files.count, files.compared) == (1, 1)
+        return [damaged.text for damaged in files.damaged]
+
+    assert problems() == []
+    with storage.open_stream(file.path) as source:
+        content = bytearray(source.read())
+    content[100] ^= 1
+    with storage.write_stream(file.path) as target:
+        target.write(content)
+    assert problems() == [f"{file.path} is not what was written: its SHA-256 differs"]
+    storage.remove(file.path)
+    assert problems() == [f"{file.path} is missing"]
     with pytest.raises(FileNotFoundError):
         table.read(["n"])
     with storage.write_stream(file.path) as target:
         target.write(b"short")
-    files = check_files(archive_table)
-    assert files is not None
-    assert files.problems == [f"{file.path} has 5 bytes, {file.bytes:,} according to the log"]
+    assert problems() == [f"{file.path} has 5 bytes, {file.bytes:,} according to the log"]
 
 
 def test_tables_of_all_kinds_are_listed(archive_on: Callable[[str], StorageRoot]) -> None:

@@ -26,8 +26,16 @@ from moirae.backup.verification import verify_backup
 from moirae.config.settings import BackupSettings, Settings, load_settings_from_environment
 from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
 from moirae.inspect.backups import describe_backups
+from moirae.inspect.status import collect_status
+from moirae.live.file_checks import FileChecks
 from moirae.runtime.database import connect_database, database_dsn
-from moirae.runtime.storage import check_generation, read_archive_identity, write_archive_identity
+from moirae.runtime.storage import (
+    check_generation,
+    open_storage,
+    read_archive_identity,
+    write_archive_identity,
+)
+from sql.archive import FileCheckGateway
 from sql.processes import ProcessGateway
 from sql.workspace import BackupGateway, WorkspaceGateway
 from tests.backups import (
@@ -430,3 +438,30 @@ def _close_snapshots() -> Iterator[None]:
     yield
     while _SNAPSHOTS:
         _SNAPSHOTS.pop().close()
+
+
+def test_changed_byte_is_found_by_doctor_and_background_checks_and_is_not_backed_up(
+    original: Settings, folder: Path
+) -> None:
+    with filled(original) as archive:
+        (path,) = archive.writer.tables["cpu"].local_paths(chunk=0)[:1]
+        content = Path(path).read_bytes()
+        changed = bytearray(content)
+        changed[len(content) // 3] ^= 1
+        Path(path).write_bytes(changed)
+        try:
+            checks = FileCheckGateway(archive.connection)
+            FileChecks(open_storage(original), checks, timedelta(0)).run_once()
+            FileChecks(open_storage(original), checks, timedelta(0)).run_once()
+            (problem,) = checks.list_problems()
+            assert problem.table_name == "streams/cpu"
+            assert "SHA-256 differs" in problem.problem
+            status = collect_status(archive.connection, open_storage(original))
+            assert [file["path"] for file in status["damaged_files"]] == [problem.path]
+            assert any("SHA-256 differs" in text for text in problems_of(original))
+            with pytest.raises(MoiraeError, match="is not what was written"):
+                make_backup(original, folder / "backups")
+        finally:
+            Path(path).write_bytes(content)
+        FileChecks(open_storage(original), checks, timedelta(0)).run_once()
+        assert checks.list_problems() == []

@@ -39,9 +39,11 @@ MODULES_BY_TEST = {
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": """
-        archiver.clock archiver.delta.archive_tables archiver.delta.generation
+        archiver.clock archiver.delta.archive_tables archiver.delta.file_checks
+        archiver.delta.generation
         archiver.delta.table_version archiver.storage.s3""",
-    "e2e/test_accounting.py": "moirae.inspect.doctor moirae.inspect.finding",
+    "e2e/test_accounting.py": """
+        moirae.inspect.archive_checks moirae.inspect.doctor moirae.inspect.finding""",
     "e2e/test_up.py": """
         moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run
@@ -97,7 +99,8 @@ MODULES_BY_TEST = {
         moirae.backup.creation moirae.backup.landing_copies moirae.backup.postgresql
         moirae.backup.restoration moirae.backup.runs moirae.backup.state
         moirae.backup.verification moirae.backup.workspace_files
-        moirae.runtime.storage.generation sql.workspace.locations sql.workspace.snapshots""",
+        moirae.runtime.storage.generation sql.archive.file_checks sql.workspace.locations
+        sql.workspace.snapshots""",
     "integration/test_backup_command.py": "moirae.backup.destination moirae.cli.backup",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",

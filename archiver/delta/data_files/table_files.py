@@ -19,6 +19,7 @@ from archiver.delta.data_files.rows import (
     write_rows,
 )
 from archiver.delta.declarations import differs_by_redaction
+from archiver.delta.digests import compute_digest
 from archiver.delta.files import (
     ADOPTED_PREFIX,
     CLUSTERED_PREFIX,
@@ -78,6 +79,7 @@ class TableFiles:
         with self.storage.write_data_file(name) as path:
             write_rows(self.schema, rows, path, clustered)
             size = path.stat().st_size
+            digest = compute_digest(path)
         ts = micros_column(rows, self.schema.time)
         return DataFile(
             path=name,
@@ -86,6 +88,7 @@ class TableFiles:
             bytes=size,
             oldest=int(ts.min()),
             newest=int(ts.max()),
+            digest=digest,
         )
 
     def write_clustered(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
@@ -100,6 +103,7 @@ class TableFiles:
             rows = self.read_adopted(files)
             write_rows(self.schema, rows, local_path, clustered=True)
             size = local_path.stat().st_size
+            digest = compute_digest(local_path)
         return DataFile(
             path=path,
             chunk=chunk,
@@ -108,6 +112,7 @@ class TableFiles:
             oldest=min(file.oldest for file in files),
             newest=max(file.newest for file in files),
             is_foreign=True,
+            digest=digest,
         )
 
     def read_together(self, files: Sequence[DataFile]) -> pa.Table:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import orjson
 
+from archiver.delta.digests import DIGEST_TAG
 from archiver.delta.files import (
     DataFile,
     RemovedFile,
@@ -233,7 +234,7 @@ def add_action(
     }
     if not file.is_foreign:
         stats["nullCount"] = {time_column: 0}
-    action = {
+    action: dict[str, Any] = {
         "path": file.path,
         "partitionValues": {"chunk": str(file.chunk)},
         "size": file.bytes,
@@ -241,6 +242,8 @@ def add_action(
         "dataChange": data_change,
         "stats": orjson.dumps(stats).decode(),
     }
+    if file.digest is not None:
+        action["tags"] = {DIGEST_TAG: file.digest}
     return {"add": action}
 
 

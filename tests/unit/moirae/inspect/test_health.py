@@ -28,6 +28,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "column_rewrites": [],
         "set_aside": [],
         "held_relations": [],
+        "damaged_files": [],
         "restarts": [],
         "source_errors": [],
         "lost_records": [],
