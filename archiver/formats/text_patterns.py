@@ -3,12 +3,17 @@
 from dataclasses import dataclass, field
 
 from archiver.formats.format import Format
+from archiver.formats.time_formats import SYSLOG_TIMES
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
+# A host may be the list of a proxy, and a user may have blanks. What servers are told to write
+# besides, such as durations, comes last, except the name of a virtual host.
 _COMMON = (
-    r"(?P<host>\S+) (?P<ident>\S+) (?P<user>\S+) \[(?P<time>[^\]]*)\] "
+    r"(?:(?P<vhost>\S+:[0-9]+) )??(?P<host>\S+(?:, \S+)*) (?P<ident>\S+) "
+    r"(?P<user>\S+|[^-\s].*?) \[(?P<time>[^\]]*)\] "
     rf'"(?P<request>{_QUOTED})" (?P<status>[0-9]{{3}}|-) (?P<bytes>[0-9]+|-)'
 )
+_REST = r"(?: (?P<rest>.*))?"
 _PRIORITY = r"<(?P<priority>[0-9]{1,3})>"
 _ISO_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]+(?:Z|[+-][0-9:]+)?"
 _STRUCTURED_DATA = r'(?:\[(?:[^\]"\\]|"(?:[^"\\]|\\.)*"|\\.)*\])+'
@@ -16,10 +21,18 @@ _RFC_5424 = (
     rf"{_PRIORITY}1 (?P<time>\S+) (?P<host>\S+) (?P<app>\S+) (?P<pid>\S+) (?P<msgid>\S+) "
     rf"(?P<structured_data>-|{_STRUCTURED_DATA})(?: (?:\x{{FEFF}})?(?P<message>.*))?"
 )
-_RFC_3164 = (
-    rf"(?:{_PRIORITY})?(?P<time>[A-Z][a-z]{{2}} +[0-9]{{1,2}}(?: [0-9]{{4}})? [0-9:]{{8}}"
-    rf"|{_ISO_TIME}) (?P<host>\S+) "
+_MONTH_TIME = r"[A-Z][a-z]{2} +[0-9]{1,2}(?: [0-9]{4})? [0-9:]{8}(?:\.[0-9]+)?"
+# Some systems leave the host out. A word with a colon is no host, but the application.
+_HOST_AND_MESSAGE = (
+    r"(?:(?P<host>\S*[^\s:]) )?"
     r"(?:(?P<app>[^\[\]:\s]+)(?:\[(?P<pid>[^\]]*)\])?: ?)?(?P<message>.*)"
+)
+_RFC_3164 = rf"(?:{_PRIORITY})?(?P<time>{_MONTH_TIME}|{_ISO_TIME}) {_HOST_AND_MESSAGE}"
+_SPACED_TIME = rf"{_PRIORITY}(?P<time>[0-9-]{{10}} [0-9:.,]+) {_HOST_AND_MESSAGE}"
+# Network devices: a sequence number, a mark of the clock, and codes such as %SYS-5-CONFIG_I.
+_DEVICE = (
+    rf"(?:{_PRIORITY})?(?:[0-9]+: )?[*.]?(?P<time>{_MONTH_TIME}|{_ISO_TIME}):? "
+    r"(?:(?P<host>[^\s%]\S*?) ?:? )?(?P<app>%[A-Z0-9_]+-[0-7]-[A-Z0-9_]+): ?(?P<message>.*)"
 )
 
 
@@ -39,20 +52,20 @@ class TextPattern:
 
 BUILT_IN_PATTERNS: dict[str, TextPattern] = {
     "combined": TextPattern(
-        (rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"',),
+        (rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"{_REST}',),
         times=("%d/%b/%Y:%H:%M:%S %z",),
         empty="-",
     ),
-    "common": TextPattern((_COMMON,), times=("%d/%b/%Y:%H:%M:%S %z",), empty="-"),
+    "common": TextPattern((_COMMON + _REST,), times=("%d/%b/%Y:%H:%M:%S %z",), empty="-"),
     "syslog": TextPattern(
-        (_RFC_5424, _RFC_3164), times=("%b %d %H:%M:%S", "%b %d %Y %H:%M:%S"), empty="-"
+        (_RFC_5424, _DEVICE, _RFC_3164, _SPACED_TIME), times=SYSLOG_TIMES, empty="-"
     ),
     "klog": TextPattern(
         (
-            r"(?P<severity>[IWEF])(?P<time>[0-9]{4} [0-9:]{8}\.[0-9]+) +(?P<thread>[0-9]+) "
-            r"(?P<file>[^:\]]+):(?P<line>[0-9]+)\] ?(?P<message>.*)",
+            r"(?P<severity>[IWEF])(?P<time>(?:[0-9]{4}){1,2} [0-9:]{8}\.[0-9]+) +(?P<thread>[0-9]+) "
+            r"(?P<file>[^\]]+):(?P<line>[0-9]+)\] ?(?P<message>.*)",
         ),
-        times=("%m%d %H:%M:%S.%f",),
+        times=("%m%d %H:%M:%S.%f", "%Y%m%d %H:%M:%S.%f"),
     ),
     "cri": TextPattern(
         (
@@ -63,7 +76,7 @@ BUILT_IN_PATTERNS: dict[str, TextPattern] = {
 }
 """By name of the format."""
 
-REQUEST_PATTERN = r"^(?P<method>[A-Z]+) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
+REQUEST_PATTERN = r"^(?P<method>[A-Z]+(?:-[A-Z]+)*) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
 """Parts of the field `request` of `combined` and `common`, which it is replaced by."""
 
 

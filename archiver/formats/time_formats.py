@@ -11,10 +11,17 @@ from functools import lru_cache
 ISO = "iso"
 """ISO 8601: extended, basic and week dates, with or without an offset."""
 
+SYSLOG_TIMES = tuple(
+    f"%b %d{year} %H:%M:%S{fraction}" for year in ("", " %Y") for fraction in ("", ".%f")
+)
+"""Times of RFC 3164, and those with a year or a fraction, as some systems write them."""
+
 NAMED_FORMATS: dict[str, tuple[str, ...]] = {
-    "rfc2822": ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z"),
+    "rfc2822": tuple(
+        f"{day}%d %b %Y {time} %z" for time in ("%H:%M:%S", "%H:%M") for day in ("%a, ", "")
+    ),
     "apache": ("%d/%b/%Y:%H:%M:%S %z",),
-    "syslog": ("%b %d %H:%M:%S", "%b %d %Y %H:%M:%S"),
+    "syslog": SYSLOG_TIMES,
 }
 """By name, the formats that it stands for."""
 
@@ -40,10 +47,13 @@ _DIRECTIVES: dict[str, tuple[str | None, str]] = {
     "S": ("second", "[0-9]{2}"),
     "f": ("fraction", "[0-9]{1,9}"),
     "z": ("offset", "(?:Z|UTC|GMT|(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?)"),
+    "Z": ("zone_name", "(?:Z|[A-Z]{3,5})"),
     "a": (None, _DAY_NAMES),
     "A": (None, _DAY_NAMES),
     "%": (None, "%"),
 }
+# After an offset, mail and browsers write what the zone is called.
+_ZONE_COMMENT = r"(?: +\([^()]*\))?"
 _SHORTHANDS = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%R": "%H:%M", "%D": "%m/%d/%y"}
 
 
@@ -61,7 +71,7 @@ class TimeFormat:
         return bool(self.parts & {"year", "short_year"})
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def compile_time_format(text: str) -> TimeFormat:
     """The format of a text with directives. Raises `ValueError` for an unknown or incomplete one."""
     directives = text
@@ -84,6 +94,8 @@ def compile_time_format(text: str) -> TimeFormat:
         if part is not None:
             parts.append(part)
         pattern += part_pattern if part is None else f"(?P<{part}>{part_pattern})"
+        if part == "offset":
+            pattern += _ZONE_COMMENT
     if "day" not in parts or not {"month", "month_name"} & set(parts):
         raise ValueError(f"time format {text!r} has no month and day: use %m or %b, and %d")
     if "half" in parts and "hour" not in parts:

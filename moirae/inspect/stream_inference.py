@@ -17,6 +17,9 @@ _TIME_NAMES = (
 )  # fmt: skip
 _KEY_NAMES = ("host", "hostname", "instance", "node", "machine", "device", "service", "name", "id")
 _MAX_COLUMNS = 40
+# Of a sample: bounds its time where records have thousands of fields.
+_MIN_RECORDS = 20
+_MAX_VALUES = 100_000
 _MAX_KEY_SHARE = 0.5  # of the records: distinct values of a key
 
 
@@ -37,6 +40,7 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     records = sample_records(paths[0], sampled.format)
     if not records:
         raise ValueError(f"{paths[0]}: no records that a format could read")
+    records = records[: max(_MIN_RECORDS, _MAX_VALUES // (len(records[0]) or 1))]
     fields = summarize_fields(records)
     questions = list(sampled.open_questions)
     time = _choose_time(fields)

@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from archiver.errors import SourceDamaged
 from archiver.formats import PLAIN_CSV, CsvDialect
 from archiver.ingest.decoding.csv_records import reader_options, regular_record
 from archiver.ingest.decoding.records import MAX_LINE_BYTES, MAX_RECORD_LINES
@@ -39,10 +40,18 @@ class _CsvFramer:
         self._regular = re.compile(regular_record(dialect.delimiter).encode())
 
     def frame(self) -> Iterator[tuple[int, bytes]]:
+        """Raises `SourceDamaged` if the only line has other line ends."""
+        is_only_line = False
         while (numbered := self._next_line()) is not None:
             number, line = numbered
             if not line.strip() or (self._comment and line.startswith(self._comment)):
                 continue
+            if b"\r" in line.rstrip(b"\r") and number == 1:
+                following = self._next_line()
+                is_only_line = following is None
+                self._pushed_back.extend([] if following is None else [following])
+            if is_only_line:
+                raise SourceDamaged("lines end with carriage returns alone: write line feeds")
             record = line if self._is_record(line) else self._join(numbered)
             yield number, record.rstrip(b"\r")
 

@@ -30,13 +30,12 @@ class DocumentScanner:
     """Finds the records of documents, of which one or more follow each other.
 
     Without a path, a record is a document, or an element of one that is an array. `records`: names
-    of objects, divided by points, that lead to an array of records, or to one. A record is not
-    validated: whoever parses it does.
+    of objects, divided by points, that lead to an array of records, or to one; null is an array
+    without any. A record is not validated: whoever parses it does.
     """
 
     def __init__(self, records: str | None) -> None:
-        self._path = [] if records is None else records.split(".")
-        self._has_path = records is not None
+        self._path = records
         self._containers: list[_Container] = []
         self._buffer = b""
         self._position = 0
@@ -67,8 +66,8 @@ class DocumentScanner:
             return
         if self._start is not None or self._containers:
             raise SourceDamaged("not JSON: the document ends early")
-        if self._has_path and not self._has_found_path:
-            raise SourceDamaged(f"the document has no records at {'.'.join(self._path)}")
+        if self._path is not None and not self._has_found_path:
+            raise SourceDamaged(f"the document has no records at {self._path}")
 
     def _scan_tokens(self, *, is_last: bool) -> Iterator[bytes]:
         while True:
@@ -121,7 +120,10 @@ class DocumentScanner:
         if inside is not None and inside.opening == b"{" and inside.key is None:
             self._last_text = token
             return None
-        return token if self._is_record_place() else None
+        if not self._is_record_place():
+            return None
+        is_no_array = token == b"null" and self._path is not None and not self._is_in_array()
+        return None if is_no_array else token
 
     def _set_key(self) -> None:
         try:
@@ -133,7 +135,7 @@ class DocumentScanner:
         self._containers[-1].key = key
 
     def _open(self, token: bytes, start: int) -> None:
-        if self._is_record_place() and not (token == b"[" and self._may_hold_records()):
+        if self._is_record_place() and (token == b"{" or self._is_in_array()):
             self._start, self._depth, self._cut = start, 1, b""
             return
         if len(self._containers) >= _MAX_DEPTH:
@@ -144,19 +146,19 @@ class DocumentScanner:
     def _is_record_place(self) -> bool:
         """Whether a value that begins now is a record, or the array of records."""
         containers = self._containers
-        if containers and containers[-1].holds_records:
+        if self._is_in_array():
             return True
-        if not self._has_path:
+        if self._path is None:
             return not containers
         if containers and containers[0].opening == b"[":
             containers = containers[1:]
-        is_place = [container.key for container in containers] == self._path
+        is_place = ".".join(container.key or "" for container in containers) == self._path
         self._has_found_path |= is_place
         return is_place
 
-    def _may_hold_records(self) -> bool:
-        """Whether an array that begins now is the one of the records, and not one of them."""
-        return not (self._containers and self._containers[-1].holds_records)
+    def _is_in_array(self) -> bool:
+        """Whether the value that begins now is an element of the array of records."""
+        return bool(self._containers) and self._containers[-1].holds_records
 
     def _end_record(self) -> bytes:
         assert self._start is not None

@@ -30,12 +30,19 @@ _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MAX_INT64 = 2**63 - 1
 _INTEGER = r"^-?[0-9]{1,18}$"
-# What ISO 8601 does not have, but times in logs do: "+2", "+0200" after a blank, "UTC+2:00".
-_WITH_OFFSET = re.compile(
-    r"(?P<time>.*?:[0-9]{2}(?:[.,][0-9]+)?) ?(?P<utc>UTC|GMT)? ?"
-    r"(?:(?P<sign>[+-])(?P<hours>[0-9]{1,2})(?::?(?P<minutes>[0-9]{2}))?)?",
-    re.ASCII,
+# What Python does not read of ISO 8601, such as 24:00 and days of the year, and what logs write
+# besides: "+2", "+0200" after a blank, "UTC+2:00", leap seconds, and after an offset the name of
+# the zone: "[Europe/Rome]" (RFC 9557), "CET" and readings of Go's clocks.
+_ISO_LIKE = re.compile(
+    r"(?P<date>[0-9]{4}-(?:[0-9]{2}-[0-9]{2}|[0-9]{3}|W[0-9]{2}-[1-7])|[0-9]{7,8})[Tt ]"
+    r"(?P<hour>[0-9]{2}):?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?"
+    r"(?: ?(?P<utc>UTC|GMT|[Zz]))?"
+    r"(?: ?(?P<sign>[+\-\u2212])(?P<hours>[0-9]{1,2})(?::?(?P<minutes>[0-9]{2}))?"
+    r"(?: [A-Z]{2,5}| [+-][0-9]{2,4})?(?: m=[+-][0-9.]+)?)?"
+    r"(?:(?P<annotations>\[[^\[\]]*\])+)?"
 )
+_ORDINAL_DATE = re.compile(r"([0-9]{4})-?([0-9]{3})")
+_WITH_ZONE_NAME = re.compile(r"(?P<time>.*[0-9]) ?(?P<name>[A-Z]{3,5})")
 
 
 class TimeReader:
@@ -116,7 +123,7 @@ class TimeReader:
         if self._formats and ISO not in self._formats:
             formats = ", ".join(map(repr, self._reading.formats))
             raise InvalidValue(f"{abbreviate(value)} is not in the time format {formats}")
-        moment = parse_iso_time(text)
+        moment = parse_iso_time(text) or self._read_named_zone(text, value)
         if moment is None:
             advice = advise_text(self._column, text) if self._column else ""
             raise InvalidValue(
@@ -125,6 +132,17 @@ class TimeReader:
         if moment.tzinfo is None:
             moment = self._local_times.to_utc(moment, value)
         return _check_range(to_micros(moment), value)
+
+    def _read_named_zone(self, text: str, value: str) -> datetime | None:
+        """A time with an abbreviation of the declared zone. Raises `InvalidValue`."""
+        match = _WITH_ZONE_NAME.fullmatch(text)
+        local = parse_iso_time(match["time"]) if match is not None else None
+        if match is None or local is None or local.tzinfo is not None:
+            return None
+        instant = self._local_times.to_utc_named(local, match["name"])
+        if isinstance(instant, str):
+            raise InvalidValue(f"{abbreviate(value)} {instant}")
+        return instant
 
     def _read_formatted(self, values: Sequence[Any]) -> dict[int, Micros | str]:
         """The times of texts in declared formats by position, or why they are none."""
@@ -135,11 +153,8 @@ class TimeReader:
                 continue
             texts = pa.array([values[index].strip() for index in positions], pa.string())
             times = parse_time_texts(texts, compile_time_format(text_format), self._newest)
-            if times.is_local:
-                localized = self._local_times.to_utc_array(times.micros)
-                micros, problems = localized.micros.tolist(), localized.problems
-            else:
-                micros, problems = times.micros.tolist(), {}
+            instants = self._local_times.to_instants(times)
+            micros, problems = instants.micros.tolist(), instants.problems
             for row, index in enumerate(positions):
                 if times.is_valid[row]:
                     problem = problems.get(row)
@@ -206,13 +221,10 @@ class TimeReader:
                 continue
             if not times.is_valid.all():
                 return None
-            micros = times.micros
-            if times.is_local:
-                localized = self._local_times.to_utc_array(micros)
-                if localized.problems:
-                    return None
-                micros = localized.micros
-            return _if_in_range(pa.array(micros).cast(ARROW_TYPES["timestamp"]))
+            instants = self._local_times.to_instants(times)
+            if instants.problems:
+                return None
+            return _if_in_range(pa.array(instants.micros).cast(ARROW_TYPES["timestamp"]))
         return None
 
     def _read_iso_texts(self, texts: pa.Array) -> pa.Array | None:
@@ -240,25 +252,54 @@ def _if_in_range(moments: pa.Array) -> pa.Array | None:
 
 
 def parse_iso_time(text: str) -> datetime | None:
-    """The time of a text in ISO 8601, or with an offset that only logs have; None: it is none."""
+    """The time of a text in ISO 8601, or as logs write it besides; None: it is none."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        match = _WITH_OFFSET.fullmatch(text)
-    if match is None or not (match["utc"] or match["sign"]):
+        pass
+    match = _ISO_LIKE.fullmatch(text)
+    if match is None:
         return None
     try:
-        moment = datetime.fromisoformat(match["time"])
+        moment = datetime.fromisoformat(_to_calendar_date(match["date"]))
     except ValueError:
         return None
-    minutes = 0
-    if match["sign"] is not None:
-        if int(match["minutes"] or 0) > 59 or int(match["hours"]) > 23:
-            return None
-        minutes = int(match["hours"]) * 60 + int(match["minutes"] or 0)
-    if match["sign"] == "-":
-        minutes = -minutes
-    return (moment - timedelta(minutes=minutes)).replace(tzinfo=UTC)
+    time_of_day = _to_time_of_day(match)
+    offset = _to_offset(match)
+    if time_of_day is None or offset is None:
+        return None
+    moment += time_of_day
+    is_local = match["utc"] is None and match["sign"] is None
+    if is_local and match["annotations"] is not None:
+        return None  # a zone without an offset may mean two instants
+    return moment if is_local else (moment - offset).replace(tzinfo=UTC)
+
+
+def _to_calendar_date(date: str) -> str:
+    """A date with the number of its day in the year as one of the calendar; others unchanged."""
+    match = _ORDINAL_DATE.fullmatch(date)
+    if match is None:
+        return date
+    day = datetime.strptime(f"{match[1]} {match[2]}", "%Y %j")
+    return day.date().isoformat()
+
+
+def _to_time_of_day(match: re.Match[str]) -> timedelta | None:
+    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
+    if minute > 59 or second > 60 or hour > 24 or (hour == 24 and (minute or second)):
+        return None
+    micros = int((match["fraction"] or "")[:6].ljust(6, "0"))
+    return timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micros)
+
+
+def _to_offset(match: re.Match[str]) -> timedelta | None:
+    if match["sign"] is None:
+        return timedelta()
+    hours, minutes = int(match["hours"]), int(match["minutes"] or 0)
+    if hours > 23 or minutes > 59:
+        return None
+    offset = timedelta(hours=hours, minutes=minutes)
+    return offset if match["sign"] == "+" else -offset
 
 
 def _to_number(text: str) -> int | Decimal | None:

@@ -1,6 +1,6 @@
 """Texts of times in a format with directives, and local times of a time zone. No I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -30,11 +30,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ParsedTimes:
-    """Times of texts in microseconds; zero where not `is_valid`. `is_local`: without an offset."""
+    """Times of texts in microseconds; zero where not `is_valid`. `is_local`: without an offset.
+
+    `zone_names`: abbreviations of the zones of local times, if their format has them.
+    """
 
     micros: MicrosArray
     is_valid: Mask
     is_local: bool
+    zone_names: Sequence[str] | None = None
 
 
 def parse_time_texts(texts: pa.Array, time_format: TimeFormat, newest: Micros) -> ParsedTimes:
@@ -53,7 +57,9 @@ def parse_time_texts(texts: pa.Array, time_format: TimeFormat, newest: Micros) -
         is_valid &= (hour >= 1) & (hour <= 12)
         hour = hour % 12 + parts.mapped("half", lambda text: _HALF_OFFSETS[text.lower()])
     minute, second = parts.number("minute"), parts.number("second")
-    is_valid &= (hour < 24) & (minute < 60) & (second < 60)
+    # 24:00:00 ends a day, and a leap second, which clocks of computers do not have, a minute.
+    is_midnight = (hour == 24) & (minute == 0) & (second == 0)
+    is_valid &= ((hour < 24) | is_midnight) & (minute < 60) & (second <= 60)
     seconds = hour * 3600 + minute * 60 + second
     of_day = seconds * _MICROS_PER_SECOND + parts.fraction()
     is_local = "offset" not in time_format.parts
@@ -65,7 +71,8 @@ def parse_time_texts(texts: pa.Array, time_format: TimeFormat, newest: Micros) -
     else:
         micros, is_date = _latest_micros(month, day, of_day, newest)
     is_valid &= is_date
-    return ParsedTimes(np.where(is_valid, micros, 0), is_valid, is_local)
+    zone_names = parts.texts("zone_name") if is_local else None
+    return ParsedTimes(np.where(is_valid, micros, 0), is_valid, is_local, zone_names)
 
 
 class _Parts:
@@ -88,6 +95,9 @@ class _Parts:
         numbers = [function(text) if text else 0 for text in encoded.dictionary.to_pylist()]
         indices = encoded.indices.to_numpy(zero_copy_only=False)
         return np.asarray(np.array([*numbers, 0], np.int64)[indices])
+
+    def texts(self, name: str) -> list[str] | None:
+        return self._texts(name, "").to_pylist() if name in self._names else None
 
     def fraction(self) -> Integers:
         """Microseconds; further digits are cut off."""
@@ -183,6 +193,38 @@ class LocalTimes:
         if problem is not None:
             raise InvalidValue(f"{abbreviate(value)} {problem}")
         return (second if exists and self._ambiguous == "later" else first).astimezone(UTC)
+
+    def to_instants(self, times: ParsedTimes) -> LocalizedTimes:
+        """The instants of times that were read; what is not valid among them does not count."""
+        if not times.is_local:
+            return LocalizedTimes(times.micros, {})
+        if times.zone_names is None:
+            return self.to_utc_array(times.micros)
+        micros = times.micros.copy()
+        problems: dict[int, str] = {}
+        for index in np.flatnonzero(times.is_valid).tolist():
+            local = from_micros(int(micros[index])).replace(tzinfo=None)
+            instant = self.to_utc_named(local, times.zone_names[index])
+            if isinstance(instant, str):
+                problems[index] = instant
+            else:
+                micros[index] = to_micros(instant)
+        return LocalizedTimes(micros, problems)
+
+    def to_utc_named(self, local: datetime, zone_name: str) -> datetime | str:
+        """The instant of a time with an abbreviation of its zone, or why it has none."""
+        if zone_name in ("Z", "UTC", "GMT"):
+            return local.replace(tzinfo=UTC)
+        for fold in (0, 1):
+            moment = local.replace(tzinfo=self._zone, fold=fold)
+            instant = moment.astimezone(UTC)
+            exists = instant.astimezone(self._zone).replace(tzinfo=None) == local
+            if exists and moment.tzname() == zone_name:
+                return instant
+        return (
+            f"has the zone {zone_name}, which {self._zone_name} does not have then: set `zone` of "
+            "`time` to the zone that is meant, such as Europe/Rome"
+        )
 
     def to_utc_array(self, local: MicrosArray) -> LocalizedTimes:
         """The instants of many times in microseconds."""
