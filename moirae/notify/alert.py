@@ -114,6 +114,8 @@ def format_labels(labels: Mapping[str, str]) -> str:
 
 def _quote(text: str) -> str:
     """A text in quotes, as Go's %q writes it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return '"' + "".join(map(_escape, text)) + '"'
 
 

@@ -16,8 +16,8 @@ def format_time(time: datetime | None) -> str:
     """A time as Go writes it: RFC 3339 without zeros at the end of the fraction."""
     if time is None:
         return _NO_TIME
-    text = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0").rstrip(".")
-    return text.zfill(len("0001-01-01T00:00:00")) + "Z"
+    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if time.microsecond else text) + "Z"
 
 
 def make_content(

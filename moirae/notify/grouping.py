@@ -260,7 +260,9 @@ class Grouping:
         self._schedule(group, tick + interval)
         group.has_flushed = True
         self._changed_groups[group.id] = group
-        alerts = sorted(group.members.values(), key=lambda alert: alert.sort_key)
+        alerts = list(group.members.values())
+        if len(alerts) > 1:
+            alerts.sort(key=lambda alert: alert.sort_key)
         messages = []
         if not group.node.is_muted(now):
             audible = self.muting.select_audible(alerts, now)

@@ -70,7 +70,8 @@ class Incoming:
             self._has_moved = True
             active = self._store.list_active()
             for start in range(0, len(active), _BATCH):
-                self._take_all(self._store.list_alerts(active[start : start + _BATCH]), now)
+                rows = self._store.list_alerts(active[start : start + _BATCH])
+                self._take_all(self._describe_all(rows, now), now)
 
     def follow(self, now: datetime) -> bool:
         """Take changed alerts; returns whether there may be more of them."""
@@ -78,22 +79,25 @@ class Incoming:
         alert_ids, position = self._store.list_changed(self._position, _BATCH)
         if position == self._position:
             return False
-        rows = self._store.list_alerts(alert_ids)
-        self._note_missed(rows, now)
+        alerts = self._describe_all(self._store.list_alerts(alert_ids), now)
+        self._note_missed(alerts, now)
         # All sources of inhibition are known before any group is due.
-        self._take_all(rows, now)
+        self._take_all(alerts, now)
         self._position, self._has_moved = position, True
         return True
 
-    def _note_missed(self, rows: Sequence[NotifiedAlertRow], now: datetime) -> None:
+    def _note_missed(
+        self, alerts: Iterable[tuple[NotifiedAlertRow, NotifiedAlert]], now: datetime
+    ) -> None:
         """Note alerts whose first message was due before they ended, and that nothing knew of.
 
         They fired and ended while no process of notifications ran, or while history was awaited.
         Those that had fired long ago are counted once all input is read.
         """
         ended: dict[UUID, tuple[NotifiedAlertRow, NotifiedAlert]] = {}
-        for row in rows:
-            alert = describe_row(row, now)
+        for row, alert in alerts:
+            if not alert.is_resolved:
+                continue
             waits_for_input = row.id in self._held and self._held[row.id][0].reason == "late"
             if alert.member in self.grouping.alerts or waits_for_input:
                 continue
@@ -167,13 +171,20 @@ class Incoming:
         """Whether `save` has something to store."""
         return bool(self._added or self._removed or self._has_moved or self.grouping.has_changes)
 
-    def _take_all(self, rows: Sequence[NotifiedAlertRow], now: datetime) -> None:
+    def _take_all(
+        self, alerts: Iterable[tuple[NotifiedAlertRow, NotifiedAlert]], now: datetime
+    ) -> None:
         waits = self._store.load_waits()
-        for row in rows:
-            self._take(row, waits, now)
+        for row, alert in alerts:
+            self._take(row, alert, waits, now)
 
-    def _take(self, row: NotifiedAlertRow, waits: Mapping[str, RuleWaits], now: datetime) -> None:
-        alert = self._describe(row, now)
+    def _take(
+        self,
+        row: NotifiedAlertRow,
+        alert: NotifiedAlert,
+        waits: Mapping[str, RuleWaits],
+        now: datetime,
+    ) -> None:
         previous = self.grouping.alerts.get(alert.member)
         if previous is not None and previous.id == alert.id:
             is_restored = alert.is_restored or previous.is_restored
@@ -194,6 +205,11 @@ class Incoming:
             return
         self._hold(row.id, hold, now)
 
+    def _describe_all(
+        self, rows: Iterable[NotifiedAlertRow], now: datetime
+    ) -> list[tuple[NotifiedAlertRow, NotifiedAlert]]:
+        return [(row, self._describe(row, now)) for row in rows]
+
     def _describe(
         self, row: NotifiedAlertRow, now: datetime, is_late: bool = False
     ) -> NotifiedAlert:
@@ -202,13 +218,14 @@ class Incoming:
         is_restored = may_be_known(
             alert, self._restored_at, lambda: self.grouping.is_reported(alert.member)
         )
-        return replace(alert, is_restored=is_restored)
+        return replace(alert, is_restored=True) if is_restored else alert
 
     def _find_hold(
         self, row: NotifiedAlertRow, alert: NotifiedAlert, waits: Mapping[str, RuleWaits]
     ) -> Hold | None:
-        shortest_wait = self._shortest_wait(alert)
-        return find_hold(row, waits_of(waits, row.rule), self.notify_within, shortest_wait)
+        rule = waits_of(waits, row.rule)
+        shortest_wait = self._shortest_wait(alert) if rule.history else timedelta.max
+        return find_hold(row, rule, self.notify_within, shortest_wait)
 
     def _hold(self, alert_id: UUID, hold: Hold, now: datetime) -> None:
         self._held[alert_id] = hold, now

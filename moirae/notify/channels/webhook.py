@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import orjson
@@ -36,4 +37,9 @@ def make_dedup_key(workspace: str, number: int | None) -> str:
     """A key by which a receiver recognises a message that is delivered again."""
     if number is None:
         return ""
-    return f"{hashlib.sha256(workspace.encode()).hexdigest()[:16]}-{number}"
+    return f"{_hash_workspace(workspace)}-{number}"
+
+
+@cache
+def _hash_workspace(workspace: str) -> str:
+    return hashlib.sha256(workspace.encode()).hexdigest()[:16]

@@ -1,6 +1,7 @@
 """Delivery of messages: queues of receivers, retries, HTTP requests to checked hosts."""
 
 from moirae.notify.delivery.hosts import HostPolicy
+from moirae.notify.delivery.http_connection import Answer
 from moirae.notify.delivery.receiver_queue import (
     Delivery,
     DeliveryResult,
@@ -8,10 +9,9 @@ from moirae.notify.delivery.receiver_queue import (
     Send,
 )
 from moirae.notify.delivery.transport import (
-    Answer,
     HttpClient,
     connect,
-    open_connection,
+    open_socket,
     watch_deadline,
 )
 
@@ -24,6 +24,6 @@ __all__ = [
     "ReceiverQueue",
     "Send",
     "connect",
-    "open_connection",
+    "open_socket",
     "watch_deadline",
 ]

@@ -143,7 +143,8 @@ class ReceiverQueue:
                 self._record_success(delivery, thread)
             with self._condition:
                 self._sending -= 1  # only now: its result is stored by who waits for it
-                self._condition.notify_all()
+                if self._failures or self._is_closed:
+                    self._condition.notify_all()
 
     def _take(self) -> Delivery | None:
         """The next message, once it may be sent; None: the thread ends."""

@@ -1,7 +1,6 @@
 """HTTP requests to receivers: checked addresses, no redirects, a deadline for all of it."""
 
 import heapq
-import http.client
 import socket
 import ssl
 import threading
@@ -10,28 +9,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache, lru_cache
 from itertools import count
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
+from httptools import HttpParserError
 
 from archiver.threads import start_daemon
 from moirae.errors import DeliveryFailed
 from moirae.notify.delivery.hosts import HostPolicy
+from moirae.notify.delivery.http_connection import Answer, HttpConnection, make_head
 
 _MAX_ANSWER = 64 << 10  # bytes that are read of an answer
 _MAX_RETRY_AFTER = 3600.0  # seconds; longer ones are cut
 _MAX_SHOWN = 200  # characters of an answer in an error
+_URL_CHARACTERS = "%/:=&?~+!$,;'@()*[]|"  # that stay as they are, beside letters and digits
 # Answers that are about the message: others of the same receiver may be taken.
 _REJECTIONS = frozenset({400, 413, 414, 422})
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a request. `body`: at most 64 KiB of it."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Deadlines:
@@ -53,7 +48,8 @@ class Deadlines:
             number = next(self._numbers)
             self._open.add(number)
             heapq.heappush(self._queue, (at, number, opened))
-            self._condition.notify()
+            if self._queue[0][1] == number:  # else the thread wakes up before
+                self._condition.notify()
             return number
 
     def stop(self, number: int) -> bool:
@@ -100,15 +96,16 @@ class HttpClient:
 
     def __init__(self, policy: HostPolicy) -> None:
         self._policy = policy
-        self._connections: dict[tuple[str, str, int], http.client.HTTPConnection] = {}
-        self._max_answer = _MAX_ANSWER
+        self._connections: dict[_Origin, HttpConnection] = {}
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float) -> Answer:
         """Send a POST request. Raises `DeliveryFailed`, also for answers other than 2xx.
 
         `timeout`: seconds for all of it.
         """
-        return self._request("POST", url, body, headers, timeout)
+        target = parse_url(url)
+        head = make_head("POST", target.path, target.host, {**headers, **target.headers}, len(body))
+        return self._request(target.origin, (head, body), timeout, _MAX_ANSWER)
 
     def get(
         self,
@@ -119,77 +116,116 @@ class HttpClient:
         max_answer: int = _MAX_ANSWER,
     ) -> Answer:
         """Send a GET request. As `post`. `max_answer`: bytes that are read of the answer."""
-        self._max_answer = max_answer
-        return self._request("GET", url, b"", headers, timeout)
+        target = parse_url(url)
+        head = make_head("GET", target.path, target.host, {**headers, **target.headers}, 0)
+        return self._request(target.origin, (head, b""), timeout, max_answer)
 
     def _request(
-        self, method: str, url: str, body: bytes, headers: Mapping[str, str], timeout: float
+        self, origin: "_Origin", request: tuple[bytes, bytes], timeout: float, max_answer: int
     ) -> Answer:
         deadline = time.monotonic() + timeout
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        key = (parts.scheme, host, port)
-        path = parts.path or "/"
-        if parts.query:
-            path += f"?{parts.query}"
-        headers = {**headers, **_basic_auth(parts.username, parts.password)}
-        reused = self._connections.pop(key, None)
-        if reused is not None:
-            # The peer may have closed it meanwhile: then the request is sent again.
-            with suppress(OSError, http.client.HTTPException):
-                return self._exchange(reused, key, (method, path, body, headers), deadline)
-        connection = open_connection(self._policy, parts.scheme, host, port, deadline)
+        reused = self._connections.pop(origin, None)
+        answer = None
         try:
-            return self._exchange(connection, key, (method, path, body, headers), deadline)
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
+            if reused is not None:
+                # The peer may have closed it meanwhile: then the request is sent again.
+                with suppress(OSError, HttpParserError):
+                    answer = self._exchange(reused, origin, request, deadline, max_answer)
+            if answer is None:
+                connection = HttpConnection(open_socket(self._policy, *origin, deadline))
+                answer = self._exchange(connection, origin, request, deadline, max_answer)
+        except (OSError, HttpParserError) as error:
             if time.monotonic() >= deadline:
-                raise DeliveryFailed(f"no answer from {host} within {timeout:g} s") from error
-            raise DeliveryFailed(f"{host}: {_describe(error)}") from error
+                raise DeliveryFailed(f"no answer from {origin[1]} within {timeout:g} s") from error
+            raise DeliveryFailed(f"{origin[1]}: {_describe(error)}") from error
+        if not 200 <= answer.status < 300:
+            raise describe_refusal(origin[1], answer)
+        return answer
 
     def _exchange(
         self,
-        connection: http.client.HTTPConnection,
-        key: tuple[str, str, int],
-        request: tuple[str, str, bytes, Mapping[str, str]],
+        connection: HttpConnection,
+        origin: "_Origin",
+        request: tuple[bytes, bytes],
         deadline: float,
+        max_answer: int,
     ) -> Answer:
-        method, path, body, headers = request
-        watch = _DEADLINES.start(connection.sock, deadline)
+        watch = _DEADLINES.start(connection.socket, deadline)
+        is_open = False
         try:
-            connection.request(method, path, body, dict(headers))
-            response = connection.getresponse()
-            content = response.read(self._max_answer)
-        except BaseException:
-            _DEADLINES.stop(watch)
-            connection.close()
-            raise
-        is_open = _DEADLINES.stop(watch)
-        if is_open and response.isclosed() and not response.will_close:
-            self._connections[key] = connection
-        else:
-            connection.close()
-        answer = Answer(response.status, dict(response.getheaders()), content)
-        if not 200 <= answer.status < 300:
-            raise describe_refusal(key[1], answer)
+            answer = connection.exchange(*request, max_answer)
+        finally:
+            is_open = _DEADLINES.stop(watch)
+            if is_open and connection.is_reusable:
+                self._connections[origin] = connection
+            else:
+                connection.close()
         return answer
 
 
-def open_connection(
+_Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a request needs of a URL. `host`: for the header. `headers`: of the URL's user."""
+
+    origin: _Origin
+    host: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@lru_cache(maxsize=256)
+def parse_url(url: str) -> Target:
+    """The parts of an http(s) URL. Raises `DeliveryFailed`, without the URL, which may be secret."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode()
+    except ValueError:
+        raise DeliveryFailed("the URL of the receiver is invalid") from None
+    if not host:
+        raise DeliveryFailed("the URL of the receiver has no host")
+    default = 443 if parts.scheme == "https" else 80
+    shown = f"[{host}]" if ":" in host else host
+    if port not in (None, default):
+        shown += f":{port}"
+    path = quote(parts.path or "/", safe=_URL_CHARACTERS)
+    if parts.query:
+        path += f"?{quote(parts.query, safe=_URL_CHARACTERS)}"
+    credentials = _basic_auth(parts.username, parts.password)
+    return Target((parts.scheme, host, port or default), shown, path, credentials)
+
+
+def open_socket(
     policy: HostPolicy, scheme: str, host: str, port: int, deadline: float
-) -> http.client.HTTPConnection:
-    """A connection to a host, whose address is checked. Raises `DeliveryFailed`."""
+) -> socket.socket:
+    """A socket that is connected to a host, with TLS for https. Raises `DeliveryFailed`."""
     opened = connect(policy, host, port, deadline)
-    connection = http.client.HTTPConnection(host, port)
-    if scheme == "https":
-        connection = http.client.HTTPSConnection(host, port)
-        try:
-            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
-        except OSError as error:
-            opened.close()
-            raise DeliveryFailed(f"{host}: TLS failed: {_describe(error)}") from error
-    connection.sock = opened
-    return connection
+    if scheme != "https":
+        return opened
+    try:
+        secured = _tls_context().wrap_socket(
+            opened, server_hostname=host, do_handshake_on_connect=False
+        )
+    except (OSError, ValueError) as error:
+        opened.close()
+        raise DeliveryFailed(f"{host}: TLS failed: {_describe(error)}") from error
+    try:
+        with watch_deadline(secured, deadline):
+            secured.do_handshake()
+    except (OSError, ValueError) as error:
+        secured.close()
+        raise DeliveryFailed(f"{host}: TLS failed: {_describe(error)}") from error
+    return secured
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """Reading the system's certificates takes some 20 ms."""
+    return ssl.create_default_context()
 
 
 def connect(policy: HostPolicy, host: str, port: int, deadline: float) -> socket.socket:
@@ -249,6 +285,6 @@ def _basic_auth(username: str | None, password: str | None) -> dict[str, str]:
 
 def _describe(error: Any) -> str:
     """An error of a connection, without what the peer has sent."""
-    if isinstance(error, http.client.HTTPException):
+    if isinstance(error, HttpParserError):
         return "the answer is not HTTP, or was cut off"
     return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -19,7 +19,7 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from moirae.errors import DeliveryFailed
-from moirae.notify.delivery import HostPolicy, open_connection
+from moirae.notify.delivery import HostPolicy, open_socket
 
 _MAX_MESSAGE = 1 << 20  # characters
 _MAX_READ = 64 << 10  # bytes
@@ -45,8 +45,8 @@ class WebSocket:
         scheme = "https" if parts.scheme == "wss" else "http"
         host, port = parts.hostname or "", parts.port or (443 if scheme == "https" else 80)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection = open_connection(policy, scheme, host, port, deadline)
-        opened = cls(connection.sock, parts.netloc.rpartition("@")[2], target)
+        connected = open_socket(policy, scheme, host, port, deadline)
+        opened = cls(connected, parts.netloc.rpartition("@")[2], target)
         while not opened._is_accepted:
             if time.monotonic() > deadline:
                 opened.close()

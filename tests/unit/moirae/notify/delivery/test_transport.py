@@ -10,7 +10,7 @@ import pytest
 
 from moirae.errors import DeliveryFailed
 from moirae.notify.delivery import HostPolicy, HttpClient
-from moirae.notify.delivery.transport import parse_retry_after
+from moirae.notify.delivery.transport import Deadlines, parse_retry_after, parse_url
 
 
 @contextmanager
@@ -93,3 +93,37 @@ def test_rejection_and_retry_after_are_told() -> None:
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
     assert parse_retry_after({"retry-after": value}, 10.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "path"),
+    [
+        ("http://h", "h", "/"),
+        ("https://h:443/a b?c=\u00fc", "h", "/a%20b?c=%C3%BC"),
+        ("http://[::1]:81/%20\r\nX: y", "[::1]:81", "/%20X:%20y"),
+        ("http://b\u00fccher.example/?q", "xn--bcher-kva.example", "/?q"),
+    ],
+)
+def test_url_becomes_host_and_path_of_a_request(url: str, host: str, path: str) -> None:
+    target = parse_url(url)
+    assert (target.host, target.path) == (host, path)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://secret:99999/", "http://[secret/", "http://a..secret/"]
+)
+def test_invalid_url_is_an_error_that_does_not_show_it(url: str) -> None:
+    with pytest.raises(DeliveryFailed) as caught:
+        parse_url(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_deadline_that_is_set_later_and_ends_sooner_is_kept() -> None:
+    deadlines = Deadlines()
+    far, near = socket.socketpair()
+    with far, near:
+        deadlines.start(far, time.monotonic() + 60)
+        time.sleep(0.05)
+        deadlines.start(near, time.monotonic() + 0.05)
+        near.settimeout(10)
+        assert near.recv(1) == b""
