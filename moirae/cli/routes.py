@@ -90,6 +90,8 @@ def import_configuration(
         raise UsageError(f"{file}: {error}") from error
     output = YAML()
     output.default_flow_style = False
+    # Values that the file shares by anchors are written out: workspace files have none.
+    output.representer.ignore_aliases = lambda _: True
     output.dump(conversion.document, sys.stdout)
     for remark in conversion.remarks:
         print(f"{file}: {remark}", file=sys.stderr)

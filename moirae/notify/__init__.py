@@ -9,7 +9,7 @@ from moirae.notify.acknowledgements import (
     read_pagerduty,
     read_slack,
 )
-from moirae.notify.acknowledging import acknowledge_group
+from moirae.notify.acknowledging import acknowledge_alerts, acknowledge_group
 from moirae.notify.action_links import LABELS as ACTION_LABELS
 from moirae.notify.action_links import PAGE as ACTION_PAGE
 from moirae.notify.action_links import hash_code as hash_action_code
@@ -34,6 +34,7 @@ __all__ = [
     "PresentAlert",
     "Recurrence",
     "RouteNode",
+    "acknowledge_alerts",
     "acknowledge_group",
     "convert_alertmanager",
     "find_routes",

@@ -1,5 +1,9 @@
 """Stores acknowledgements of other systems as those of alerts."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
 import sql
 from moirae.alerts import add_note
 from moirae.notify.acknowledgements import Acknowledgement, make_group_token
@@ -23,13 +27,26 @@ def acknowledge_group(
         else:
             return 0
         alerts = gateway.list_unacknowledged(receiver, group_key, before=acknowledgement.at)
-        for alert_id in alerts:
-            author = acknowledgement.author
-            note = NewAlertNote(kind="ack", author=author, text=f"acknowledged by {author}")
-            add_note(connection, alert_id, note)
         if alerts:
-            arguments = {"receiver": receiver, "alerts": list(map(str, alerts))}
-            AuditGateway(connection).insert(
-                acknowledgement.author, "api", "callbacks.acknowledge_group", arguments
+            acknowledge_alerts(
+                connection,
+                alerts,
+                acknowledgement.author,
+                "callbacks.acknowledge_group",
+                {"receiver": receiver, "alerts": list(map(str, alerts))},
             )
     return len(alerts)
+
+
+def acknowledge_alerts(
+    connection: sql.Connection,
+    alerts: Sequence[UUID],
+    author: str,
+    operation: str,
+    arguments: Mapping[str, Any],
+) -> None:
+    """Acknowledge alerts for who is no user, and audit it; part of a transaction."""
+    for alert_id in alerts:
+        note = NewAlertNote(kind="ack", author=author, text=f"acknowledged by {author}")
+        add_note(connection, alert_id, note)
+    AuditGateway(connection).insert(author, "api", operation, arguments)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moirae.notify.alertmanager_shape import check_shape
+
 _ROUTE_KEYS = (
     "group_by",
     "group_wait",
@@ -33,11 +35,9 @@ class Conversion:
 
 
 def convert_alertmanager(config: Mapping[str, Any]) -> Conversion:
-    """Convert a configuration. Raises `ValueError` if it has no route."""
-    route = config.get("route")
-    if not isinstance(route, Mapping):
-        raise ValueError("no `route`: this is no configuration of Alertmanager")
-    return _Converter(config).convert(route)
+    """Convert a configuration. Raises `ValueError` if it has no route, or another shape."""
+    check_shape(config)
+    return _Converter(config).convert(config["route"])
 
 
 class _Converter:

@@ -6,19 +6,19 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 import sql
-from moirae.alerts import add_note
 from moirae.errors import NotFound
 from moirae.notify import (
     ACTION_LABELS,
+    acknowledge_alerts,
     format_labels,
     hash_action_code,
     make_alert_labels,
     make_alert_matchers,
 )
 from sql.access import AuditGateway
-from sql.alerts import NewAlertNote
 from sql.notifications import ActionLinkGateway, ActionLinkRow, NewSilence, SilenceGateway
 
+_OPERATION = "action_links.use_link"  # in the audit log
 _SILENCE_DURATION = timedelta(hours=2)
 LinkState = Literal["open", "used", "revoked", "expired", "ended"]
 
@@ -53,13 +53,12 @@ def use_link(connection: sql.Connection, code: str) -> LinkDescription:
         if not gateway.use(hash_action_code(code)):
             return _describe(_find(connection, code), datetime.now(UTC))
         author = f"link in a message to {row.receiver}"
+        arguments = {"alert": str(row.alert_id), "action": row.action, "receiver": row.receiver}
         if row.action == "acknowledge":
-            note = NewAlertNote(kind="ack", author=author, text=f"acknowledged by a {author}")
-            add_note(connection, row.alert_id, note)
+            acknowledge_alerts(connection, [row.alert_id], author, _OPERATION, arguments)
         else:
             _silence(connection, row, author)
-        arguments = {"alert": str(row.alert_id), "action": row.action, "receiver": row.receiver}
-        AuditGateway(connection).insert(author, "api", "action_links.use_link", arguments)
+            AuditGateway(connection).insert(author, "api", _OPERATION, arguments)
     return description
 
 

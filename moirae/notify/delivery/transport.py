@@ -168,7 +168,7 @@ _Origin = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Target:
+class RequestTarget:
     """What a request needs of a URL. `host`: for the header. `headers`: of the URL's user."""
 
     origin: _Origin
@@ -178,7 +178,7 @@ class Target:
 
 
 @lru_cache(maxsize=256)
-def parse_url(url: str) -> Target:
+def parse_url(url: str) -> RequestTarget:
     """The parts of an http(s) URL. Raises `DeliveryFailed`, without the URL, which may be secret."""
     try:
         parts = urlsplit(url)
@@ -196,7 +196,7 @@ def parse_url(url: str) -> Target:
     if parts.query:
         path += f"?{quote(parts.query, safe=_URL_CHARACTERS)}"
     credentials = _basic_auth(parts.username, parts.password)
-    return Target((parts.scheme, host, port or default), shown, path, credentials)
+    return RequestTarget((parts.scheme, host, port or default), shown, path, credentials)
 
 
 def open_socket(
