@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from moirae.config import Settings, format_duration
+from moirae.rule_tests import RuleTestFile
 from moirae.rules import RuleFile
 from moirae.sigma import SigmaMap
 
@@ -23,6 +24,7 @@ SCHEMA_FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 _MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "workspace.schema.json": (Settings, "Moirae workspace (moirae.yaml)"),
     "rules.schema.json": (RuleFile, "Moirae rule file"),
+    "rule_tests.schema.json": (RuleTestFile, "Moirae tests of rules"),
     "sigma_map.schema.json": (SigmaMap, "Moirae map of a Sigma collection"),
 }
 

@@ -4,6 +4,7 @@ from moirae.alerts import built_in
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
 from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
+from moirae.alerts.folding import FoldedAlert, fold_alerts, sort_event
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import NoteKind, Outcome, add_note
@@ -20,6 +21,7 @@ __all__ = [
     "EndingAlert",
     "Event",
     "EventRow",
+    "FoldedAlert",
     "NoteKind",
     "Occurrence",
     "Outcome",
@@ -31,6 +33,7 @@ __all__ = [
     "describe_alert",
     "find_event",
     "find_event_or_recall",
+    "fold_alerts",
     "fold_events",
     "format_position",
     "make_alerting_rule",
@@ -38,4 +41,5 @@ __all__ = [
     "make_lifetime_row",
     "parse_position",
     "select_last",
+    "sort_event",
 ]

@@ -23,6 +23,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
+from moirae.cli.rule_tests import run_tests
 from moirae.config import format_duration, load_settings_from_environment
 from moirae.errors import MoiraeError, Problem, UsageError
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 app = RemoteTyper(help="Check, apply and inspect rules.", no_args_is_help=True)
 # Only here: it writes rule files, which a server does not.
 typer.Typer.command(app, "import-sigma")(import_sigma)
+# Only here: it reads files beside the rule files, and needs no running workspace.
+typer.Typer.command(app, "test")(run_tests)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

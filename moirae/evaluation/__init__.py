@@ -10,6 +10,7 @@ from moirae.evaluation.contexts import (
     EventContexts,
     RecallAnswers,
 )
+from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
 from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
@@ -29,6 +30,7 @@ __all__ = [
     "ArchivedStreamRows",
     "ContextEvaluator",
     "ContextQueries",
+    "DuckDBRules",
     "EvaluationRequest",
     "EvaluationResult",
     "EventContexts",

@@ -1,7 +1,8 @@
 """Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from archiver.executors import SparkJobs
-from archiver.read import Reader
+from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import Event, deduplicate
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
+    DuckDBRules,
     EvaluationRequest,
     EventContexts,
     ExecutorRules,
@@ -26,15 +28,17 @@ from moirae.evaluation import (
     LostRow,
     PastTasks,
     RecallAnswers,
+    RowSource,
     RuleEngine,
     RuleGrouper,
     SparkRules,
     evaluate_groups,
 )
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
-from moirae.rules.requests import build_questions
+from moirae.rules.requests import build_event_plan, build_questions
 from recall.engines import (
     AnswerRows,
+    DuckDBStatements,
     EventTables,
     LocalEngine,
     SparkEngine,
@@ -42,12 +46,17 @@ from recall.engines import (
     Statement,
     Template,
     WideScanEngine,
+    evaluate_condition,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
 from recall.errors import LimitExceeded, RecallError
 from recall.requests import Piece, RecallEvent, SqlQuestion
+from recall.statements import NO_EXTERNAL_ACCESS
+
+AnswersByRecall = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The rows of the answers about an event, by recall."""
 
 _LOG = structlog.get_logger()
 _QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError)
@@ -112,10 +121,12 @@ class PastFinder:
         self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader, first_times=first_times)
         self._context_evaluator = ContextEvaluator(spark, self._rows)
+        self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
         # Jobs of this thread: who runs it may cancel them.
         jobs = SparkJobs(spark.sparkContext)
+        self._spark_engine = SparkEngine(lambda: spark, reader, relations.read)
         self._engines = EngineRouter(
-            SparkEngine(lambda: spark, reader, relations.read),
+            self._spark_engine,
             LocalEngine(reader) if self._choice.allows_duckdb else None,
             PartialCache(0),
             setting=setting,
@@ -123,6 +134,7 @@ class PastFinder:
         )
         columns = {name: self._rows.columns(name) for name in reader.streams}
         self._grouper = RuleGrouper(columns, relations.columns)
+        self._relation_columns = relations.columns
         self._tasks = ExecutorRules(
             jobs, _TIME_LIMIT, PastTasks(self._choice.runs_in_tasks, MAX_PAST_EVENT_ROWS)
         )
@@ -131,9 +143,13 @@ class PastFinder:
             self._tasks,
             SparkRules(self._grouper, _PastStatements(spark)),
         ]
+        duckdb_rules = DuckDBRules()
+        if self._choice.allows_duckdb:
+            self._rule_engines.insert(1, duckdb_rules)
         reader.refresh()
         for name in relations.names:
             versions = relations.read(name)
+            duckdb_rules.set_relation(name, versions)
             self._tasks.set_relation(name, versions)
             spark.createDataFrame(versions).createOrReplaceTempView(relation_view(name))
 
@@ -145,9 +161,12 @@ class PastFinder:
         shape = rule.shape
         input_range = time_range.shift(start=-shape.reach, end=shape.lag)
         rule_slice = RuleSlice((rule,), time_range, input_range)
+        groups = self._grouper.group([rule])
         sources = {stream: self._rows.find_range(stream, input_range) for stream in shape.streams}
+        if all(group.query is not None for group in groups):
+            sources = {stream: self._load_few(source) for stream, source in sources.items()}
         evaluation = evaluate_groups(
-            self._grouper.group([rule]), EvaluationRequest(sources, rule_slice), self._rule_engines
+            groups, EvaluationRequest(sources, rule_slice), self._rule_engines
         )
         for failure in evaluation.failures:
             raise failure.error
@@ -155,6 +174,12 @@ class PastFinder:
             self._store_losses(evaluation.lost_rows)
         event_rows = rule_slice.select_event_rows(evaluation.event_rows.get(rule, []))
         return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
+
+    def _load_few(self, source: RowSource) -> RowSource:
+        """The rows in memory if they are few and this process may evaluate them."""
+        if not self._choice.allows_duckdb or self._choice.runs_in_tasks(source.count):
+            return source
+        return source.load(WIDE_SCAN_ROWS) or source
 
     def compute_contexts(
         self, rule: ActiveRule, events: Sequence[Event]
@@ -164,24 +189,59 @@ class PastFinder:
         contexts = dict.fromkeys((event.eid for event in events), empty)
         if not self._context_evaluator.queries_of(rule):
             return contexts
-        for first in range(0, len(events), _EVENTS_PER_STATEMENT):
-            batch: list[RecallEvent] = []
-            for event in events[first : first + _EVENTS_PER_STATEMENT]:
-                batch.append(RecallEvent(event.eid, event.ts, event.key, event.attributes))
+        for batch in _divide(events):
             answers: RecallAnswers = {}
-            if self._context_evaluator.recalls_of(rule):
-                answers = self._answer_recalls(rule, batch)
+            names = self._context_evaluator.recalls_of(rule)
+            if names:
+                answers = self._answer_recalls(rule, batch, names)
             computed = self._context_evaluator.compute([(rule, batch)], answers)
             for (_, eid), event_contexts in computed.items():
                 contexts[eid] = event_contexts
         return contexts
 
-    def _answer_recalls(self, rule: ActiveRule, events: Sequence[RecallEvent]) -> RecallAnswers:
-        """The answers of the recalls that contexts read, over the history before each event.
+    def answer_recalls(
+        self, rule: ActiveRule, events: Sequence[Event], names: Collection[str]
+    ) -> dict[UUID, AnswersByRecall]:
+        """The final answers of SQL recalls, over rows before each event only.
+
+        A recall that fails has no answer.
+        """
+        answers: dict[UUID, AnswersByRecall] = {}
+        for batch in _divide(events):
+            for (_, eid), rows in self._answer_recalls(rule, batch, names).items():
+                answers[eid] = rows
+        return answers
+
+    def evaluate_conditions(
+        self, rule: ActiveRule, events: Sequence[Event]
+    ) -> dict[UUID, bool | None]:
+        """What `where` of a rule says of events in the end; None: NULL, or it has failed."""
+        plan = build_event_plan(rule.definition, rule.tables, self._relation_columns)
+        condition = plan.condition
+        assert condition is not None
+        answers = self.answer_recalls(rule, events, condition.judged.keys())
+        verdicts: dict[UUID, bool | None] = {}
+        for event in events:
+            rows = answers.get(event.eid, {})
+            judged = {name: (rows.get(name, ()), types) for name, types in condition.judged.items()}
+            recall_event = _to_recall_event(event)
+            try:
+                verdicts[event.eid] = self._choice.run(
+                    partial(evaluate_condition, condition, recall_event, judged, self._duckdb),
+                    partial(self._spark_engine.evaluate_condition, condition, recall_event, judged),
+                )
+            except _QUERY_ERRORS as error:
+                _report_failure("condition of a past event failed", error)
+                verdicts[event.eid] = None
+        return verdicts
+
+    def _answer_recalls(
+        self, rule: ActiveRule, events: Sequence[RecallEvent], names: Collection[str]
+    ) -> RecallAnswers:
+        """The answers of some recalls, over the history before each event.
 
         One scan serves all events. A recall that fails has no rows, as for a new event.
         """
-        names = self._context_evaluator.recalls_of(rule)
         questions = build_questions(rule.definition, rule.tables)
         templates: dict[str, Template] = {}
         for name in names:
@@ -209,12 +269,13 @@ class PastFinder:
         self, template: Template, events: Sequence[RecallEvent], event_tables: EventTables
     ) -> dict[str, AnswerRows]:
         """The answers by event ID; events whose query fails are logged and left out."""
-        question = template.question
-        assert question.range is not None
-        history = question.range
+        history = template.question.range
 
         def compute(part: Sequence[RecallEvent]) -> dict[str, AnswerRows]:
-            pieces = [(event, Piece(0, event.ts - history, event.ts)) for event in part]
+            pieces: list[tuple[RecallEvent, Piece]] = []
+            for event in part:
+                start = None if history is None else event.ts - history
+                pieces.append((event, Piece(0, start, event.ts)))
             partials = self._engines.compute_partial(template, pieces, event_tables)
             merged = []
             for event in part:
@@ -225,10 +286,22 @@ class PastFinder:
         answers: dict[str, AnswerRows] = {}
         for _, outcome in run_isolated(events, compute, _QUERY_ERRORS, split_in_halves):
             if isinstance(outcome, Exception):
-                message = (str(outcome).strip().splitlines() or [type(outcome).__name__])[0]
-                _LOG.error(
-                    "recall of a past event failed", action="past_recall_failed", error=message
-                )
+                _report_failure("recall of a past event failed", outcome)
             else:
                 answers |= outcome
         return answers
+
+
+def _report_failure(what: str, error: Exception) -> None:
+    message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    _LOG.error(what, action="past_recall_failed", error=message)
+
+
+def _divide(events: Sequence[Event]) -> Iterator[list[RecallEvent]]:
+    """Events of which one statement is run for each part."""
+    for first in range(0, len(events), _EVENTS_PER_STATEMENT):
+        yield list(map(_to_recall_event, events[first : first + _EVENTS_PER_STATEMENT]))
+
+
+def _to_recall_event(event: Event) -> RecallEvent:
+    return RecallEvent(event.eid, event.ts, event.key, event.attributes)

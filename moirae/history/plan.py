@@ -12,15 +12,13 @@ For `undecided_duration` after its start the live process cannot know whether an
 before. The view also decides which of these events, up to `corpus_from`, are in the corpus.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from archiver.chunks import Chunk
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import AlertLifetime, AlertTiming, Event, Occurrence, fold_events
+from moirae.alerts import AlertLifetime, AlertTiming, Event, FoldedAlert, fold_alerts, sort_event
 from moirae.rules import Definition
 
 MAX_ATTEMPTS = 3  # attempts to compute a view, including those that ended the process
@@ -108,20 +106,12 @@ def range_to_find(
 
 
 @dataclass(frozen=True)
-class PastAlert:
-    """A past alert: its first event and its lifetime."""
-
-    first_event: Event
-    lifetime: AlertLifetime
-
-
-@dataclass(frozen=True)
 class DecidedPast:
     """The past in a range: its events, those in the corpus, and the alerts that started."""
 
     events: Sequence[Event]
     corpus: Sequence[Event]
-    alerts: Sequence[PastAlert]
+    alerts: Sequence[FoldedAlert]
 
 
 def decide(
@@ -134,42 +124,22 @@ def decide(
 
     `include_every_event`: the corpus has all events of an alert instead of the first one only.
     """
-    events_by_fingerprint: dict[str, list[Event]] = defaultdict(list)
-    for event in sorted(candidate_events, key=_sort_key):
-        events_by_fingerprint[event.fingerprint].append(event)
     past_events: list[Event] = []
     corpus: list[Event] = []
-    alerts: list[PastAlert] = []
-    for events in events_by_fingerprint.values():
-        for event in events:
-            if task.range.contains(event.ts) and event.ts < task.live_from:
-                past_events.append(event)
-        for lifetime, members in _split_lifetimes(events, timing):
-            if lifetime.fired is None:
-                continue
-            corpus_members = members
-            if not include_every_event:
-                corpus_members = members[:1]
-            corpus += [event for event in corpus_members if task.range.contains(event.ts)]
-            past_members = [event for event in members if event.ts < task.live_from]
-            if past_members and task.range.contains(lifetime.starts):
-                past_lifetime = _end_with(lifetime, past_members, timing)
-                alerts.append(PastAlert(members[0], past_lifetime))
-    past_events.sort(key=_sort_key)
-    corpus.sort(key=_sort_key)
+    alerts: list[FoldedAlert] = []
+    for lifetime, members in fold_alerts(candidate_events, timing, None):
+        past_members = [event for event in members if event.ts < task.live_from]
+        past_events += [event for event in past_members if task.range.contains(event.ts)]
+        if lifetime.fired is None:
+            continue
+        corpus_members = members if include_every_event else members[:1]
+        corpus += [event for event in corpus_members if task.range.contains(event.ts)]
+        if past_members and task.range.contains(lifetime.starts):
+            past_lifetime = _end_with(lifetime, past_members, timing)
+            alerts.append(FoldedAlert(past_lifetime, past_members))
+    past_events.sort(key=sort_event)
+    corpus.sort(key=sort_event)
     return DecidedPast(past_events, corpus, alerts)
-
-
-def _split_lifetimes(
-    events: Sequence[Event], timing: AlertTiming
-) -> list[tuple[AlertLifetime, list[Event]]]:
-    """The lifetimes of one fingerprint, each with its events."""
-    occurrences = [Occurrence(event.ts, event.eid) for event in events]
-    remaining = iter(events)
-    lifetimes: list[tuple[AlertLifetime, list[Event]]] = []
-    for lifetime in fold_events(None, occurrences, timing, None):
-        lifetimes.append((lifetime, list(islice(remaining, lifetime.events))))
-    return lifetimes
 
 
 def _end_with(
@@ -179,7 +149,3 @@ def _end_with(
     last = events[-1].ts
     ended = last + timing.keep_firing_for
     return replace(lifetime, last=last, events=len(events), ended=ended)
-
-
-def _sort_key(event: Event) -> tuple[int, str]:
-    return event.ts, str(event.eid)

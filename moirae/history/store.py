@@ -13,12 +13,13 @@ from archiver.times import Micros, from_micros, optional_datetime
 from moirae.alerts import (
     AlertingRule,
     Event,
+    FoldedAlert,
     describe_alert,
     make_event_row,
     make_lifetime_row,
 )
 from moirae.evaluation import EventContexts
-from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
+from moirae.history.plan import DecidedPast, View, ViewTask
 from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
 from sql.events import ContextGateway, NewContextRow
 from sql.rules import ViewGateway
@@ -142,7 +143,7 @@ def _view_key(task: ViewTask) -> tuple[str, str, int]:
 
 
 def _make_alert_rows(
-    alerting_rule: AlertingRule, alert: PastAlert
+    alerting_rule: AlertingRule, alert: FoldedAlert
 ) -> tuple[AlertDescriptionRow, AlertLifetimeRow]:
     description = describe_alert(alerting_rule, alert.first_event)
     return description, make_lifetime_row(alert.lifetime, "resolved")

@@ -137,6 +137,9 @@ MODULES_BY_TEST = {
     "integration/test_retention.py": """
         archiver.ingest.ledger.compaction moirae.live.retention
         moirae.cli.chunks""",
+    "integration/test_rule_tests.py": """
+        moirae.cli.rule_tests moirae.rule_tests.expectations moirae.rule_tests.input_past
+        moirae.rule_tests.results moirae.rule_tests.runner moirae.rule_tests.scratch_archive""",
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
         moirae.rules.checks.check moirae.rules.checks.check_questions

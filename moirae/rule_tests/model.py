@@ -1,0 +1,221 @@
+"""Models of a file of rule tests. Keys are those of `promtool test rules` where they mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from moirae.config import Duration, PositiveDuration
+from moirae.documents.types import (
+    ConfigModel,
+    LabelName,
+    Number,
+    TableName,
+    Text,
+    TextNumberOrFlag,
+    ValueProblem,
+    raise_problems,
+)
+
+Row = Mapping[str, Any]
+"""A row of a stream, relation, event or answer: values by name of the column."""
+
+
+class _WithForeignKeys(ConfigModel):
+    """Refuses keys that others know, and that mean nothing here, with the reason."""
+
+    foreign_keys: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_foreign_keys(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            raise_problems(
+                ValueProblem((key,), message)
+                for key, message in cls.foreign_keys.items()
+                if key in data
+            )
+        return data
+
+
+class SeriesInput(ConfigModel):
+    """Rows at a fixed interval from the start of the test."""
+
+    series: Row = Field(description="Columns with the same value in all rows.")
+    values: Mapping[Text, TextNumberOrFlag] = Field(
+        min_length=1,
+        description="Values of other columns, one for each interval: 1+2x3 is 1 3 5 7, 1-2x3 is "
+        "1 -1 -3 -5, 5x3 is 5 5 5 5, _ leaves a value out, _x3 three of them.",
+        examples=[{"cpu": "20x4 95x10 _ 30"}],
+    )
+
+
+class FileInput(ConfigModel):
+    """The rows of a file, as the source of the stream would read it."""
+
+    file: Text = Field(description="Path relative to the file of the test.")
+
+
+def _input_kind(value: Any) -> str:
+    if isinstance(value, SeriesInput) or (
+        isinstance(value, Mapping) and value.keys() == {"series", "values"}
+    ):
+        return "<series>"
+    if isinstance(value, FileInput) or (isinstance(value, Mapping) and value.keys() == {"file"}):
+        return "<file>"
+    return "<row>"
+
+
+InputRows = Annotated[
+    Annotated[SeriesInput, Tag("<series>")]
+    | Annotated[FileInput, Tag("<file>")]
+    | Annotated[Row, Tag("<row>")],
+    Discriminator(_input_kind),
+]
+"""A row; several at an interval; or those of a file."""
+
+
+class ExpectedAlert(ConfigModel):
+    """An alert at the time of an evaluation."""
+
+    state: Literal["pending", "firing", "resolved"] = Field(
+        default="firing", description="State of the alert."
+    )
+    exp_labels: Mapping[LabelName, TextNumberOrFlag] = Field(
+        default_factory=dict,
+        description="Labels of the rule and values of the key, as receivers get them, without "
+        "alertname.",
+    )
+    exp_annotations: Mapping[LabelName, TextNumberOrFlag] = Field(
+        default_factory=dict, description="Annotations, filled in."
+    )
+
+
+class AlertTest(_WithForeignKeys):
+    """What is expected of an alert rule at a time."""
+
+    foreign_keys: ClassVar[Mapping[str, str]] = {
+        "exp_stages": "rows of stages cannot be tested yet",
+        "exp_notifications": "notifications cannot be tested yet; see `moirae routes test`",
+        "exp_similar": "similar events cannot be tested yet",
+    }
+
+    eval_time: Duration = Field(
+        description="Time since the start of the test; the events up to it count."
+    )
+    alertname: Text = Field(description="Name of the rule, with or without its group.")
+    match: Literal["exact", "contains"] = Field(
+        default="exact",
+        description="exact: nothing else is there; contains: other alerts, labels, annotations, "
+        "events and rows may be.",
+    )
+    tolerance: Number | None = Field(
+        default=None,
+        ge=0,
+        description="How far numbers of events, contexts and answers may differ, as a part of the "
+        "larger one; null: 1e-9.",
+    )
+    exp_alerts: tuple[ExpectedAlert, ...] | None = Field(
+        default=None,
+        description="The alerts that fire, and those in any other state that an entry names. "
+        "Default, without other expectations: none.",
+    )
+    exp_events: tuple[Row, ...] | None = Field(
+        default=None,
+        description="The events up to the time, by some of their attributes. ts may be a time "
+        "since the start.",
+    )
+    event: Row | None = Field(
+        default=None,
+        description="Attributes of the event whose contexts and answers are expected. Default: the "
+        "only first event of an alert.",
+    )
+    exp_contexts: Mapping[TableName, tuple[Row, ...]] | None = Field(
+        default=None, description="Rows of contexts and surroundings of the event, by name."
+    )
+    exp_recalls: Mapping[TableName, tuple[Row, ...]] | None = Field(
+        default=None,
+        validate_default=True,
+        description="Rows of final answers of SQL recalls about the event, by name. They read "
+        "earlier rows only.",
+    )
+
+    @field_validator("exp_recalls")
+    @classmethod
+    def _require_use(cls, value: Any, info: Any) -> Any:
+        """`event` and `tolerance` would do nothing without what they are for."""
+        data = info.data
+        of_event = value is not None or data.get("exp_contexts") is not None
+        problems: list[ValueProblem] = []
+        if data.get("event") is not None and not of_event:
+            problems.append(ValueProblem((), "event needs exp_contexts or exp_recalls"))
+        has_numbers = of_event or data.get("exp_events") is not None
+        if data.get("tolerance") is not None and not has_numbers:
+            message = "tolerance needs exp_events, exp_contexts or exp_recalls"
+            problems.append(ValueProblem((), message))
+        raise_problems(problems)
+        return value
+
+
+class RuleTest(_WithForeignKeys):
+    """Input rows, and what rules make of them."""
+
+    foreign_keys: ClassVar[Mapping[str, str]] = {
+        "input_series": "write `input: {STREAM: [{series: {…}, values: {COLUMN: …}}]}`",
+        "promql_expr_test": "there is no PromQL here; expect events with exp_events",
+        "external_labels": "not supported",
+        "external_url": "not supported",
+    }
+
+    name: Text = Field(description="Name of the test, unique in its file.")
+    start_timestamp: TextNumberOrFlag = Field(
+        default="1970-01-01T00:00:00Z",
+        validate_default=True,
+        description="Event time at which the test starts: ISO 8601, or seconds since 1970.",
+    )
+    interval: PositiveDuration = Field(
+        default=timedelta(minutes=1), description="Event time between the values of a series."
+    )
+    input: Mapping[TableName, tuple[InputRows, ...]] = Field(
+        default_factory=dict,
+        description="Rows by stream: single ones, series, or files. Event times may be written as "
+        "time since the start. All rows are in time, in whichever order they are written.",
+    )
+    relations: Mapping[TableName, tuple[Row, ...]] = Field(
+        default_factory=dict,
+        description="Rows of relations. Without valid_from they are valid at all times. Relations "
+        "that are not named are empty.",
+    )
+    alert_rule_test: tuple[AlertTest, ...] = Field(
+        min_length=1, description="What is expected, at any times."
+    )
+
+
+class RuleTestFile(_WithForeignKeys):
+    """A file of rule tests."""
+
+    foreign_keys: ClassVar[Mapping[str, str]] = {
+        "evaluation_interval": "rules are evaluated continuously; set `interval` of tests",
+        "group_eval_order": "the order of groups has no effect; remove it",
+        "fuzzy_compare": "set `tolerance` of an expectation",
+    }
+
+    rule_files: tuple[Text, ...] = Field(
+        default=(),
+        description="Rule files, relative to this file. Default: those of the workspace.",
+    )
+    tests: tuple[RuleTest, ...] = Field(min_length=1, description="The tests of the file.")
+
+    @field_validator("tests")
+    @classmethod
+    def _require_unique_names(cls, tests: tuple[RuleTest, ...]) -> tuple[RuleTest, ...]:
+        names = [test.name for test in tests]
+        raise_problems(
+            ValueProblem((index, "name"), f"duplicate name {name!r}", 1)
+            for index, name in enumerate(names)
+            if name in names[:index]
+        )
+        return tests

@@ -1,0 +1,89 @@
+"""Runs the tests of files, one after the other."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from re import Pattern
+
+from pyspark.sql import SparkSession
+
+from moirae.config import Settings
+from moirae.deployments import check_rule_files, select_rule_files
+from moirae.errors import Problem, ProblemsError
+from moirae.rule_tests.expectations import Failure
+from moirae.rule_tests.files import RuleTestDocument
+from moirae.rule_tests.inputs import Origin
+from moirae.rule_tests.runner import RuleTester
+from moirae.rules import Definition
+
+
+@dataclass(frozen=True)
+class RuleTestResult:
+    """A test that ran. It passed if it has no failures."""
+
+    file: str
+    line: int
+    name: str
+    seconds: float
+    failures: Sequence[Failure]
+
+
+class RuleTestRun:
+    """The tests of files whose name matches a pattern; None: all."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        start_spark: Callable[[], SparkSession],
+        pattern: Pattern[str] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._start_spark = start_spark
+        self._pattern = pattern
+        self._testers: dict[tuple[Path, ...], RuleTester] = {}
+        self.definitions: dict[str, Definition] = {}
+        """The rules of all files that were tested."""
+        self.asserted: set[str] = set()
+        """Names of rules of which a test expected something."""
+
+    def run(self, documents: Sequence[RuleTestDocument]) -> Iterator[RuleTestResult]:
+        """The results in the order of the files. Raises `ProblemsError` for rules with errors."""
+        for document in documents:
+            tester = self._find_tester(document.rule_files)
+            for number, test in enumerate(document.content.tests):
+                if self._pattern is not None and not self._pattern.search(test.name):
+                    continue
+                origin = Origin(document.document, ("tests", number))
+                started_at = time.monotonic()
+                try:
+                    failures = tester.run(test, origin)
+                except ProblemsError as error:
+                    failures = [
+                        Failure(_locate(problem), problem.message, []) for problem in error.problems
+                    ]
+                for expectation in test.alert_rule_test:
+                    rules = tester.find_definitions(expectation.alertname)
+                    self.asserted.update(definition.name for definition in rules)
+                yield RuleTestResult(
+                    file=document.document.file,
+                    line=document.document.position(origin.path).line,
+                    name=test.name,
+                    seconds=time.monotonic() - started_at,
+                    failures=failures,
+                )
+
+    def _find_tester(self, rule_files: tuple[Path, ...]) -> RuleTester:
+        if rule_files not in self._testers:
+            paths = select_rule_files(self._settings, rule_files)
+            definitions, _ = check_rule_files(self._start_spark, self._settings, paths)
+            self.definitions |= {definition.name: definition for definition in definitions}
+            session = self._start_spark().newSession()
+            self._testers[rule_files] = RuleTester(self._settings, definitions, session)
+        return self._testers[rule_files]
+
+
+def _locate(problem: Problem) -> str:
+    """The place of a problem, as `file:line:column`."""
+    parts = (problem.file, problem.line, problem.column)
+    return ":".join(str(part) for part in parts if part is not None)

@@ -1,0 +1,69 @@
+"""A small archive in a folder, for rows that are given: as if they had come in time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from archiver.delta import ARROW_TYPES, StreamSchema, StreamTable, fingerprint
+from archiver.read import Reader
+from recall.query import sql_names
+
+_CHUNK = 0
+_MIN_TIME = datetime(1, 1, 1, tzinfo=UTC)
+_MAX_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+def write_archive(
+    folder: Path, schemas: Iterable[StreamSchema], rows: Mapping[str, pa.Table]
+) -> Reader:
+    """Write rows by stream, and return a reader of them and of empty streams.
+
+    `rows`: the declared columns and `_extra`. Of rows with one identity the first counts.
+    """
+    declared = list(schemas)
+    for schema in declared:
+        table = rows.get(schema.name)
+        if table is not None and len(table):
+            StreamTable(folder, schema).append(_add_columns(schema, table), 1)
+    return Reader(folder, declared)
+
+
+def _add_columns(schema: StreamSchema, table: pa.Table) -> pa.Table:
+    count = len(table)
+    ids, hashes = fingerprint(schema, table, [str(number).encode() for number in range(count)])
+    first_positions: dict[bytes, int] = {}
+    for number, identity in enumerate(ids):
+        first_positions.setdefault(identity, number)
+    added = {
+        "_late": pa.repeat(pa.scalar(False), count),
+        "_id": pa.array(ids, pa.binary()),
+        "_hash": pa.array(hashes),
+        "_unit": pa.repeat(pa.scalar(1, pa.int64()), count),
+        "_line": pa.array(range(count), pa.int64()),
+        "chunk": pa.repeat(pa.scalar(_CHUNK, pa.int32()), count),
+    }
+    for name, values in added.items():
+        table = table.append_column(name, values)
+    return table.take(pa.array(list(first_positions.values()), pa.int64()))
+
+
+def make_versions(rows: pa.Table, key: Sequence[str], valid_from: str | None) -> pa.Table:
+    """All versions of the rows of a relation: each is valid until the next one of its key.
+
+    `valid_from`: the column that says since when; None: at all times.
+    """
+    starts: Sequence[datetime] = [_MIN_TIME] * len(rows)
+    if valid_from is not None:
+        starts = rows[valid_from].to_pylist()
+    keys = list(zip(*(rows[column].to_pylist() for column in key), strict=True))
+    ends: list[datetime] = [_MAX_TIME] * len(rows)
+    next_starts: dict[tuple[Any, ...], datetime] = {}
+    for number in sorted(range(len(rows)), key=starts.__getitem__, reverse=True):
+        ends[number] = next_starts.get(keys[number], _MAX_TIME)
+        next_starts[keys[number]] = starts[number]
+    times = ARROW_TYPES["timestamp"]
+    versions = rows.append_column(sql_names.VALID_FROM, pa.array(starts, times))
+    return versions.append_column(sql_names.VALID_TO, pa.array(ends, times))

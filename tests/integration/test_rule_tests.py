@@ -1,0 +1,186 @@
+"""Tests of rules, with Spark: examples of Prometheus's documentation, and what fails."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from moirae.config.settings import load_settings
+from moirae.rule_tests.expectations import Failure
+from moirae.rule_tests.files import find_test_files, read_test_files
+from moirae.rule_tests.results import RuleTestRun
+
+pytestmark = pytest.mark.slow
+
+FIRST_EXAMPLE = Path(__file__).parents[2] / "moirae" / "examples" / "first"
+WORKSPACE = """
+streams:
+  up:
+    columns: {ts: timestamp, job: string, instance: string, value: double}
+    time: ts
+    id: [job, instance]
+    key: [instance]
+    source: {files: up/*.jsonl}
+relations:
+  owners: {columns: {job: string, team: string}, key: [job], source: {file: owners.csv}}
+"""
+RULES = """
+groups:
+- name: example
+  rules:
+  - alert: InstanceDown
+    expr: SELECT ts, job, instance FROM up WHERE value = 0
+    for: 5m
+    keep_firing_for: 1m
+    labels: {severity: page}
+    annotations:
+      summary: "Instance {{ event.instance }} down"
+      description: "{{ event.instance }} of job {{ event.job }} has been down for more than 5 minutes."
+  - alert: MyAlert
+    expr: >-
+      SELECT job, window.end AS ts, avg(value) AS part FROM up
+      GROUP BY job, window(ts, '1 minute') HAVING avg(value) < 0.75
+    for: 2m
+    keep_firing_for: 1m
+    labels: {severity: page}
+    annotations: {description: "Only {{ event.part }} of {{ event.job }} job is up"}
+  - alert: Gone
+    absent: 3m
+    stream: up
+    key: [instance]
+    keep_firing_for: 0s
+  - alert: Owned
+    expr: SELECT u.ts, u.instance, o.team FROM up u JOIN owners o ON o.job = u.job WHERE u.value = 0
+    key: [instance]
+    keep_firing_for: 1m
+    context:
+      others: {sql: SELECT instance FROM up WHERE job = 'node', within: 1m}
+    recall:
+      norm: {sql: SELECT avg(h.value) AS mean FROM up h WHERE h.instance = event.instance, range: 7d}
+    where: norm.mean > 0.4
+"""
+TESTS = """
+tests:
+- name: an instance that is down, and another
+  input:
+    up:
+    - series: {job: prometheus, instance: "localhost:9090"}
+      values: {value: "0x14"}
+    - series: {job: node, instance: "localhost:9100"}
+      values: {value: "1+0x6 0x1 1x3"}
+  alert_rule_test:
+  - {eval_time: 4m, alertname: InstanceDown}
+  - eval_time: 4m
+    alertname: example/InstanceDown
+    exp_alerts: [{state: pending, exp_labels: {severity: page, job: prometheus, instance: "localhost:9090"}, exp_annotations: {summary: "Instance localhost:9090 down", description: "localhost:9090 of job prometheus has been down for more than 5 minutes."}}]
+  - eval_time: 10m
+    alertname: InstanceDown
+    exp_alerts:
+    - exp_labels: {severity: page, instance: "localhost:9090", job: prometheus}
+      exp_annotations:
+        summary: Instance localhost:9090 down
+        description: localhost:9090 of job prometheus has been down for more than 5 minutes.
+  - eval_time: 20m
+    alertname: InstanceDown
+    match: contains
+    exp_alerts: [{state: resolved, exp_labels: {job: prometheus}}]
+- name: a part of a job is up
+  input:
+    up:
+    - {series: {job: node, instance: foo}, values: {value: 1+0x10}}
+    - {series: {job: node, instance: bar}, values: {value: 1+0x5 0+0x5}}
+    - {series: {job: prometheus, instance: foo}, values: {value: 1+0x10}}
+  alert_rule_test:
+  - {alertname: MyAlert, eval_time: 8m}
+  - alertname: MyAlert
+    eval_time: 9m
+    exp_alerts:
+    - exp_labels: {severity: page, job: node}
+      exp_annotations: {description: Only 0.5 of node job is up}
+- name: an instance that vanishes
+  input:
+    up: [{series: {job: node, instance: foo}, values: {value: 1x2}}]
+  alert_rule_test:
+  - {alertname: Gone, eval_time: 4m, exp_events: []}
+  - alertname: Gone
+    eval_time: 6m
+    exp_events: [{ts: 5m, instance: foo}]
+- name: history decides, and no row of the future
+  start_timestamp: 1767225600
+  input:
+    up:
+    - {series: {job: node, instance: good}, values: {value: 1x1 0 0 1x9}}
+    - {series: {job: node, instance: bad}, values: {value: 0.1x1 0 1x10}}
+  relations: {owners: [{job: node, team: red}]}
+  alert_rule_test:
+  - eval_time: 2m
+    alertname: Owned
+    exp_alerts: [{exp_labels: {instance: good}}]
+    exp_events: [{ts: "2026-01-01T00:02:00Z", team: red}, {ts: 2m, instance: good}]
+  - eval_time: 10m
+    alertname: Owned
+    event: {instance: bad}
+    exp_contexts: {others: [{instance: bad}, {instance: bad}, {instance: good}, {instance: good}]}
+    exp_recalls: {norm: [{mean: 0.1}]}
+"""
+
+
+def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[Failure]]:
+    (folder / "rules" / "tests").mkdir(parents=True, exist_ok=True)
+    (folder / "moirae.yaml").write_text(WORKSPACE)
+    (folder / "rules" / "rules.yaml").write_text(RULES)
+    (folder / "rules" / "tests" / "t.yaml").write_text(tests)
+    settings = load_settings(folder / "moirae.yaml", {})
+    documents = read_test_files(settings, find_test_files(settings, []))
+    results = RuleTestRun(settings, lambda: spark).run(documents)
+    return {result.name: list(result.failures) for result in results}
+
+
+def test_examples_of_prometheus_give_the_same_alerts(spark: SparkSession, tmp_path: Path) -> None:
+    failures = run(spark, tmp_path, TESTS)
+    assert list(failures.values()) == [[], [], [], []]
+
+
+def test_what_differs_is_shown_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+    tests = """
+tests:
+- name: wrong
+  input: {up: [{series: {job: a, instance: x}, values: {value: 0x9}}]}
+  alert_rule_test:
+  - {eval_time: 5m, alertname: InstanceDown}
+  - eval_time: 1m
+    alertname: InstanceDown
+    exp_events:
+    - {ts: 0m, instance: x}
+    - {ts: 1m, instance: y}
+- name: unknown
+  alert_rule_test:
+  - {eval_time: 5m, alertname: InstanceUp}
+"""
+    failures = run(spark, tmp_path, tests)
+    alerts, events = failures["wrong"]
+    assert alerts.place.endswith("t.yaml:6:5")
+    assert alerts.message == "alerts of InstanceDown at 5m differ (1 came)"
+    (line,) = alerts.lines
+    assert line.startswith(
+        "+ firing {job: a, instance: x, severity: page} {summary: Instance x down"
+    )
+    assert events.place.endswith("t.yaml:10:5")
+    assert events.lines == [
+        "- {ts: 1970-01-01T00:01:00+00:00, instance: y}",
+        "+ {ts: 1970-01-01T00:01:00+00:00, job: a, instance: x}",
+    ]
+    (unknown,) = failures["unknown"]
+    assert unknown.place.endswith("t.yaml:14:32")
+    assert unknown.message.startswith("no such rule; rules are Gone, InstanceDown, MyAlert, Owned")
+
+
+def test_tests_of_a_new_workspace_pass(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "first"
+    shutil.copytree(FIRST_EXAMPLE, folder)
+    settings = load_settings(folder / "moirae.yaml", {})
+    documents = read_test_files(settings, find_test_files(settings, []))
+    test_run = RuleTestRun(settings, lambda: spark)
+    assert [result.failures for result in test_run.run(documents)] == [[], []]
+    assert test_run.asserted == test_run.definitions.keys()

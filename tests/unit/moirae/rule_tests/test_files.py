@@ -1,0 +1,26 @@
+"""Files of rule tests are found beside rule files."""
+
+from pathlib import Path
+
+import pytest
+
+from moirae.config.settings import load_settings
+from moirae.errors import ProblemsError, UsageError
+from moirae.rule_tests.files import find_test_files, read_test_files
+
+
+def test_tests_are_found_beside_rule_files_and_errors_name_their_place(tmp_path: Path) -> None:
+    workspace = "streams:\n  a: {columns: {ts: timestamp}, time: ts, source: {files: a/*.jsonl}}\n"
+    (tmp_path / "moirae.yaml").write_text(workspace)
+    settings = load_settings(tmp_path / "moirae.yaml", {})
+    with pytest.raises(UsageError, match="no files of rule tests"):
+        find_test_files(settings, [])
+    (tmp_path / "rules" / "tests").mkdir(parents=True)
+    (tmp_path / "rules" / "r.yaml").write_text("groups: []")
+    path = tmp_path / "rules" / "tests" / "t.yaml"
+    path.write_text("tests: []\n")
+    assert find_test_files(settings, []) == find_test_files(settings, [path.parent]) == [path]
+    with pytest.raises(ProblemsError, match=r"t\.yaml:1:8: tests: must not be empty"):
+        read_test_files(settings, [path])
+    with pytest.raises(UsageError, match="no such file or folder"):
+        find_test_files(settings, [tmp_path / "none"])

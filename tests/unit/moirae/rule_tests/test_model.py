@@ -1,0 +1,51 @@
+"""Files of rule tests: keys that are refused, and why."""
+
+import pytest
+
+from moirae.documents import parse_document, validate
+from moirae.rule_tests.model import RuleTestFile
+
+TEST = """
+tests:
+- name: one
+  {key}
+  alert_rule_test:
+  - {{eval_time: 1m, alertname: High{expectation}}}
+"""
+
+
+def find_problems(text: str) -> list[str]:
+    document, problems = parse_document("t.yaml", text, empty_message="empty")
+    assert document is not None
+    assert not problems
+    return list(map(str, validate(RuleTestFile, document)[1]))
+
+
+@pytest.mark.parametrize(
+    ("key", "expectation", "problem"),
+    [
+        ("input_series: []", "", "4:3: tests[0].input_series: write `input: {STREAM: "),
+        ("inputs: {}", "", "4:3: tests[0]: unknown key 'inputs', did you mean 'input'?"),
+        ("interval: 0s", "", "4:13: tests[0].interval: must be longer than 0s"),
+        ("input: {}", ", exp_stages: []", "exp_stages: rows of stages cannot be tested yet"),
+        ("input: {}", ", event: {a: 1}", "event needs exp_contexts or exp_recalls"),
+        (
+            "input: {}",
+            ", tolerance: 0.1",
+            "tolerance needs exp_events, exp_contexts or exp_recalls",
+        ),
+        ("input: {}", ", exp_alerts: [{state: gone}]", "must be 'pending', 'firing' or 'resolved'"),
+    ],
+)
+def test_keys_without_meaning_are_refused_with_their_place(
+    key: str, expectation: str, problem: str
+) -> None:
+    (found,) = find_problems(TEST.format(key=key, expectation=expectation))
+    assert found.startswith("t.yaml:")
+    assert problem in found
+
+
+def test_names_of_tests_are_unique() -> None:
+    text = TEST.format(key="input: {}", expectation="")
+    (problem,) = find_problems(text + text.replace("tests:\n", "").lstrip("\n"))
+    assert problem.endswith("duplicate name 'one'")
