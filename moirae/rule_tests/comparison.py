@@ -9,7 +9,7 @@ _Expected = TypeVar("_Expected")
 _Actual = TypeVar("_Actual")
 
 
-class Difference(NamedTuple):
+class RowDifference(NamedTuple):
     """Positions of what was expected and did not come, and of what came and was not expected."""
 
     missing: Sequence[int]
@@ -25,29 +25,29 @@ def find_difference(
     matches: Callable[[_Expected, _Actual], bool],
     *,
     allows_others: bool,
-) -> Difference:
+) -> RowDifference:
     """Match each expected item with an item of its own, for as many as possible."""
     candidates = [
-        [number for number, item in enumerate(actual) if matches(wanted, item)]
-        for wanted in expected
+        [number for number, item in enumerate(actual) if matches(expected_item, item)]
+        for expected_item in expected
     ]
     owner: dict[int, int] = {}  # of actual items: the expected item
 
-    def assign(wanted: int, seen: set[int]) -> bool:
-        for number in candidates[wanted]:
+    def assign(position: int, seen: set[int]) -> bool:
+        for number in candidates[position]:
             if number in seen:
                 continue
             seen.add(number)
             if number not in owner or assign(owner[number], seen):
-                owner[number] = wanted
+                owner[number] = position
                 return True
         return False
 
-    missing = [wanted for wanted in range(len(expected)) if not assign(wanted, set())]
+    missing = [position for position in range(len(expected)) if not assign(position, set())]
     unexpected: list[int] = []
     if not allows_others:
         unexpected = [number for number in range(len(actual)) if number not in owner]
-    return Difference(missing, unexpected)
+    return RowDifference(missing, unexpected)
 
 
 def row_matches(

@@ -14,12 +14,12 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.notify import make_alert_labels
 from moirae.rule_tests.comparison import find_difference, row_matches
 from moirae.rule_tests.input_past import InputPast
-from moirae.rule_tests.inputs import Origin, resolve_time
+from moirae.rule_tests.inputs import RuleTestOrigin, resolve_time
 from moirae.rule_tests.model import AlertTest, ExpectedAlert, Row
 from moirae.rules import SqlRecall
 
 
-class Failure(NamedTuple):
+class UnmetExpectation(NamedTuple):
     """An expectation that does not hold.
 
     `place`: as `file:line:column`. `lines`: what differs; `-` was expected, `+` came instead.
@@ -46,7 +46,7 @@ class Expectation:
     """What a test expects of the rules of a name at a time."""
 
     test: AlertTest
-    origin: Origin
+    origin: RuleTestOrigin
     rules: Sequence[ActiveRule]
     past: InputPast
 
@@ -54,7 +54,7 @@ class Expectation:
     def _until(self) -> Micros:
         return self.past.start + duration_to_micros(self.test.eval_time)
 
-    def find_failures(self) -> Iterator[Failure]:
+    def find_failures(self) -> Iterator[UnmetExpectation]:
         test = self.test
         if expects_alerts(test):
             yield from self._compare_alerts(test.exp_alerts or ())
@@ -68,7 +68,7 @@ class Expectation:
         if test.exp_contexts is not None or test.exp_recalls is not None:
             yield from self._compare_event_tables()
 
-    def _compare_alerts(self, expected: Sequence[ExpectedAlert]) -> Iterator[Failure]:
+    def _compare_alerts(self, expected: Sequence[ExpectedAlert]) -> Iterator[UnmetExpectation]:
         states = {"firing", *(alert.state for alert in expected)}
         actual: list[ActualAlert] = []
         for rule in self.rules:
@@ -82,22 +82,22 @@ class Expectation:
                 del labels["alertname"]
                 annotations = dict(alerting_rule.render_annotations(event))
                 actual.append(ActualAlert(state, labels, annotations))
-        wanted = [
+        expected_alerts = [
             ActualAlert(alert.state, dict(alert.exp_labels), dict(alert.exp_annotations))
             for alert in expected
         ]
         is_subset = self.test.match == "contains"
         matches = partial(_alert_matches, is_subset)
-        difference = find_difference(wanted, actual, matches, allows_others=is_subset)
+        difference = find_difference(expected_alerts, actual, matches, allows_others=is_subset)
         if difference:
-            lines = [f"- {wanted[number]}" for number in difference.missing]
+            lines = [f"- {expected_alerts[number]}" for number in difference.missing]
             lines += [f"+ {actual[number]}" for number in difference.unexpected]
             yield self._fail("exp_alerts", "alerts", lines, len(actual))
 
-    def _compare_event_tables(self) -> Iterator[Failure]:
+    def _compare_event_tables(self) -> Iterator[UnmetExpectation]:
         """Contexts and answers of one event."""
         chosen = self._choose_event()
-        if isinstance(chosen, Failure):
+        if isinstance(chosen, UnmetExpectation):
             yield chosen
             return
         rule, event = chosen
@@ -124,7 +124,7 @@ class Expectation:
                     rows = answers.get(event.eid, {}).get(name, ())
                     yield from self._compare(path, f"rows of {name}", expected, rows)
 
-    def _choose_event(self) -> tuple[ActiveRule, Event] | Failure:
+    def _choose_event(self) -> tuple[ActiveRule, Event] | UnmetExpectation:
         """The event that contexts and answers are expected of."""
         candidates: list[tuple[ActiveRule, Event]] = []
         for rule in self.rules:
@@ -136,18 +136,18 @@ class Expectation:
             if rule.definition.recalls_every_event or self.test.event is not None:
                 events = self.past.events(rule, self._until)
             candidates += [(rule, event) for event in events]
-        wanted = self.test.event
-        if wanted is not None:
+        selection = self.test.event
+        if selection is not None:
             start = self.past.start
             candidates = [
-                (rule, event) for rule, event in candidates if _is_event(wanted, event, start)
+                (rule, event) for rule, event in candidates if _is_event(selection, event, start)
             ]
         if len(candidates) == 1:
             return candidates[0]
         lines = [f"+ {_format_row(_event_row(event))}" for _, event in candidates]
         message = f"{len(candidates)} events match instead of one; name it with `event`"
-        key = "event" if wanted is not None else "alertname"
-        return Failure(self.origin.locate(key), message, lines)
+        key = "event" if selection is not None else "alertname"
+        return UnmetExpectation(self.origin.locate(key), message, lines)
 
     def _compare(
         self,
@@ -155,31 +155,33 @@ class Expectation:
         what: str,
         expected: Sequence[Row],
         actual: Sequence[Row],
-    ) -> Iterator[Failure]:
-        wanted = [_resolve_row(row, self.past.start) for row in expected]
+    ) -> Iterator[UnmetExpectation]:
+        expected_rows = [_resolve_row(row, self.past.start) for row in expected]
         difference = find_difference(
-            wanted,
+            expected_rows,
             actual,
             lambda row, other: row_matches(row, other, self.test.tolerance),
             allows_others=self.test.match == "contains",
         )
         if difference:
-            lines = [f"- {_format_row(wanted[number])}" for number in difference.missing]
+            lines = [f"- {_format_row(expected_rows[number])}" for number in difference.missing]
             lines += [f"+ {_format_row(actual[number])}" for number in difference.unexpected]
             yield self._fail(path, what, lines, len(actual))
 
     def _fail(
         self, path: str | tuple[str, str], what: str, lines: Sequence[str], count: int
-    ) -> Failure:
+    ) -> UnmetExpectation:
         keys = (path,) if isinstance(path, str) else path
         time = format_duration(self.test.eval_time)
         message = f"{what} of {self.test.alertname} at {time} differ ({count} came)"
-        return Failure(self.origin.locate(*keys), message, lines)
+        return UnmetExpectation(self.origin.locate(*keys), message, lines)
 
-    def _fail_name(self, key: str, name: str, what: str, names: Sequence[str] | Any) -> Failure:
+    def _fail_name(
+        self, key: str, name: str, what: str, names: Sequence[str] | Any
+    ) -> UnmetExpectation:
         available = ", ".join(names) or "none"
         message = f"{self.test.alertname} has no {name!r}; its {what} are {available}"
-        return Failure(self.origin.locate(key, name), message, [])
+        return UnmetExpectation(self.origin.locate(key, name), message, [])
 
 
 def _state(alert: FoldedAlert) -> str | None:
@@ -230,5 +232,5 @@ def _format_row(row: Row) -> str:
 
 def expects_alerts(test: AlertTest) -> bool:
     """Also if there is no other expectation."""
-    others = (test.exp_events, test.exp_contexts, test.exp_recalls)
-    return test.exp_alerts is not None or all(value is None for value in others)
+    expectations = (test.exp_events, test.exp_contexts, test.exp_recalls)
+    return test.exp_alerts is not None or all(value is None for value in expectations)

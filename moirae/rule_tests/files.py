@@ -41,8 +41,8 @@ def find_test_files(settings: Settings, given: Sequence[Path]) -> list[Path]:
         else:
             raise UsageError(f"{path}: no such file or folder")
     if not files:
-        places = ", ".join(map(str, folders)) or f"folders {_FOLDER} beside the rule files"
-        raise UsageError(f"no files of rule tests ({_PATTERN}) in {places}")
+        folder_names = ", ".join(map(str, folders)) or f"folders {_FOLDER} beside the rule files"
+        raise UsageError(f"no files of rule tests ({_PATTERN}) in {folder_names}")
     return files
 
 

@@ -17,7 +17,7 @@ from archiver.times import Micros, from_micros, to_micros
 from moirae.config import Relation, Settings, parse_duration, stream_schema
 from moirae.documents import Document, KeyPath
 from moirae.errors import Problem, ProblemsError
-from moirae.rule_tests.model import FileInput, InputRows, Row, RuleTest, SeriesInput
+from moirae.rule_tests.model import InputFile, InputRows, InputSeries, Row, RuleTest
 from moirae.rule_tests.scratch_archive import make_versions
 from moirae.rule_tests.series import MISSING, expand_series
 
@@ -25,7 +25,7 @@ _PlacedRow = tuple[Row, KeyPath]
 
 
 @dataclass(frozen=True)
-class Origin:
+class RuleTestOrigin:
     """Where in a file a test is written."""
 
     document: Document
@@ -51,7 +51,7 @@ class RuleTestInput:
     start: Micros
 
 
-def read_input(test: RuleTest, settings: Settings, origin: Origin) -> RuleTestInput:
+def read_input(test: RuleTest, settings: Settings, origin: RuleTestOrigin) -> RuleTestInput:
     """Raises `ProblemsError` with the places of all rows that are not valid."""
     problems: list[Problem] = []
     start = parse_start(test.start_timestamp)
@@ -111,7 +111,7 @@ def resolve_time(value: Any, start: Micros) -> Any:
 class _InputReader:
     start: Micros
     interval: timedelta
-    origin: Origin
+    origin: RuleTestOrigin
     problems: list[Problem]
 
     def read_stream(
@@ -123,9 +123,9 @@ class _InputReader:
         rows: list[_PlacedRow] = []
         for index, item in enumerate(items):
             path = ("input", schema.name, index)
-            if isinstance(item, FileInput):
+            if isinstance(item, InputFile):
                 tables += self._read_file(schema, source_format, item, path)
-            elif isinstance(item, SeriesInput):
+            elif isinstance(item, InputSeries):
                 rows += ((row, path) for row in self._expand(schema, item, path))
             else:
                 rows.append((item, path))
@@ -146,7 +146,7 @@ class _InputReader:
         return self._decode(schema, placed).drop_columns([EXTRA_COLUMN]).combine_chunks()
 
     def _expand(
-        self, schema: StreamSchema, series: SeriesInput, path: KeyPath
+        self, schema: StreamSchema, series: InputSeries, path: KeyPath
     ) -> Iterator[dict[str, Any]]:
         values_by_column: dict[str, list[object]] = {}
         for column, text in series.values.items():
@@ -186,7 +186,7 @@ class _InputReader:
         return decoded.table
 
     def _read_file(
-        self, schema: StreamSchema, source_format: Format, item: FileInput, path: KeyPath
+        self, schema: StreamSchema, source_format: Format, item: InputFile, path: KeyPath
     ) -> Iterator[pa.Table]:
         file = Path(self.origin.document.file).parent / item.file
         record_format = source_format

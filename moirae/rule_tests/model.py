@@ -41,7 +41,7 @@ class _WithForeignKeys(ConfigModel):
         return data
 
 
-class SeriesInput(ConfigModel):
+class InputSeries(ConfigModel):
     """Rows at a fixed interval from the start of the test."""
 
     series: Row = Field(description="Columns with the same value in all rows.")
@@ -53,25 +53,25 @@ class SeriesInput(ConfigModel):
     )
 
 
-class FileInput(ConfigModel):
+class InputFile(ConfigModel):
     """The rows of a file, as the source of the stream would read it."""
 
     file: Text = Field(description="Path relative to the file of the test.")
 
 
 def _input_kind(value: Any) -> str:
-    if isinstance(value, SeriesInput) or (
+    if isinstance(value, InputSeries) or (
         isinstance(value, Mapping) and value.keys() == {"series", "values"}
     ):
         return "<series>"
-    if isinstance(value, FileInput) or (isinstance(value, Mapping) and value.keys() == {"file"}):
+    if isinstance(value, InputFile) or (isinstance(value, Mapping) and value.keys() == {"file"}):
         return "<file>"
     return "<row>"
 
 
 InputRows = Annotated[
-    Annotated[SeriesInput, Tag("<series>")]
-    | Annotated[FileInput, Tag("<file>")]
+    Annotated[InputSeries, Tag("<series>")]
+    | Annotated[InputFile, Tag("<file>")]
     | Annotated[Row, Tag("<row>")],
     Discriminator(_input_kind),
 ]

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from moirae.config import Settings
 from moirae.deployments import check_rule_files, select_rule_files
 from moirae.errors import Problem, ProblemsError
-from moirae.rule_tests.expectations import Failure
+from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import RuleTestDocument
-from moirae.rule_tests.inputs import Origin
+from moirae.rule_tests.inputs import RuleTestOrigin
 from moirae.rule_tests.runner import RuleTester
 from moirae.rules import Definition
 
@@ -26,7 +26,7 @@ class RuleTestResult:
     line: int
     name: str
     seconds: float
-    failures: Sequence[Failure]
+    failures: Sequence[UnmetExpectation]
 
 
 class RuleTestRun:
@@ -54,13 +54,14 @@ class RuleTestRun:
             for number, test in enumerate(document.content.tests):
                 if self._pattern is not None and not self._pattern.search(test.name):
                     continue
-                origin = Origin(document.document, ("tests", number))
+                origin = RuleTestOrigin(document.document, ("tests", number))
                 started_at = time.monotonic()
                 try:
                     failures = tester.run(test, origin)
                 except ProblemsError as error:
                     failures = [
-                        Failure(_locate(problem), problem.message, []) for problem in error.problems
+                        UnmetExpectation(_locate(problem), problem.message, [])
+                        for problem in error.problems
                     ]
                 for expectation in test.alert_rule_test:
                     rules = tester.find_definitions(expectation.alertname)

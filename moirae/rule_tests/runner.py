@@ -12,9 +12,9 @@ from moirae.config import Settings, stream_schema
 from moirae.errors import Problem, ProblemsError
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
-from moirae.rule_tests.expectations import Expectation, Failure, expects_alerts
+from moirae.rule_tests.expectations import Expectation, UnmetExpectation, expects_alerts
 from moirae.rule_tests.input_past import InputPast
-from moirae.rule_tests.inputs import Origin, RuleTestInput, read_input
+from moirae.rule_tests.inputs import RuleTestInput, RuleTestOrigin, read_input
 from moirae.rule_tests.model import AlertTest, RuleTest
 from moirae.rule_tests.scratch_archive import write_archive
 from moirae.rules import Definition
@@ -31,17 +31,17 @@ class RuleTester:
         self._spark = spark
         self._schemas = [stream_schema(*item) for item in settings.streams.items()]
 
-    def run(self, test: RuleTest, origin: Origin) -> list[Failure]:
+    def run(self, test: RuleTest, origin: RuleTestOrigin) -> list[UnmetExpectation]:
         """What does not hold. Raises `ProblemsError` if the test or its input is not valid."""
         test_input = read_input(test, self._settings, origin)
         rules_by_test = self._find_rules(test, origin)
         with TemporaryDirectory(prefix="moirae-rule-test-") as folder:
             finder = self._make_finder(Path(folder), test_input)
             past = InputPast(finder, test_input.start, self._find_range(test, test_input))
-            failures: list[Failure] = []
+            failures: list[UnmetExpectation] = []
             for number, rules in enumerate(rules_by_test):
                 path = (*origin.path, "alert_rule_test", number)
-                expected = Origin(origin.document, path)
+                expected = RuleTestOrigin(origin.document, path)
                 expectation = Expectation(test.alert_rule_test[number], expected, rules, past)
                 failures += expectation.find_failures()
             return failures
@@ -54,7 +54,7 @@ class RuleTester:
             if name in (definition.name, definition.spec.alert)
         ]
 
-    def _find_rules(self, test: RuleTest, origin: Origin) -> list[list[ActiveRule]]:
+    def _find_rules(self, test: RuleTest, origin: RuleTestOrigin) -> list[list[ActiveRule]]:
         """The rules of each expectation. Raises `ProblemsError`."""
         problems: list[Problem] = []
         rules_by_test: list[list[ActiveRule]] = []

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moirae.config.settings import load_settings
-from moirae.rule_tests.expectations import Failure
+from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import find_test_files, read_test_files
 from moirae.rule_tests.results import RuleTestRun
 
@@ -126,7 +126,7 @@ tests:
 """
 
 
-def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[Failure]]:
+def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[UnmetExpectation]]:
     (folder / "rules" / "tests").mkdir(parents=True, exist_ok=True)
     (folder / "moirae.yaml").write_text(WORKSPACE)
     (folder / "rules" / "rules.yaml").write_text(RULES)

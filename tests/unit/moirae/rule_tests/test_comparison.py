@@ -11,8 +11,8 @@ def test_each_expected_row_needs_a_row_of_its_own() -> None:
     expected = [{"a": 1}, {"a": 1, "b": 2}]
     actual = [{"a": 1, "b": 2}, {"a": 1, "b": 3}]
 
-    def matches(wanted: dict[str, Any], row: dict[str, Any]) -> bool:
-        return row_matches(wanted, row, None)
+    def matches(expected_row: dict[str, Any], row: dict[str, Any]) -> bool:
+        return row_matches(expected_row, row, None)
 
     assert not find_difference(expected, actual, matches, allows_others=False)
     difference = find_difference(expected, actual[:1], matches, allows_others=False)

@@ -2,13 +2,13 @@
 
 from xml.etree import ElementTree as ET
 
-from moirae.rule_tests.expectations import Failure
+from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.junit import format_junit
 from moirae.rule_tests.results import RuleTestResult
 
 
 def test_results_are_suites_by_file_with_their_failures() -> None:
-    failure = Failure("a.yaml:7:3", "alerts differ", ["- <x>", "+ \x01"])
+    failure = UnmetExpectation("a.yaml:7:3", "alerts differ", ["- <x>", "+ \x01"])
     results = [
         RuleTestResult("a.yaml", 3, "good", 0.5, []),
         RuleTestResult("a.yaml", 5, "bad", 0.25, [failure]),
