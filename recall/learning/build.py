@@ -90,7 +90,7 @@ def build_model(
         learner.model.pair_model.learn(sample)
     learner.model.fit()
     rows = sorted(learner.learned_rows, key=lambda row: events[row].event_id)
-    past = learner.past_rows(len(events))
+    past = learner.past_rows(len(events)).facts
     resolved_events = ResolvedEvents(
         np.array([events[row].event_id.encode() for row in rows], dtype=np.bytes_),
         past.times[rows],

@@ -1,24 +1,21 @@
 """Scores past events of an index by a stored model. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from recall.learning.learned_model import LearnedQuery, PastRows
-from recall.learning.pair_model import Feature
+from recall.learning.learned_model import UNKNOWN_TAG, LearnedQuery, PastRows
+from recall.learning.pair_model import TERM_FEATURES, Feature
 from recall.learning.stored_model import StoredModel
 from recall.similarity import CorpusEvent, EventForecast, ScoredRows
 from recall.similarity.measures import ContextVector, CorpusCounts
-from recall.similarity.segments import RowsOfSegment, Segment, gather_rows
+from recall.similarity.segments import KnownRows, RowsOfSegment, Segment, gather_rows
 
 _FORECAST_TAGS = 5
-# How many past events are candidates for their tag: the newest of the most probable tags.
-NAMED_COUNT = 1000
 _MAX_TAG_TERMS = 5
-_TERM_FEATURES = [Feature.ATTRIBUTES, Feature.TFIDF, Feature.BINARY]
+# Estimates that are mathematically equal tie.
+_ESTIMATE_DIGITS = 5
 _PLACE_AND_AGE_FEATURES = [Feature.PLACE, Feature.RECENCY]
 
 
@@ -36,14 +33,6 @@ class LearnedScorer:
             self._model_context, stored.log_probabilities(self._model_context)
         )
 
-    @cached_property
-    def _named_ranks(self) -> npt.NDArray[np.int64]:
-        """The time ranks of the resolved events that are candidates, ascending."""
-        tag_ids = np.argsort(-self._tag_forecast.shares, kind="stable")
-        resolved_events = self._stored.resolved_events
-        positions = resolved_events.newest_of_tags(tag_ids, NAMED_COUNT)
-        return np.sort(resolved_events.time_ranks[positions])
-
     def score_rows(
         self, query: ContextVector, counts: CorpusCounts, parts: Sequence[RowsOfSegment]
     ) -> ScoredRows:
@@ -52,11 +41,18 @@ class LearnedScorer:
         learned_query = self._build_query(query, counts)
         features = model.pair_features(learned_query, past_rows)
         scores = model.score_features(learned_query, past_rows, features)
-        return ScoredRows(scores, features[:, Feature.TFIDF])
+        tfidf_scores = features[:, Feature.TFIDF]
+        estimates = tfidf_scores + model.estimate_offsets(learned_query, past_rows.facts)
+        estimates[past_rows.facts.tags == UNKNOWN_TAG] = -np.inf
+        return ScoredRows(scores, tfidf_scores, np.round(estimates, _ESTIMATE_DIGITS))
 
-    def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
-        """See `recall.similarity.EventScorer`. The newest resolved events of probable tags."""
-        return self._stored.resolved_rows(segment).find(self._named_ranks)
+    def find_known_rows(
+        self, query: ContextVector, counts: CorpusCounts, segment: Segment
+    ) -> KnownRows:
+        """See `recall.similarity.EventScorer`: those of resolved events."""
+        rows, facts, _ = self._stored.resolved_rows(segment)
+        learned_query = self._build_query(query, counts)
+        return KnownRows(rows, self._stored.model.estimate_offsets(learned_query, facts))
 
     def explain(
         self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int
@@ -71,7 +67,7 @@ class LearnedScorer:
         past_rows = self._past_rows([RowsOfSegment(segment, np.array([row]))])
         model = self._stored.model
         contributions = model.pair_features(learned_query, past_rows)[0] * model.pair_model.weights
-        tag_id = int(past_rows.tags[0])
+        tag_id = int(past_rows.facts.tags[0])
         tag = None
         tag_terms: list[tuple[str, float]] = []
         if tag_id >= 0:
@@ -79,7 +75,7 @@ class LearnedScorer:
             tag_terms = self._tag_terms(tag_id)
         return {
             "parts": {
-                "terms": float(contributions[_TERM_FEATURES].sum()),
+                "terms": float(contributions[:TERM_FEATURES].sum()),
                 "resolution": float(contributions[Feature.TAG]),
                 "place_and_age": float(contributions[_PLACE_AND_AGE_FEATURES].sum()),
             },
@@ -118,7 +114,7 @@ class LearnedScorer:
         for segment, rows in parts:
             times.append(segment.arrays["ts"][rows])
             positions.append(self._stored.resolved_rows(segment).position_by_row[rows])
-        tags, place_numbers = self._stored.resolved_events.tags_and_places(
-            np.concatenate(positions)
+        facts = self._stored.resolved_events.find_facts(
+            np.concatenate(positions), np.concatenate(times)
         )
-        return PastRows(gather_rows(parts), np.concatenate(times), place_numbers, tags)
+        return PastRows(gather_rows(parts), facts)

@@ -1,6 +1,7 @@
 """The learned measure: tag model, pair model and calibration together. No I/O."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from archiver.times import Micros
 from recall.intervals import wilson_interval
 from recall.learning.forecast_record import ForecastRecord
-from recall.learning.pair_model import Feature, PairModel
+from recall.learning.pair_model import TERM_FEATURES, Feature, PairModel
 from recall.learning.resolution_forecast import (
     MIN_EPISODES,
     ForecastShares,
@@ -57,23 +58,26 @@ class LearnedQuery:
     """The probability that a past event of unknown tag has the same tag."""
 
 
-@dataclass(frozen=True)
-class PastRows:
-    """Past events, with what the model knows about them.
+class PastFacts(NamedTuple):
+    """What is known about past events beside their contexts. `places`: numbers; -1: unknown."""
 
-    `places`: numbers; -1: unknown.
-    """
-
-    contexts: SparseRows
     times: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
     tags: TagIds
 
+
+@dataclass(frozen=True)
+class PastRows:
+    """Past events."""
+
+    contexts: SparseRows
+    facts: PastFacts
+
     def select(self, rows: npt.NDArray[np.intp]) -> "PastRows":
         """Some rows, in the given order."""
-        return PastRows(
-            self.contexts.select_rows(rows), self.times[rows], self.places[rows], self.tags[rows]
-        )
+        times, place_numbers, tags = self.facts
+        facts = PastFacts(times[rows], place_numbers[rows], tags[rows])
+        return PastRows(self.contexts.select_rows(rows), facts)
 
 
 class LearnedModel:
@@ -144,7 +148,7 @@ class LearnedModel:
 
     def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
         """The features of the new event with each past one, by row and `Feature`."""
-        features = np.zeros((len(past.tags), len(Feature)))
+        features = np.zeros((len(past.contexts), len(Feature)))
         counts = query.counts
         score_by_measures(
             query.context.terms,
@@ -159,15 +163,46 @@ class LearnedModel:
             max(past.contexts.width, int(query.context.terms.max(initial=-1)) + 1),
             features,
         )
-        has_tag = past.tags != UNKNOWN_TAG
-        probabilities = np.full(len(past.tags), query.chance)
-        probabilities[has_tag] = query.probabilities[past.tags[has_tag]]
-        features[:, Feature.TAG] = np.log(probabilities + _PROBABILITY_FLOOR)
-        features[:, Feature.PLACE] = (past.places == query.place) & (query.place >= 0)
-        if self.use_time:
-            ages = np.maximum((query.ts - past.times) / _MICROS_PER_DAY, _MIN_AGE)
-            features[:, Feature.RECENCY] = -np.log(ages)
+        features[:, TERM_FEATURES:] = self._compare_facts(query, past.facts)
         return features
+
+    def _tag_features(self, query: LearnedQuery) -> Floats:
+        """The feature by tag. The last one is that of the unknown tag, whose number is -1."""
+        tag_features: Floats = np.log(
+            np.append(query.probabilities, query.chance) + _PROBABILITY_FLOOR
+        )
+        return tag_features
+
+    def _compare_facts(self, query: LearnedQuery, facts: PastFacts) -> Floats:
+        """The features that do not depend on contexts, by row."""
+        features = np.zeros((len(facts.tags), len(Feature) - TERM_FEATURES), order="F")
+        features[:, Feature.TAG - TERM_FEATURES] = self._tag_features(query)[facts.tags]
+        same_place = (facts.places == query.place) & (query.place >= 0)
+        features[:, Feature.PLACE - TERM_FEATURES] = same_place
+        if self.use_time:
+            ages = np.maximum((query.ts - facts.times) / _MICROS_PER_DAY, _MIN_AGE)
+            features[:, Feature.RECENCY - TERM_FEATURES] = -np.log(ages)
+        return features
+
+    def estimate_offsets(self, query: LearnedQuery, facts: PastFacts) -> Floats:
+        """By past event, what is added to its score by TF-IDF, so that the sum orders events about
+        as `score` does: what the tag, place and age add, in the same unit. In single precision:
+        there may be a hundred thousand events.
+        """
+        weights = self.pair_model.weights / self.pair_model.term_weight
+        by_tag = weights[Feature.TAG] * self._tag_features(query)
+        offsets = by_tag.astype(np.float32).take(facts.tags, mode="wrap")
+        if query.place >= 0:
+            offsets += np.float32(weights[Feature.PLACE]) * (facts.places == query.place)
+        if self.use_time:
+            ages = (query.ts - facts.times).astype(np.float32)
+            np.maximum(ages, np.float32(_MIN_AGE * _MICROS_PER_DAY), out=ages)
+            ages *= np.float32(1 / _MICROS_PER_DAY)
+            np.log(ages, out=ages)
+            ages *= np.float32(weights[Feature.RECENCY])
+            offsets -= ages
+        in_double_precision: Floats = offsets.astype(np.float64)
+        return in_double_precision
 
     def score(self, query: LearnedQuery, past: PastRows) -> Floats:
         """The score of each past event; 0: it shares no term with the new one."""

@@ -15,7 +15,13 @@ from archiver.times import Micros
 from recall.learning.arrays import grow
 from recall.learning.change_detector import ChangeDetector
 from recall.learning.episodes import Episodes
-from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
+from recall.learning.learned_model import (
+    UNKNOWN_TAG,
+    LearnedModel,
+    LearnedQuery,
+    PastFacts,
+    PastRows,
+)
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
 from recall.learning.tag_mixture import TagForecast
@@ -342,9 +348,7 @@ class Learner:
         """The first `count` rows, with the tags that are known now."""
         return PastRows(
             self._corpus.contexts.oldest_rows(count),
-            self._event_times(count),
-            self._places[:count],
-            self._tags[:count],
+            PastFacts(self._event_times(count), self._places[:count], self._tags[:count]),
         )
 
 

@@ -34,6 +34,9 @@ class Feature(IntEnum):
     """Minus the logarithm of the past event's age in days."""
 
 
+TERM_FEATURES = 3
+"""The first features compare terms. They are 1 for equal contexts, and 0 without a shared term."""
+
 # The mean and standard deviation of each weight before anything is learned.
 _PRIOR_MEANS = np.array([10.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 _PRIOR_DEVIATIONS = np.array([10.0, 10.0, 10.0, 1.0, 1.0, 0.5])
@@ -94,6 +97,11 @@ class PairModel:
     def is_fitted(self) -> bool:
         """Whether the weights differ from those before learning."""
         return not np.array_equal(self.weights, _PRIOR_MEANS)
+
+    @property
+    def term_weight(self) -> float:
+        """What the terms of equal contexts add up to; at least 1."""
+        return max(float(self.weights[:TERM_FEATURES].sum()), 1.0)
 
     def _rankings(self) -> Floats:
         """The weights of the rankings that are mixed, as rows."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,6 +14,7 @@ from recall.learning.forecast_record import ForecastRecord
 from recall.learning.learned_model import (
     UNKNOWN_TAG,
     LearnedModel,
+    PastFacts,
     TagIds,
 )
 from recall.learning.pair_model import PairModel
@@ -32,7 +33,6 @@ _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."
 _VOTES_PREFIX = "votes."
 _SEPARATOR = "\x1f"
-_NO_ROWS = np.zeros(0, dtype=np.int64)
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -57,74 +57,27 @@ class ResolvedEvents:
         positions[self.eids[positions] != eids] = -1
         return positions.astype(np.int32)
 
-    def tags_and_places(
-        self, positions: npt.NDArray[np.int32]
-    ) -> tuple[TagIds, npt.NDArray[np.int64]]:
-        """The tags and places of events by their positions; -1: unknown."""
+    def find_facts(
+        self, positions: npt.NDArray[np.int32], times: npt.NDArray[np.int64]
+    ) -> PastFacts:
+        """What is known about events by their positions; -1: only their `times`."""
         known_events = np.flatnonzero(positions >= 0)
         tags = np.full(len(positions), UNKNOWN_TAG, dtype=np.int32)
         place_numbers = np.full(len(positions), -1, dtype=np.int64)
         tags[known_events] = self.tags[positions[known_events]]
         place_numbers[known_events] = self.places[positions[known_events]]
-        return tags, place_numbers
-
-    @cached_property
-    def _by_tag(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The positions of events by tag, the newest first, and by tag the first of them."""
-        order = np.lexsort((np.arange(len(self.eids))[::-1], -self.times, self.tags))
-        tag_count = int(self.tags.max(initial=-1)) + 1
-        return order, np.searchsorted(self.tags[order], np.arange(tag_count + 1))
-
-    @cached_property
-    def time_ranks(self) -> npt.NDArray[np.int64]:
-        """By position, the number of the event in (time, ID) order."""
-        ranks = np.empty(len(self.times), dtype=np.int64)
-        ranks[np.argsort(self.times, kind="stable")] = np.arange(len(self.times))
-        return ranks
-
-    def newest_of_tags(self, tag_ids: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.int64]:
-        """The positions of `count` events, in no order.
-
-        These are all events of the first tags, and of the next one the newest.
-        """
-        order, heads = self._by_tag
-        ends = np.cumsum(heads[tag_ids + 1] - heads[tag_ids])
-        tag_ids = tag_ids[: np.searchsorted(ends, count) + 1]
-        sizes = heads[tag_ids + 1] - heads[tag_ids]
-        sizes[-1] -= max(sizes.sum() - count, 0)
-        firsts = heads[tag_ids] - (np.cumsum(sizes) - sizes)
-        numbers = np.repeat(firsts, sizes) + np.arange(sizes.sum())
-        newest: npt.NDArray[np.int64] = order[numbers]
-        return newest
+        return PastFacts(times, place_numbers, tags)
 
 
-class ResolvedRows:
-    """The rows of a segment that a model has learned from."""
+class ResolvedRows(NamedTuple):
+    """The rows of a segment that a model has learned from, ascending, with their facts.
 
-    def __init__(
-        self, position_by_row: npt.NDArray[np.int32], time_ranks: npt.NDArray[np.int64]
-    ) -> None:
-        """`position_by_row`: among the resolved events; -1: not one of them.
+    `position_by_row`: of all rows, among the resolved events; -1: not one of them.
+    """
 
-        `time_ranks`: of the resolved events, by position.
-        """
-        self.position_by_row = position_by_row
-        rows = np.flatnonzero(position_by_row >= 0)
-        ranks = time_ranks[position_by_row[rows]]
-        # Those of a segment are near one another, as its events are of one chunk. Their positions
-        # are not: IDs are hashes.
-        self._first = int(ranks.min()) if len(rows) else 0
-        self._row_by_rank = np.full(int(ranks.max(initial=-1)) + 1 - self._first, -1)
-        self._row_by_rank[ranks - self._first] = rows
-
-    def find(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The rows of resolved events by their time ranks, ascending. `ranks`: ascending."""
-        end = self._first + len(self._row_by_rank)
-        low, high = np.searchsorted(ranks, (self._first, end))
-        if low == high:
-            return _NO_ROWS
-        rows = self._row_by_rank[ranks[low:high] - self._first]
-        return np.sort(rows[rows >= 0])
+    rows: npt.NDArray[np.int64]
+    facts: PastFacts
+    position_by_row: npt.NDArray[np.int32]
 
 
 class StoredModel:
@@ -156,7 +109,10 @@ class StoredModel:
         resolved = self._resolved_rows.get(segment)
         if resolved is None:
             position_by_row = self.resolved_events.find(segment.arrays["eids"])
-            resolved = ResolvedRows(position_by_row, self.resolved_events.time_ranks)
+            rows = np.flatnonzero(position_by_row >= 0)
+            times = segment.arrays["ts"][rows]
+            facts = self.resolved_events.find_facts(position_by_row[rows], times)
+            resolved = ResolvedRows(rows, facts, position_by_row)
             self._resolved_rows[segment] = resolved
         return resolved
 

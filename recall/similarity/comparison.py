@@ -4,25 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from archiver.times import Micros
 from recall.similarity.candidates import RANK_ALL_EVENTS, Candidates
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Measure
 from recall.similarity.numeric import Scales
 from recall.similarity.ranking import RankedHit, TopK
-from recall.similarity.segments import PinnedCounts, RowsOfSegment, Segment
+from recall.similarity.segments import KnownRows, PinnedCounts, RowsOfSegment, Segment
 
 
 class ScoredRows(NamedTuple):
-    """By past event its score, 0 if its context shares no term with the query's; and that by
-    TF-IDF, not rounded.
+    """By past event its score, 0 if its context shares no term with the query's; that by TF-IDF,
+    not rounded; and the latter plus its offset, see `KnownRows`, -∞ if it has none.
     """
 
     scores: Floats
     tfidf_scores: Floats
+    estimates: Floats
 
 
 class EventForecast(NamedTuple):
@@ -42,8 +40,10 @@ class EventScorer(Protocol):
     ) -> ScoredRows:
         """The scores of past events."""
 
-    def name_rows(self, segment: Segment) -> npt.NDArray[np.int64]:
-        """The rows of a segment that are candidates, see `Candidates`; ascending."""
+    def find_known_rows(
+        self, query: ContextVector, counts: CorpusCounts, segment: Segment
+    ) -> KnownRows:
+        """The rows of a segment that may be candidates by their estimates, see `Candidates`."""
 
     def explain(
         self, query: ContextVector, counts: CorpusCounts, segment: Segment, row: int

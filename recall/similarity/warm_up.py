@@ -7,7 +7,7 @@ from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measures import MEASURES
-from recall.similarity.segments import RowsOfSegment, SearchBuffers, gather_rows
+from recall.similarity.segments import KnownRows, RowsOfSegment, SearchBuffers, gather_rows
 
 
 def compile_kernels() -> None:
@@ -38,10 +38,11 @@ def compile_kernels() -> None:
                 if not numeric:
                     index.segments[0].search_bounds(
                         comparison.pinned_counts.weighted_query(index.vocabulary.encode({"x": 1})),
+                        KnownRows(np.zeros(1, dtype=np.int64), np.zeros(1)),
                         max_sequence=2,
                         rows=(0, 1),
-                        max_count=1,
-                        min_score=0.0,
+                        max_counts=(1, 1),
+                        least=(0.0, 0.0),
                         buffers=SearchBuffers(),
                     )
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from archiver.time_range import TimeRange
 from recall.learning import BuiltModel, LearnedScorer, TrainingEvent, build_model
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity import CorpusEvent, Index, SimilarState, candidates, comparison
+from recall.similarity import (
+    CorpusEvent,
+    Index,
+    SimilarState,
+    candidate_search,
+    candidates,
+    comparison,
+)
 from recall.similarity.measures import LEARNED_MEASURE, MEASURES, ContextVectors
 from recall.similarity.ranking import TopK
 from recall.similarity.segments import RowsOfSegment
@@ -181,7 +188,7 @@ def test_answer_among_candidates_is_final_once_no_unread_piece_can_hold_one(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "RANK_ALL_EVENTS", 0)
         patch.setattr(candidates, "BEST_COUNT", 4)
-        patch.setattr("recall.learning.event_scorer.NAMED_COUNT", 6)
+        patch.setattr(candidates, "ESTIMATED_COUNT", 6)
         index, pieces = _make_index(_make_past(seed), sorted(cuts))
         terms, model = _draw_terms(rng), _build_past_model(seed, size)
         state = _start(index, LEARNED_MEASURE, terms, k, model)
@@ -193,6 +200,37 @@ def test_answer_among_candidates_is_final_once_no_unread_piece_can_hold_one(
                 assert _hits(whole) == [(hit.event, hit.score) for hit in state.top.hits]
             _read(state, index, piece)
         assert _hits(whole) == [(hit.event, hit.score) for hit in state.top.hits]
+
+
+@examples(40)
+@given(*_CASES, st.tuples(*[st.floats(0, 9)] * 4))
+def test_best_candidates_are_the_best_of_all_where_tags_weigh_much(
+    seed: int,
+    size: int,
+    cuts: set[int],
+    k: int,
+    rng: random.Random,
+    weights: tuple[float, float, float, float],
+) -> None:
+    """Exactly so if all events are resolved, and terms weigh by TF-IDF alone."""
+    events = _make_past(seed)
+    built = build_model(events, {e.event_id: f"{rng.randint(0, 5)}" for e in events}, HOUR)
+    assert built is not None
+    built.model.model.pair_model.weights = np.array([0, 1 + weights[0], 0, *weights[1:]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "RANK_ALL_EVENTS", 0)
+        patch.setattr(candidates, "BEST_COUNT", 1)
+        patch.setattr(candidates, "ESTIMATED_COUNT", 12)
+        patch.setattr(candidate_search, "_MAX_ESTIMATED_ROWS", 13)
+        index, pieces = _make_index(events, sorted(cuts))
+        state = _start(index, LEARNED_MEASURE, _draw_terms(rng), k, built)
+        assert state.comparison.candidates is not None
+        for piece in pieces:
+            _read(state, index, piece)
+    scored = _score_all(state, index, events)
+    shown = [(hit.event, hit.score) for hit in state.top.hits]
+    assert [score for _, score in shown] == pytest.approx([score for _, score in scored], abs=1e-4)
+    assert state.comparison.candidates.count() <= 13
 
 
 def test_some_pieces_are_left_unread() -> None:

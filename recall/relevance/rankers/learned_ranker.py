@@ -85,13 +85,13 @@ class LearnedRanker:
 
     def row_tag(self, candidate_set: CandidateSet, row: int) -> int | None:
         """The number of a candidate's tag; None: it is not known."""
-        tag = int(self._advance(candidate_set).learner.past_rows(row + 1).tags[row])
+        tag = int(self._advance(candidate_set).learner.past_rows(row + 1).facts.tags[row])
         return None if tag < 0 else tag
 
     def candidate_tags(self, candidate_set: CandidateSet) -> TagIds:
         """The number of each candidate's tag; -1: it is not known."""
         learner = self._advance(candidate_set).learner
-        return learner.past_rows(candidate_set.candidate_count).tags
+        return learner.past_rows(candidate_set.candidate_count).facts.tags
 
     def resolution_count(self, candidate_set: CandidateSet) -> int:
         """How many tags of alerts of its type are known to the model of an alert."""
@@ -196,7 +196,7 @@ class LeaveOneOutRanker:
     def candidate_tags(self, candidate_set: CandidateSet) -> TagIds:
         """The number of each candidate's tag; -1: it is not known."""
         alerts = self._alerts(candidate_set)
-        tags = alerts.learner(candidate_set.alert).past_rows(len(alerts.alerts)).tags
+        tags = alerts.learner(candidate_set.alert).past_rows(len(alerts.alerts)).facts.tags
         return tags[[alerts.rows[alert.event_id] for alert in candidate_set.candidates]]
 
     def resolution_count(self, candidate_set: CandidateSet) -> int:

@@ -48,14 +48,16 @@ class Vocabulary:
 
     def encode(self, term_counts: Mapping[str, int]) -> ContextVector:
         """The vector of counted terms. Unknown terms are added to the vocabulary."""
-        counts_by_id = sorted((self._term_id(term), count) for term, count in term_counts.items())
-        terms = np.array([term for term, _ in counts_by_id], dtype=np.int32)
-        counts = np.array([count for _, count in counts_by_id], dtype=np.float64)
-        return ContextVector(terms, counts)
+        terms = self.encode_terms(term_counts)
+        order = np.argsort(terms)
+        counts = np.fromiter(term_counts.values(), np.float64, len(term_counts))
+        return ContextVector(terms[order], counts[order])
 
     def encode_terms(self, terms: Iterable[str]) -> Ids:
         """The numbers of terms. Unknown terms are added to the vocabulary."""
-        return np.fromiter(map(self._term_id, terms), dtype=np.int32)
+        ids = self._ids
+        numbers = [ids[term] if term in ids else self._add_term(term) for term in terms]
+        return np.array(numbers, dtype=np.int32)
 
     def decode_terms(self, terms: Iterable[int]) -> list[str]:
         """The terms of some numbers."""
@@ -66,13 +68,12 @@ class Vocabulary:
         """The number of each term's attribute: the text before the first `=`."""
         return self._attributes.prefix(len(self))
 
-    def _term_id(self, term: str) -> int:
-        term_id = self._ids.setdefault(term, len(self._terms))
-        if term_id == len(self._terms):
-            self._terms.append(term)
-            attribute = term.partition("=")[0]
-            attribute_id = self._attribute_ids.setdefault(attribute, len(self._attribute_ids))
-            self._attributes.extend([attribute_id])
+    def _add_term(self, term: str) -> int:
+        term_id = self._ids[term] = len(self._terms)
+        self._terms.append(term)
+        attribute = term.partition("=")[0]
+        attribute_id = self._attribute_ids.setdefault(attribute, len(self._attribute_ids))
+        self._attributes.extend([attribute_id])
         return term_id
 
 

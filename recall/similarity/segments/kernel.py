@@ -39,6 +39,7 @@ _TIE_FACTOR = 1.0 - 1e-11
 _STOP_SHARE = 0.2
 _BOUNDS_STOP_SHARE = 0.08
 _BLOCK_ROWS = 64  # rows tested together
+_ESTIMATE_SLACK = 1e-5  # more than the rounding errors of estimates
 # As in `recall.similarity.measures`: 40 of the 52 bits of a score remain.
 _ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
@@ -348,12 +349,22 @@ def search_bounds(
     sums,
     rows,
     bounds,
+    known_rows,
+    offsets,
+    min_estimate,
+    estimated_rows,
+    estimates,
 ):
     """Write the rows in [first, last) with the highest upper bounds of their scores into `rows`.
 
     `bounds` receives these without what skipped lists can add. As many rows are written as there is
     room for, in no order. Returns how many, what the skipped lists can add, and an upper bound of
     the scores of all other rows. For the arguments see `search`.
+
+    The same for estimates of other scores: those of `known_rows`, which are in [first, last), are
+    the score of the row plus its offset. `estimated_rows` and `estimates` receive those with the
+    highest bounds, at least `min_estimate`. Returned are also how many these are, and an upper bound
+    of all other estimates. With known rows no lists are skipped: they may share common terms alone.
     """
     bounds_of = (
         starts,
@@ -373,25 +384,69 @@ def search_bounds(
     local_terms = np.empty(len(query_terms), dtype=np.int64)
     remaining = np.empty(len(query_terms) + 1)
     remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
-    if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
-        return 0, 0.0, remaining[0]
+    if remaining[0] <= 0.0:
+        return 0, 0.0, 0.0, 0, min_estimate
+    if len(known_rows) == 0 and remaining[0] < min_score * _TIE_FACTOR:
+        return 0, 0.0, remaining[0], 0, min_estimate
+    least_score = min_score if len(known_rows) == 0 else 0.0
     skipped_bound = _add_postings(
-        local_terms, gains, remaining, min_score, _BOUNDS_STOP_SHARE, heads, docs, times, sums
+        local_terms, gains, remaining, least_score, _BOUNDS_STOP_SHARE, heads, docs, times, sums
     )
     required_sum = _required_sum(min_score, skipped_bound, norm)
     count = _best_candidates(
         sums, inverses, sequences, first, last, max_sequence, required_sum, rows
     )
+    factor = _SINGLE_PRECISION_FACTOR * _SINGLE_PRECISION_FACTOR / norm
     lowest = np.inf
     for number in range(count):
         row = rows[number]
-        product = float(sums[row]) * float(inverses[row])
-        bounds[number] = product / norm * _SINGLE_PRECISION_FACTOR * _SINGLE_PRECISION_FACTOR
+        bounds[number] = float(sums[row]) * float(inverses[row]) * factor
         lowest = min(lowest, bounds[number])
+    others_bound = max(min_score, lowest + skipped_bound) if count == len(rows) else min_score
+    estimate_count = 0
+    for number in range(len(known_rows)):
+        row = known_rows[number]
+        if sums[row] <= 0.0 or sequences[row] > max_sequence:
+            continue
+        bound = float(sums[row]) * float(inverses[row]) * factor + offsets[number]
+        bound += _ESTIMATE_SLACK
+        if bound >= min_estimate:
+            estimate_count = _push(bound, row, estimates, estimated_rows, estimate_count)
+    others_estimate = min_estimate
+    if estimate_count > 0 and estimate_count == len(estimated_rows):
+        others_estimate = max(min_estimate, estimates[0])
     sums[: len(starts) - 1] = 0.0
-    if count == len(rows):
-        return count, skipped_bound, max(min_score, lowest + skipped_bound)
-    return count, skipped_bound, min_score
+    return count, skipped_bound, others_bound, estimate_count, others_estimate
+
+
+@compiled
+def _push(bound, row, bounds, rows, count):
+    """Put a row into a heap with the lowest bound on top; return how many rows it has.
+
+    If there is no room, the row replaces the one on top, or is left out if its bound is not higher.
+    """
+    capacity = len(rows)
+    if count < capacity:
+        node = count
+        count += 1
+        while node > 0 and bounds[(node - 1) // 2] > bound:
+            parent = (node - 1) // 2
+            bounds[node], rows[node] = bounds[parent], rows[parent]
+            node = parent
+    elif bound > bounds[0]:
+        node = 0
+        while 2 * node + 1 < capacity:
+            child = 2 * node + 1
+            if child + 1 < capacity and bounds[child + 1] < bounds[child]:
+                child += 1
+            if bounds[child] >= bound:
+                break
+            bounds[node], rows[node] = bounds[child], rows[child]
+            node = child
+    else:
+        return count
+    bounds[node], rows[node] = bound, row
+    return count
 
 
 @compiled
@@ -458,27 +513,7 @@ def _best_candidates(
         for row in range(begin, end):
             if not _is_candidate(row, sums, inverses, sequences, max_sequence, required_sum):
                 continue
-            bound = sums[row] * inverses[row]
-            if count < capacity:
-                node = count
-                count += 1
-                while node > 0 and bounds[(node - 1) // 2] > bound:
-                    parent = (node - 1) // 2
-                    bounds[node], candidates[node] = bounds[parent], candidates[parent]
-                    node = parent
-            elif bound > bounds[0]:
-                node = 0
-                while 2 * node + 1 < capacity:
-                    child = 2 * node + 1
-                    if child + 1 < capacity and bounds[child + 1] < bounds[child]:
-                        child += 1
-                    if bounds[child] >= bound:
-                        break
-                    bounds[node], candidates[node] = bounds[child], candidates[child]
-                    node = child
-            else:
-                continue
-            bounds[node], candidates[node] = bound, row
+            count = _push(sums[row] * inverses[row], row, bounds, candidates, count)
             if count == capacity:
                 required_sum = max(required_sum, bounds[0])
     return count

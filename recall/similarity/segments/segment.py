@@ -116,6 +116,21 @@ class BoundedRows(NamedTuple):
     others_bound: float
 
 
+class KnownRows(NamedTuple):
+    """Rows of a segment, ascending, about which more is known than their contexts.
+
+    `offsets`: what is added to a row's score by TF-IDF to estimate another score.
+    """
+
+    rows: npt.NDArray[np.int64]
+    offsets: Floats
+
+    def slice_rows(self, first: int, last: int) -> "KnownRows":
+        """Those from row `first` to before row `last`."""
+        low, high = np.searchsorted(self.rows, (first, last))
+        return KnownRows(self.rows[low:high], self.offsets[low:high])
+
+
 class SearchBuffers:
     """Scratch memory that consecutive searches share.
 
@@ -460,20 +475,24 @@ class Segment:
     def search_bounds(
         self,
         query: SearchQuery,
+        known_rows: KnownRows,
         *,
         max_sequence: int,
         rows: tuple[int, int],
-        max_count: int,
-        min_score: float,
+        max_counts: tuple[int, int],
+        least: tuple[float, float],
         buffers: SearchBuffers,
-    ) -> BoundedRows:
-        """The rows with the highest upper bounds of their scores. No score is computed.
+    ) -> tuple[BoundedRows, BoundedRows]:
+        """The rows with the highest upper bounds of their scores, and those of `known_rows` with
+        the highest bounds of their estimates. No score is computed.
 
-        Rows that certainly score below `min_score` are not among them.
+        `max_counts` and `least`: of both, how many rows at most, and the score and the estimate that
+        they must be able to reach. `known_rows` has no rows outside of `rows`.
         """
         log_event_count, arrays = self._arrays_for(query)
-        best_rows, bounds = np.empty(max_count, dtype=np.int64), np.empty(max_count)
-        count, skipped_bound, others_bound = kernel.search_bounds(
+        best_rows, bounds = np.empty(max_counts[0], dtype=np.int64), np.empty(max_counts[0])
+        estimated_rows, estimates = np.empty(max_counts[1], dtype=np.int64), np.empty(max_counts[1])
+        count, skipped_bound, others_bound, estimated_count, others_estimate = kernel.search_bounds(
             query.terms,
             query.log_frequencies,
             log_event_count,
@@ -485,12 +504,24 @@ class Segment:
             *_search_arguments(arrays),
             *rows,
             max_sequence,
-            min_score,
+            least[0],
             buffers.sums,
             best_rows,
             bounds,
+            *known_rows,
+            least[1],
+            estimated_rows,
+            estimates,
         )
-        return BoundedRows(best_rows[:count], bounds[:count], skipped_bound, others_bound)
+        return (
+            BoundedRows(best_rows[:count], bounds[:count], skipped_bound, others_bound),
+            BoundedRows(
+                estimated_rows[:estimated_count],
+                estimates[:estimated_count],
+                0.0,
+                others_estimate,
+            ),
+        )
 
 
 def _read_only(array: Array) -> Array:

@@ -8,7 +8,7 @@ from recall.similarity.events import CorpusEvent
 from recall.similarity.measures import MEASURES
 from recall.similarity.measures.corpus import CorpusCounts, Vocabulary
 from recall.similarity.segments.pinned_counts import PinnedCounts
-from recall.similarity.segments.segment import SearchBuffers, Segment
+from recall.similarity.segments.segment import KnownRows, SearchBuffers, Segment
 from recall.similarity.segments.segment_merge import merge_segments
 from recall.similarity.spans import max_by_span
 
@@ -104,20 +104,46 @@ def test_no_score_exceeds_the_bounds_of_a_search(min_score: float) -> None:
     frequencies[segment.term_ids] = segment.document_frequencies()
     segment.rebuild_bounds(np.log10(400), frequencies)
     pinned = PinnedCounts(400, frequencies, np.empty(0, dtype=np.int32), np.zeros(0), None)
-    found = segment.search_bounds(
+    known = KnownRows(np.arange(7, 399, 3), rng.uniform(-1, 1, 131))
+    best, estimated = segment.search_bounds(
         pinned.weighted_query(query_context),
+        known,
         max_sequence=390,
         rows=(5, 400),
-        max_count=30,
-        min_score=min_score,
+        max_counts=(30, 20),
+        least=(min_score, 5 * min_score - 1),
         buffers=SearchBuffers(),
     )
     counts = CorpusCounts(400, frequencies, None, vocabulary.attributes)
     scores = MEASURES["tfidf"].score_rows(query_context, segment.sparse_rows(0, 400), counts)
-    assert 0 < len(found.rows) <= 30
-    assert found.rows.min() >= 5
-    assert found.rows.max() <= 390
-    assert (scores[found.rows] <= found.bounds + found.skipped_bound).all()
-    others = np.setdiff1d(np.arange(5, 391), found.rows)
-    assert scores[others].max() <= found.others_bound
-    assert found.others_bound < 1.1 * scores.max()
+    estimates = np.full(400, -np.inf)
+    estimates[known.rows] = scores[known.rows] + known.offsets
+    rows = np.arange(400)
+    estimates[(scores == 0) | (rows > 390)] = -np.inf
+    scores[(rows < 5) | (rows > 390)] = 0
+    for found, values, count in ((best, scores, 30), (estimated, estimates, 20)):
+        assert 0 < len(found.rows) <= count
+        assert (values[found.rows] <= found.bounds + found.skipped_bound).all()
+        assert values[np.setdiff1d(rows, found.rows)].max() <= found.others_bound
+        assert found.others_bound < values.max()
+
+
+def test_bounds_without_known_rows_leave_none_open() -> None:
+    vocabulary = Vocabulary()
+    events = [CorpusEvent(n, f"e{n}", n, {"t=1": 1, f"t={n}": 1}) for n in range(9)]
+    segment = Segment.from_events(0, events, vocabulary)
+    frequencies = np.zeros(len(vocabulary))
+    frequencies[segment.term_ids] = segment.document_frequencies()
+    segment.rebuild_bounds(np.log10(9), frequencies)
+    pinned = PinnedCounts(9, frequencies, np.empty(0, dtype=np.int32), np.zeros(0), None)
+    _, estimated = segment.search_bounds(
+        pinned.weighted_query(vocabulary.encode({"t=3": 1})),
+        KnownRows(np.arange(9), np.zeros(9)).slice_rows(0, 0),
+        max_sequence=9,
+        rows=(0, 9),
+        max_counts=(3, 3),
+        least=(0.0, -np.inf),
+        buffers=SearchBuffers(),
+    )
+    assert len(estimated.rows) == 0
+    assert estimated.others_bound == -np.inf
