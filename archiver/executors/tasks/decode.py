@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from archiver.delta import StreamSchema, fingerprint, row_places
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
-from archiver.executors.tasks.reading import read_piece, with_lines
+from archiver.executors.tasks.reading import read_pieces, with_lines
 from archiver.formats import Format
 from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
 from archiver.ingest.classify import Array
@@ -31,8 +31,8 @@ class DecodeContext:
     """What all tasks of the job need.
 
     `now`: microseconds, one time for the batch. `expired_before`: by stream,
-    rows before this event time have expired; None: none have. `clocks`: at which units were first read, by position;
-    `clock`: of all other units.
+    rows before this event time have expired; None: none have. `clocks`: at which units were first
+    read, by position; `clock`: of all other units.
     """
 
     schemas: Mapping[str, StreamSchema]
@@ -43,7 +43,11 @@ class DecodeContext:
 
     def late_rule(self, unit: int) -> LateRule:
         """Which rows of a unit are ahead of the clock; which are late is not known yet."""
-        return LateRule(clock=self.clocks.get(unit, self.clock))
+        return LateRule(clock=self.clock_of(unit))
+
+    def clock_of(self, unit: int) -> Micros | None:
+        """At which a unit was first read."""
+        return self.clocks.get(unit, self.clock)
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,11 @@ def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedP
     """Decode the pieces of a task. Yields the task, blobs of rows, and the summary."""
     yield task
     rows = _RowCollector(context)
-    for piece in task.pieces:
-        unit = task.units[piece.unit]
-        clock = context.late_rule(piece.unit).clock
-        batches = read_piece(unit, piece, context.schemas[unit.stream], clock)
+    pieces = read_pieces(task.pieces, task.units, context.schemas, context.clock_of)
+    for piece, batches in pieces:
+        stream = task.units[piece.unit].stream
         for number, batch in enumerate(batches, piece.slice):
-            yield from rows.add(unit.stream, piece.unit, number, batch)
+            yield from rows.add(stream, piece.unit, number, batch)
     yield from rows.finish()
     yield DecodeSummary(rows.segments)
 
@@ -151,7 +154,7 @@ def decode_records(
         part = select_records(records, partition, record_format.ranges[partition])
         tombstones[partition] = part.tombstones
         unit = with_lines(record_format.empty_unit(partition), part.offsets, part.values)
-        clock = context.late_rule(partition).clock
+        clock = context.clock_of(partition)
         # Another task may have records of a partition in between.
         yield from rows.finish()
         for number, batch in enumerate(read_batches(unit, schema, clock)):

@@ -1,10 +1,10 @@
 """Reading pieces of source units in a task."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -14,7 +14,13 @@ from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
 from archiver.ingest import SourceUnit, find_encoding_mark
 from archiver.ingest.decoding import BYTE_ORDER_MARK, RecordSource, RowsAsJson, are_plain_lines
-from archiver.ingest.source_units import BATCH_RECORDS, UnitBatch, csv_fields, read_batches
+from archiver.ingest.source_units import (
+    BATCH_RECORDS,
+    UnitBatch,
+    csv_fields,
+    read_batches,
+    read_units,
+)
 
 _READ_SIZE = 1 << 20  # bytes of lines read and counted at once
 _BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
@@ -97,16 +103,35 @@ def _seek_line(file: BinaryIO, start: int) -> int:
     return file.tell()
 
 
-def read_piece(
-    unit: SourceUnit, piece: UnitPiece, schema: StreamSchema, clock: int | None
-) -> Iterator[UnitBatch]:
-    """Decode the records of a piece, slice by slice. `unit.fields` is set for parts of CSV files.
+def read_pieces(
+    pieces: Iterable[UnitPiece],
+    units: Mapping[int, SourceUnit],
+    schemas: Mapping[str, StreamSchema],
+    clock_of: Callable[[int], int | None],
+) -> Iterator[tuple[UnitPiece, Iterable[UnitBatch]]]:
+    """Decode the records of pieces, slice by slice. `unit.fields` is set for parts of CSV files.
 
-    `clock`: see `read_batches`. Raises `SourceUnreachable`.
+    Small files of a stream that follow each other are opened, and decoded, together. `clock_of`:
+    see `read_batches`, by position of the unit. Raises `SourceUnreachable`.
     """
-    if piece.lines is None:
-        return read_batches(unit, schema, clock)
-    return read_batches(with_lines(unit, *_read_line_range(unit, piece.lines)), schema, clock)
+
+    def kind(piece: UnitPiece) -> tuple[str, bool]:
+        return units[piece.unit].stream, piece.lines is None
+
+    for (stream, is_whole), group in groupby(pieces, kind):
+        schema = schemas[stream]
+        if is_whole:
+            whole = list(group)
+            content = read_units(
+                [(units[piece.unit], clock_of(piece.unit)) for piece in whole], schema
+            )
+            yield from zip(whole, content, strict=True)
+            continue
+        for piece in group:
+            assert piece.lines is not None
+            unit = units[piece.unit]
+            part = with_lines(unit, *_read_line_range(unit, piece.lines))
+            yield piece, read_batches(part, schema, clock_of(piece.unit))
 
 
 def with_lines(unit: SourceUnit, numbers: Sequence[int], lines: Sequence[bytes]) -> SourceUnit:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from archiver.executors.pieces import ByteRange, divide_unit
+from archiver.executors.pieces import ByteRange, UnitPiece, divide_unit
 from archiver.executors.tasks import reading
-from archiver.executors.tasks.reading import _read_line_range, count_lines
+from archiver.executors.tasks.reading import _read_line_range, count_lines, read_pieces
 from archiver.formats import JSONL
-from archiver.ingest import SourceUnit, read_lines
+from archiver.ingest import SourceUnit, read_lines, source_units
+from tests.formats import declare
 
 CONTENTS = [
     b"\xef\xbb\xbfa,b\n1,2\n\n  \r\n3,4\r\n5,6",
@@ -69,3 +70,26 @@ def test_missing_file_has_no_count(tmp_path: Path) -> None:
     unit = make_unit(tmp_path / "a.jsonl", b"x\n")
     (tmp_path / "a.jsonl").unlink()
     assert count_lines(unit, ByteRange(0, 0, None)) is None
+
+
+def test_small_files_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    decode_blocks = source_units.decode_blocks
+
+    def count(schema, reading, records, first):  # type: ignore[no-untyped-def]
+        decoded.append(len(records))
+        return decode_blocks(schema, reading, records, first)
+
+    monkeypatch.setattr(source_units, "decode_blocks", count)
+    contents = [b'{"ts":1,"v":0}\n', b"", b'{"ts":1,"v":1}\nno row\n', b'{"ts":1,"v":3}\n']
+    units = {
+        number: make_unit(tmp_path / f"{number}.jsonl", content)
+        for number, content in enumerate(contents)
+    }
+    pieces = read_pieces(map(UnitPiece, units), units, {"s": declare({"v": "int"})}, lambda _: 0)
+    values = {
+        piece.unit: [batch.rows.table["v"].to_pylist() for batch in batches]
+        for piece, batches in pieces
+    }
+    assert values == {0: [[0]], 1: [], 2: [[1]], 3: [[3]]}
+    assert decoded == [4]
