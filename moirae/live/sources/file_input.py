@@ -74,7 +74,7 @@ class FileInput(UnitSource):
             stream: ChangedFiles(
                 stream,
                 self._base,
-                list_paths=discovery.list_paths,
+                iterate_paths=discovery.iterate_paths,
                 list_versions=partial(archiving.units.list_versions, stream),
                 adopt=partial(archiving.units.put_version, stream),
                 settle=self._settling[stream].settle,
@@ -98,7 +98,9 @@ class FileInput(UnitSource):
     ) -> Discovery:
         if source.is_in_object_storage:
             return ObjectDiscovery(stream, source.files, find_archived, ordered=source.ordered)
-        return FolderDiscovery(stream, source.files, self._base, find_archived)
+        return FolderDiscovery(
+            stream, source.files, self._base, find_archived, watch=not self._drain
+        )
 
     @property
     def streams(self) -> Collection[str]:
@@ -149,6 +151,9 @@ class FileInput(UnitSource):
     def stop(self) -> None:
         """Stop the query. The lock is not held."""
         self._query.stop()
+        for discovery in self._discoveries.values():
+            if isinstance(discovery, FolderDiscovery):
+                discovery.stop()
 
     def _discover(self) -> None:
         """Discover files; in a drain, once for each stream that can be listed."""

@@ -1,8 +1,7 @@
 """Files that were changed after they were read, found in the background."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ Versions = Mapping[str, FileVersionRow]
 class ChangedFiles:
     """Compares the sizes and modification times of files with those of their last reading.
 
-    `list_paths` returns the files of a stream that were discovered; `list_versions`, of some names,
+    `iterate_paths` yields the files of a stream that were discovered; `list_versions`, of some names,
     those that the ledger has. `adopt` records the version of a file that was read by a version of
     the program that did not record it. `settle` is called with files that are as they were read.
     """
@@ -34,7 +33,7 @@ class ChangedFiles:
         stream: str,
         base: Path,
         *,
-        list_paths: Callable[[], Collection[str]],
+        iterate_paths: Callable[[], Iterator[str]],
         list_versions: Callable[[Collection[str]], Versions],
         adopt: Callable[[FileVersionRow], None],
         settle: Callable[[DiscoveredFile], None] = lambda _: None,
@@ -43,37 +42,45 @@ class ChangedFiles:
         """Files are named relative to `base`."""
         self._stream = stream
         self._base = base
-        self._list_paths = list_paths
+        self._iterate_paths = iterate_paths
         self._list_versions = list_versions
         self._adopt = adopt
         self._settle = settle
         self._clock = clock
-        self._unseen: deque[str] = deque()
+        self._unseen: Iterator[str] | None = None
         self._sweep_again_at = 0.0
         self._is_reported = False
-        # By path, size and modification time that the ledger has: of those the hash.
+        # By path, size and modification time that the ledger has, as the hash of both: of the last
+        # look at all files, and of this one. What is gone is forgotten with the last one.
         self._recorded: dict[str, int] = {}
+        self._compared: dict[str, int] = {}
 
     def find_changed(self, *, all_files: bool = False) -> list[DiscoveredFile]:
         """The files that are to be read again, among those that it is time to look at."""
         started_at = self._clock()
-        if not self._unseen:
+        if self._unseen is None:
             if started_at < self._sweep_again_at:
                 return []
-            self._unseen = deque(self._list_paths())
-            present = set(self._unseen)
-            for path in self._recorded.keys() - present:
-                del self._recorded[path]
+            self._unseen = self._iterate_paths()
             self._sweep_again_at = started_at + _SWEEP_INTERVAL
         candidates: dict[str, DiscoveredFile] = {}
-        while self._unseen:
-            path = self._unseen.popleft()
+        is_end = True
+        for path in self._unseen:
             file = stat_file(self._stream, Path(path))
-            if file is not None and self._recorded.get(path) != hash(_version(file)):
-                candidates[unit_name(file.path, self._base)] = file
+            if file is not None:
+                recorded = self._recorded.get(path)
+                if recorded == hash(_version(file)):
+                    self._compared[path] = recorded
+                else:
+                    candidates[unit_name(file.path, self._base)] = file
             if not all_files and self._clock() - started_at > _SWEEP_SECONDS:
+                is_end = False
                 break
-        return self._compare(candidates) if candidates else []
+        changed = self._compare(candidates) if candidates else []
+        if is_end:
+            self._unseen = None
+            self._recorded, self._compared = self._compared, {}
+        return changed
 
     def _compare(self, candidates: Mapping[str, DiscoveredFile]) -> list[DiscoveredFile]:
         versions = self._list_versions(candidates.keys())
@@ -90,7 +97,7 @@ class ChangedFiles:
                 continue
             else:
                 self._settle(file)
-            self._recorded[str(file.path)] = hash(_version(file))
+            self._compared[str(file.path)] = hash(_version(file))
         return changed
 
     def _report(self, name: str) -> None:

@@ -4,12 +4,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from archiver.file_names import escape_name
 from archiver.globs import PathGlob, matches_part, parse_glob
+from moirae.live.sources.discovery.folder_events import FolderEvent, FolderEvents
 from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
 
 _LOG = structlog.get_logger()
@@ -28,8 +30,9 @@ class FolderDiscovery:
     """Finds each file that matches a glob and is not in the ledger, once.
 
     `find_archived` returns those of some names of files that are in the ledger. While nothing
-    changes, folders are listed again only after the listing interval. What is remembered of a
-    file ends with the file, so that one that comes back is found again.
+    changes, folders are listed again only after the listing interval. With `watch`, changes that
+    inotify reports need no listing: their cost does not grow with the folder. What is remembered of
+    a file ends with the file, so that one that comes back is found again.
     """
 
     def __init__(
@@ -38,8 +41,15 @@ class FolderDiscovery:
         pattern: str,
         base: Path,
         find_archived: Callable[[Set[str]], Set[str]],
+        *,
+        watch: bool = False,
     ) -> None:
         """Files are named relative to `base`."""
+        self._is_watching = watch
+        self._events: FolderEvents | None = None
+        # Modification times of watched folders: as events explain them, and others.
+        self._explained_times: dict[str, int] = {}
+        self._unexplained_times: dict[str, int] | None = None
         self._stream = stream
         self._globs = parse_glob(pattern)
         self._base = base
@@ -62,19 +72,29 @@ class FolderDiscovery:
         for path_glob in self._globs:
             Path(path_glob.folder).mkdir(parents=True, exist_ok=True)
 
-    def list_paths(self) -> list[str]:
-        """The paths of the files that were found, and may be there still."""
-        paths: list[str] = []
-        for (index, folder), names in self._known_names.items():
+    def iterate_paths(self) -> Iterator[str]:
+        """The paths of the files that were found until now, and may be there still."""
+        known_names = {key: list(names) for key, names in self._known_names.items()}
+        for (index, folder), names in known_names.items():
             part = self._globs[index].parts[-1]
             for name in names:
-                if not name.startswith(".") and matches_part(part, name):
-                    paths.append(os.path.join(folder, name))
-        return paths
+                if _is_match(part, name):
+                    yield os.path.join(folder, name)
+
+    def stop(self) -> None:
+        """End watching folders."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
 
     def find_new(self) -> list[DiscoveredFile]:
         """The files that are new since the last call, except those in unreadable folders."""
         started_at = time.monotonic()
+        if self._events is not None and started_at < self._list_again_at:
+            events = self._read_events(self._events)
+            if events is not None:
+                return self._find_reported(events)
+            self.stop()
         if started_at < self._list_after:
             return []
         if started_at < self._list_again_at and self._folders_are_unchanged():
@@ -83,18 +103,67 @@ class FolderDiscovery:
         self._folder_times = None
         self._problems = []
         folder_times: dict[str, int] = {}
+        expanded = [self._expand_folders(path_glob, folder_times) for path_glob in self._globs]
+        self._watch(folder_times)
         new_paths: dict[str, str] = {}
-        for index, path_glob in enumerate(self._globs):
-            for folder in self._expand_folders(path_glob, folder_times):
+        for index, (path_glob, expanded_folders) in enumerate(
+            zip(self._globs, expanded, strict=True)
+        ):
+            for folder in expanded_folders:
                 for path in self._list_new(index, folder, path_glob.parts[-1]):
                     new_paths[unit_name(Path(path), self._base)] = path
         files = self._stat_unread(new_paths)
+        if self._problems:
+            self.stop()
         if not self._problems and max(folder_times.values(), default=0) < trusted_until:
             self._folder_times = folder_times
         now = time.monotonic()
         self._list_after = now + (now - started_at) * (1 / _BUSY_LISTING_SHARE - 1)
         self._list_again_at = now + max(_MIN_LISTING_INTERVAL, (now - started_at) / _LISTING_SHARE)
         return files
+
+    def _watch(self, folder_times: dict[str, int]) -> None:
+        """Watch folders that are about to be listed, in place of those watched so far."""
+        self.stop()
+        if self._is_watching:
+            with suppress(OSError):  # listings find files, too
+                self._events = FolderEvents(folder_times)
+            self._explained_times = dict(folder_times)
+            self._unexplained_times = None
+
+    def _read_events(self, events: FolderEvents) -> Sequence[FolderEvent] | None:
+        """What has changed; None: a listing tells, as after changes by other hosts of a mount."""
+        times = {folder: _modified_at(folder) for folder in self._explained_times}
+        reported = events.read()
+        if reported is None or reported:
+            self._explained_times = times
+            self._unexplained_times = None
+            return reported
+        if times == self._explained_times:
+            return reported
+        if times == self._unexplained_times:
+            return None
+        self._unexplained_times = times  # its events may be on their way
+        return reported
+
+    def _find_reported(self, events: Sequence[FolderEvent]) -> list[DiscoveredFile]:
+        """The new files among entries of folders that have come and gone."""
+        new_paths: dict[str, str] = {}
+        for event in events:
+            path = os.path.join(event.folder, event.name)
+            for index, path_glob in enumerate(self._globs):
+                known_names = self._known_names.get((index, event.folder))
+                if known_names is None:
+                    continue
+                if not event.is_present:
+                    known_names.discard(event.name)
+                    new_paths.pop(unit_name(Path(path), self._base), None)
+                elif event.name not in known_names:
+                    if _is_match(path_glob.parts[-1], event.name):
+                        new_paths[unit_name(Path(path), self._base)] = path
+                    else:
+                        known_names.add(event.name)
+        return self._stat_unread(new_paths)
 
     def _expand_folders(self, path_glob: PathGlob, folder_times: dict[str, int]) -> Sequence[str]:
         """The folders of the files of a glob.
@@ -133,7 +202,7 @@ class FolderDiscovery:
         known_names = self._known_names.get((index, folder), set()) & present
         paths: list[str] = []
         for name in present - known_names:
-            if not name.startswith(".") and matches_part(part, name):
+            if _is_match(part, name):
                 paths.append(os.path.join(folder, name))
             else:
                 known_names.add(name)
@@ -172,6 +241,11 @@ class FolderDiscovery:
         if times is None:
             return False
         return all(_modified_at(folder) == modified for folder, modified in times.items())
+
+
+def _is_match(part: str | re.Pattern[str], name: str) -> bool:
+    """Whether a file of this name in a folder of a glob is one of the stream."""
+    return not name.startswith(".") and matches_part(part, name)
 
 
 def _modified_at(folder: str) -> int:

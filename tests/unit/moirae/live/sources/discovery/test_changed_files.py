@@ -19,7 +19,7 @@ class Ledger:
         self.changed_files = ChangedFiles(
             "s",
             folder,
-            list_paths=lambda: sorted(map(str, folder.iterdir())),
+            iterate_paths=lambda: iter(sorted(map(str, folder.iterdir()))),
             list_versions=self.list_versions,
             adopt=self.adopt,
             clock=lambda: self.now,

@@ -1,8 +1,9 @@
 """New files, with folders that are listed only when needed."""
 
 import os
+import sys
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 
 from archiver.globs import escape_glob
 from moirae.live.sources.discovery import folders
+from moirae.live.sources.discovery.folder_events import FolderEvents
 from moirae.live.sources.discovery.folders import FolderDiscovery
 from moirae.live.sources.files import DiscoveredFile
 
@@ -232,3 +234,74 @@ def test_links_to_nothing_are_files_and_folders_are_named_once(
         assert _names(discovery.find_new()) == ["a.jsonl"]
     names = [(entry["action"], entry["name"]) for entry in logs]
     assert sorted(names) == [("no_file", "folder.jsonl"), ("no_file", "pipe.jsonl")]
+
+
+@pytest.fixture
+def watched(
+    tmp_path: Path, ledger: _Ledger, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FolderDiscovery]:
+    """A discovery that has listed its folder once, and is not to list it again by time."""
+    monkeypatch.setattr(folders, "_MIN_LISTING_INTERVAL", 1000.0)
+    pattern = str(tmp_path / "*.jsonl")
+    discovery = FolderDiscovery("s", pattern, tmp_path, ledger.find_archived, watch=True)
+    assert discovery.find_new() == []
+    yield discovery
+    discovery.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_new_files_of_a_watched_folder_need_no_listing(
+    tmp_path: Path, ledger: _Ledger, listed: list[str], watched: FolderDiscovery
+) -> None:
+    listed.clear()
+    (tmp_path / ".a").touch()
+    (tmp_path / ".a").rename(tmp_path / "a.jsonl")
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "gone.jsonl").touch()
+    (tmp_path / "gone.jsonl").unlink()
+    assert _names(watched.find_new()) == ["a.jsonl"]
+    (tmp_path / "a.jsonl").unlink()
+    assert watched.find_new() == []
+    (tmp_path / "a.jsonl").touch()
+    assert _names(watched.find_new()) == ["a.jsonl"], "it has come back"
+    ledger.archived = {"b.jsonl"}
+    (tmp_path / "b.jsonl").touch()
+    assert watched.find_new() == []
+    assert _names_of(watched) == ["a.jsonl", "b.jsonl"]
+    assert listed == []
+
+
+def _names_of(discovery: FolderDiscovery) -> list[str]:
+    return sorted(map(os.path.basename, discovery.iterate_paths()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_a_watched_folder_is_listed_after_changes_that_are_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: FolderDiscovery
+) -> None:
+    monkeypatch.setattr(FolderEvents, "read", lambda _: [])  # as for other hosts of a mount
+    (tmp_path / "a.jsonl").touch()
+    _set_time(tmp_path)
+    assert watched.find_new() == []
+    assert _names(watched.find_new()) == ["a.jsonl"]
+    assert watched.find_new() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_a_watched_folder_that_is_replaced_is_listed_and_watched_again(
+    tmp_path: Path, ledger: _Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "_MIN_LISTING_INTERVAL", 1000.0)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pattern = str(folder / "*.jsonl")
+    discovery = FolderDiscovery("s", pattern, tmp_path, ledger.find_archived, watch=True)
+    assert discovery.find_new() == []
+    folder.rename(tmp_path / "old")
+    folder.mkdir()
+    (folder / "a.jsonl").touch()
+    assert _names(discovery.find_new()) == ["a.jsonl"]
+    (folder / "b.jsonl").touch()
+    (tmp_path / "old" / "c.jsonl").touch()
+    assert _names(discovery.find_new()) == ["b.jsonl"]
+    discovery.stop()
