@@ -78,13 +78,16 @@ def measure_p99(connection: Connection[Any], rule: str, seconds: float) -> float
 
 
 def wait_until(
-    connection: Connection[Any], condition: str, timeout: float = _START_TIMEOUT
+    connection: Connection[Any],
+    condition: str,
+    timeout: float = _START_TIMEOUT,
+    interval: float = _POLL_INTERVAL,
 ) -> None:
-    """Wait until a query returns true."""
+    """Wait until a query returns true, which is asked at an interval. All in seconds."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         row = connection.execute(condition.encode()).fetchone()
         if row is not None and row[0]:
             return
-        time.sleep(_POLL_INTERVAL)
+        time.sleep(interval)
     raise TimeoutError(f"not fulfilled after {timeout:g} s: {condition}")
