@@ -143,7 +143,7 @@ def _measure(connection: Connection[Any], settings: Settings) -> LiveFigures:
 
 def _wait_for_files(connection: Connection[Any], count: int) -> None:
     """Until so many of the files with old rows are archived."""
-    condition = f"SELECT count(*) >= {count} FROM units WHERE done AND name LIKE 'landing/old-%'"
+    condition = f"SELECT count(*) >= {count} FROM units WHERE done AND unit LIKE 'landing/old-%'"
     wait_until(connection, condition, _READ_TIMEOUT, _POLL_INTERVAL)
 
 

@@ -121,11 +121,9 @@ def read_pieces(
     for (stream, is_whole), group in groupby(pieces, kind):
         schema = schemas[stream]
         if is_whole:
-            whole = list(group)
-            content = read_units(
-                [(units[piece.unit], clock_of(piece.unit)) for piece in whole], schema
-            )
-            yield from zip(whole, content, strict=True)
+            group_pieces = list(group)
+            clocked_units = [(units[piece.unit], clock_of(piece.unit)) for piece in group_pieces]
+            yield from zip(group_pieces, read_units(clocked_units, schema), strict=True)
             continue
         for piece in group:
             assert piece.lines is not None
