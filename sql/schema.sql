@@ -245,6 +245,22 @@ CREATE TABLE units (
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
 
+-- Archived rows that were lost with their data file and that nothing has any more; kept for good. The
+-- ledger counts them as deleted.
+CREATE TABLE lost_rows (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream     text NOT NULL,
+    -- The source unit.
+    unit       text NOT NULL,
+    rows       bigint NOT NULL,
+    -- Event times between which they are; NULL: not known.
+    first_ts   timestamptz,
+    last_ts    timestamptz,
+    -- Their identities, as far as they are known.
+    ids        text[] NOT NULL,
+    noticed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- Records that were read and not archived.
 CREATE TABLE dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,

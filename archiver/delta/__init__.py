@@ -42,6 +42,7 @@ from archiver.delta.identity import (
 )
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.log_checks import DamagedLogFile, LogCheck, check_log, find_commit_damage
+from archiver.delta.log_repair import LogRepair, plan_log_repair, remove_files, repair_log
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.row_ids import RowIds, read_row_ids
@@ -90,6 +91,7 @@ __all__ = [
     "EarlierDeclaration",
     "IdentityIndex",
     "LogCheck",
+    "LogRepair",
     "NO_CHUNK",
     "RevisionTables",
     "RewriteFunction",
@@ -113,9 +115,12 @@ __all__ = [
     "keeps_text",
     "list_expected",
     "plan_column_changes",
+    "plan_log_repair",
     "read_altered_types",
     "read_declaration",
     "read_present_version",
+    "remove_files",
+    "repair_log",
     "read_recorded_schema",
     "row_places",
 ]

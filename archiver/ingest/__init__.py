@@ -38,7 +38,13 @@ from archiver.ingest.source_text import (
     open_content,
     split_lines,
 )
-from archiver.ingest.source_units import BATCH_RECORDS, OffsetRange, SourceUnit, csv_fields
+from archiver.ingest.source_units import (
+    BATCH_RECORDS,
+    OffsetRange,
+    SourceUnit,
+    csv_fields,
+    read_batches,
+)
 from archiver.ingest.text_records import TextRecord, split_records
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
 from archiver.ingest.writer import ArchiveWriter
@@ -76,6 +82,7 @@ __all__ = [
     "open_content",
     "open_file",
     "parse_iso_time",
+    "read_batches",
     "read_blocks",
     "read_content",
     "read_file_batches",

@@ -5,17 +5,21 @@ A backup is one state of database, archive and accepted batches, taken while all
 so that a folder of backups holds each once.
 """
 
-from moirae.backup.creation import BackupOptions
+from moirae.backup.creation import FILES_PART, BackupOptions
 from moirae.backup.destination import open_repository, open_scheduled
 from moirae.backup.encryption import create_key_file
-from moirae.backup.manifest import Manifest
+from moirae.backup.manifest import FileEntry, Manifest
 from moirae.backup.repository import Repository
 from moirae.backup.restoration import Restoration, RestoredFiles
 from moirae.backup.runs import back_up, run_backups
 from moirae.backup.verification import Verification, verify_backup
+from moirae.backup.workspace_files import LOG_FOLDER, read_tar
 
 __all__ = [
     "BackupOptions",
+    "FILES_PART",
+    "FileEntry",
+    "LOG_FOLDER",
     "Manifest",
     "Repository",
     "Restoration",
@@ -25,6 +29,7 @@ __all__ = [
     "create_key_file",
     "open_repository",
     "open_scheduled",
+    "read_tar",
     "run_backups",
     "verify_backup",
 ]

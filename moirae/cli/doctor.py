@@ -1,6 +1,7 @@
-"""`moirae doctor`: verify that the database and the archive agree."""
+"""`moirae doctor`: verify that the database and the archive agree, and repair what does not."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,22 +13,70 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    expand_option_groups,
     open_workspace,
     print_json,
     print_table,
     print_warnings,
 )
 from moirae.config import Settings
-from moirae.runtime import keep_exit_code
+from moirae.errors import UsageError
+from moirae.runtime import Role, keep_exit_code
 from moirae.runtime.storage import archived_streams, check_storage
 
 if TYPE_CHECKING:
+    import sql
     from archiver.delta import StreamSchema
+    from moirae.backup import Repository
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 
 
+_REPAIR_COLUMNS = ("subject", "damage", "repair", "lost")
+# None of them may run while files and ledger are changed.
+_STOPPED_ROLES = ("up", "live", "recall", "backup")
+
+
+@dataclass(frozen=True)
+class _RepairOptions:
+    """Options of a repair."""
+
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Repair what is damaged, while the workspace is stopped: files are taken from the "
+            "backups of the schedule or of --from, rows read again from their sources; what nobody "
+            "has any more is listed and recorded as lost. Damaged files are set aside in `damaged` "
+            "below the home.",
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="With --repair: only say what would be done and lost."),
+    ] = False
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DEST",
+            help="With --repair: folder of backups, or s3://BUCKET/PREFIX. Default: `backup.to` of "
+            "the workspace file.",
+        ),
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="With --repair: file of the age key by which the backups are encrypted.",
+        ),
+    ] = None
+
+
+@expand_option_groups
 def doctor(
+    repairs: _RepairOptions,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
     spark: Annotated[
@@ -40,6 +89,13 @@ def doctor(
     ] = False,
 ) -> None:
     """Verify that database and archive agree about every row. Exit code 1 if a check fails."""
+    if repairs.repair:
+        if spark:
+            raise UsageError("--repair: omit --spark")
+        _repair(workspace, repairs, output)
+        return
+    if repairs != _RepairOptions():
+        raise UsageError("--dry-run, --from and --key-file are options of --repair: add it")
     from moirae.inspect import run_checks
     from moirae.rules import find_unused_keys, read_rule_files
 
@@ -64,6 +120,44 @@ def doctor(
             )
         print_table(["result", "check", "details"], rows, "")
     raise typer.Exit(exit_code)
+
+
+def _repair(workspace: Path, options: _RepairOptions, output: OutputFormat) -> None:
+    from moirae.repair import BackupFiles, Repairs
+    from sql.workspace import WorkspaceGateway
+
+    with open_workspace(workspace) as (settings, connection):
+        check_storage(settings)
+        if not options.dry_run:
+            _hold_roles(connection)
+        generation = WorkspaceGateway(connection).get().generation
+        backups = BackupFiles(_open_backups(settings, options), generation)
+        steps = []
+        for step in Repairs(settings, connection, backups).run(dry_run=options.dry_run):
+            steps.append(step.to_json())
+    if output is OutputFormat.JSON:
+        print_json(steps)
+        return
+    rows = [tuple(step.values()) for step in steps]
+    print_table(_REPAIR_COLUMNS, rows, "nothing to repair: see `moirae doctor`")
+    if steps and options.dry_run:
+        print("Nothing was changed: omit --dry-run to repair.")
+    elif steps:
+        print("Repaired. Run `moirae doctor`, then `moirae up`.")
+
+
+def _hold_roles(connection: "sql.Connection") -> None:
+    """Raise `RoleTaken` unless the workspace is stopped; its processes cannot start until the end."""
+    for role in _STOPPED_ROLES:
+        Role(connection, role, 0.0)
+
+
+def _open_backups(settings: Settings, options: _RepairOptions) -> "Repository | None":
+    from moirae.backup import open_repository, open_scheduled
+
+    if options.source is not None:
+        return open_repository(options.source, options.key_file)
+    return None if settings.backup is None else open_scheduled(settings.backup)
 
 
 def _run_delta_checks(settings: Settings, schemas: "Sequence[StreamSchema]") -> list[Any]:

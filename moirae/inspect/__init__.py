@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
+    from moirae.inspect.archive_checks import TableCheck, check_tables
+    from moirae.inspect.archived_rows import check_archived_rows
     from moirae.inspect.backups import summarize_backups
     from moirae.inspect.column_rewrites import describe_rewrites
     from moirae.inspect.delta_checks import run_delta_checks
@@ -60,9 +62,12 @@ __all__ = [
     "StateReport",
     "StatusReport",
     "StreamSample",
+    "TableCheck",
     "Timeline",
     "assess_health",
     "assess_live_condition",
+    "check_archived_rows",
+    "check_tables",
     "collect_state",
     "collect_status",
     "describe_liveness",
@@ -94,6 +99,8 @@ __all__ = [
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
+    "archive_checks": ("TableCheck", "check_tables"),
+    "archived_rows": ("check_archived_rows",),
     "backups": ("summarize_backups",),
     "column_rewrites": ("describe_rewrites",),
     "rewritten_files": ("describe_rewritten_files",),

@@ -1,27 +1,31 @@
 """Consistency checks of a workspace: database and archive agree about every row."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import compress, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
 import sql
-from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
+from archiver.chunks import Chunk, ChunkState
 from archiver.delta import StreamTable
-from archiver.delta.sequenced_table import CONTEXTS, EVENTS, SequencedTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.ingest.ledger import describe_range
 from archiver.times import from_micros, micros_column
 from moirae.config import Settings
 from moirae.inspect.archive_checks import check_tables, describe_tables
+from moirae.inspect.archived_rows import ARCHIVED_TABLES, check_archived_rows
 from moirae.inspect.finding import Finding
 from moirae.inspect.readers import check_readers
 from moirae.inspect.set_aside import describe_subject, list_set_aside
 from moirae.runtime.storage import archived_streams, open_storage
-from sql.archive import DeadLetterGateway, FileCheckGateway, LedgerRow, UnitGateway
-from sql.events import EventGateway
-from sql.similarity import CorpusGateway
+from sql.archive import (
+    DeadLetterGateway,
+    FileCheckGateway,
+    LedgerRow,
+    RepairGateway,
+    UnitGateway,
+)
 from sql.topics import LostRecordsGateway
 
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
@@ -60,12 +64,22 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         findings.append(_check_dead_letters(name, connection, ledger))
     findings.append(_check_set_aside(connection))
     findings += _check_losses(connection)
-    for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
-        if table_spec.name in damaged:
-            findings.append(_refuse_rows(table_spec.name))
+    findings += _list_lost_rows(connection)
+    for name in ARCHIVED_TABLES:
+        if name in damaged:
+            findings.append(_refuse_rows(name))
         else:
-            findings.append(_check_archived(settings, connection, table_spec, list_settled))
+            findings.append(check_archived_rows(settings, connection, name))
     return findings
+
+
+def _list_lost_rows(connection: sql.Connection) -> Iterator[Finding]:
+    """Rows that a repair could not bring back. They are accounted for: no problem."""
+    rows: Counter[str] = Counter()
+    for lost in RepairGateway(connection).list_lost():
+        rows[lost.stream] += lost.rows
+    for stream, count in rows.items():
+        yield Finding(f"{stream}: rows that were lost with their files", (), f"{count:,} rows")
 
 
 def _refuse_rows(table: str) -> Finding:
@@ -245,55 +259,3 @@ def _check_set_aside(connection: sql.Connection) -> Finding:
         if subject["is_set_aside"]:
             problems.append(f"{describe_subject(subject)}: {subject['reason']}")
     return Finding("nothing is set aside", problems, "none")
-
-
-def _settled_events(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
-    """Rule, version and ID of the settled events up to a sequence number."""
-    rows = EventGateway(connection).list_settled_ids(last_number)
-    return {(row.rule, row.version, row.eid) for row in rows}
-
-
-def _settled_contexts(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
-    """Rule, version and event of the contexts up to a corpus number."""
-    rows = CorpusGateway(connection).list_ids(last_number)
-    return {(row.rule, row.version, row.eid) for row in rows}
-
-
-def _check_archived(
-    settings: Settings,
-    connection: sql.Connection,
-    table_spec: TableSpec,
-    list_settled: Callable[[sql.Connection, int], set[tuple[str, str, str]]],
-) -> Finding:
-    """Settled rows of PostgreSQL are in an archive table, each once.
-
-    `list_settled`: rule, version and ID of these rows up to a number. PostgreSQL may have deleted
-    rows of the time of deleted chunks.
-    """
-    name = table_spec[0]
-    table = SequencedTable(open_storage(settings), table_spec)
-    archived_rows = table.read()
-    archived = list(
-        zip(
-            archived_rows["rule"].to_pylist(),
-            archived_rows["version"].to_pylist(),
-            archived_rows["eid"].to_pylist(),
-            strict=True,
-        )
-    )
-    settled = list_settled(connection, table.last_number())
-    deleted_chunk = last_deleted_chunk(Catalog(connection).chunk_records())
-    expected = set(archived)
-    if deleted_chunk is not None and deleted_chunk.to_ts is not None:
-        ts = micros_column(archived_rows, "ts")
-        expected = set(compress(archived, ts >= deleted_chunk.to_ts))
-    problems: list[str] = []
-    for key, count in Counter(archived).items():
-        if count > 1:
-            problems.append(f"{' '.join(key)} is archived {count} times")
-    for key in settled - set(archived):
-        problems.append(f"{' '.join(key)} is settled, not archived")
-    for key in expected - settled:
-        problems.append(f"{' '.join(key)} is archived, not settled")
-    check = f"settled {name} are archived exactly once"
-    return Finding(check, problems, f"{len(archived):,} {name}")

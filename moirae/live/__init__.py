@@ -2,6 +2,7 @@
 
 from moirae.live.composition import build_detection
 from moirae.live.evaluators import RuleEngines
+from moirae.live.outbox import open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.run import run_live
 
@@ -9,5 +10,6 @@ __all__ = [
     "Relations",
     "RuleEngines",
     "build_detection",
+    "open_outboxes",
     "run_live",
 ]

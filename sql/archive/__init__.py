@@ -17,6 +17,7 @@ from sql.archive.relations import (
     RelationGateway,
     RelationSourceRow,
 )
+from sql.archive.repairs import LostRowsRecord, RecordedUnitRow, RepairGateway
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.source_tables import read_source_table
@@ -49,9 +50,12 @@ __all__ = [
     "GrowingFileRow",
     "LatenessGateway",
     "LedgerRow",
+    "LostRowsRecord",
     "MarkedDeadLetterRow",
     "ProgressRow",
     "RecordCounts",
+    "RecordedUnitRow",
+    "RepairGateway",
     "RelationDeclarationRow",
     "RelationGateway",
     "RelationSourceRow",

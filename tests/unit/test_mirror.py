@@ -43,7 +43,7 @@ MODULES_BY_TEST = {
         archiver.delta.generation
         archiver.delta.table_version archiver.storage.s3""",
     "e2e/test_accounting.py": """
-        moirae.inspect.archive_checks moirae.inspect.doctor moirae.inspect.finding""",
+        moirae.inspect.archive_checks moirae.inspect.archived_rows moirae.inspect.doctor moirae.inspect.finding""",
     "e2e/test_up.py": """
         moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run
@@ -102,6 +102,11 @@ MODULES_BY_TEST = {
         moirae.runtime.storage.generation sql.archive.file_checks sql.workspace.locations
         sql.workspace.snapshots""",
     "integration/test_backup_command.py": "moirae.backup.destination moirae.cli.backup",
+    "integration/test_repair.py": """
+        archiver.delta.log_repair moirae.repair.backup_files moirae.repair.chunk_catalog
+        moirae.repair.database_tables moirae.repair.ledger moirae.repair.ledger_rows
+        moirae.repair.repairs moirae.repair.rereading moirae.repair.set_aside
+        moirae.repair.source_search moirae.repair.step sql.archive.repairs""",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
     "contract/test_compiled_conditions.py": """

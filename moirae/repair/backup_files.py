@@ -1,0 +1,72 @@
+"""Files of tables in a folder of backups."""
+
+import io
+from collections.abc import Mapping
+from tempfile import TemporaryFile
+from typing import BinaryIO, cast
+
+from archiver.delta import ArchiveTable
+from moirae.backup import FILES_PART, LOG_FOLDER, FileEntry, Manifest, Repository, read_tar
+
+
+class BackupFiles:
+    """The files that any complete backup of a workspace has, the newest first."""
+
+    def __init__(self, repository: Repository | None, generation: int) -> None:
+        """`generation`: of the workspace; logs of other ones have other versions."""
+        self._repository = repository
+        self._generation = generation
+        manifests = [] if repository is None else repository.list_complete()
+        self._manifests = list(reversed(manifests))
+        self._logs: dict[str, Mapping[str, bytes]] = {}
+
+    def find_data_file(
+        self, table: ArchiveTable, path: str, digest: str | None, size: int
+    ) -> FileEntry | None:
+        """The entry of a data file that is what was written; None: no backup has it.
+
+        A name is used once. Without a digest, the size must be that of the log.
+        """
+        for manifest in self._manifests:
+            entry = (
+                manifest.tables[table.name].files.get(path) if self._has(manifest, table) else None
+            )
+            if entry is None:
+                continue
+            if entry.bytes == size and digest in (None, entry.sha256):
+                return entry
+        return None
+
+    def restore_data_file(self, table: ArchiveTable, path: str, entry: FileEntry) -> None:
+        """Copy a data file into its table. Raises `BackupDamaged`."""
+        assert self._repository is not None
+        with table.storage.write_stream(path) as target:
+            copied = self._repository.read_data_file(table.name, path, target)
+            self._repository.check(f"files/{table.name}/{path}", entry, copied)
+
+    def find_log_file(self, table: ArchiveTable, name: str) -> bytes | None:
+        """The content of a file of the log of a table; None: no backup has it."""
+        for manifest in self._manifests:
+            if self._has(manifest, table) and manifest.generation == self._generation:
+                content = self._read_logs(manifest).get(f"{table.name}/{name}")
+                if content is not None:
+                    return content
+        return None
+
+    def _has(self, manifest: Manifest, table: ArchiveTable) -> bool:
+        return table.name in manifest.tables
+
+    def _read_logs(self, manifest: Manifest) -> Mapping[str, bytes]:
+        """The logs of a backup by table and path."""
+        assert self._repository is not None
+        if manifest.name not in self._logs:
+            with TemporaryFile() as file:
+                target = cast(BinaryIO, file)
+                copied = self._repository.read_part(manifest.name, FILES_PART, target)
+                path = f"backups/{manifest.name}/{FILES_PART}"
+                self._repository.check(path, manifest.parts[FILES_PART], copied)
+                self._logs[manifest.name] = {
+                    name: cast(io.BufferedReader, content).read()
+                    for name, _, content in read_tar(target, LOG_FOLDER)
+                }
+        return self._logs[manifest.name]

@@ -1,0 +1,77 @@
+"""Reads rows that a table has lost again from their records."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from archiver.chunks import Chunk, locate
+from archiver.delta import EXTRA_COLUMN, StreamTable, fingerprint, row_places
+from archiver.ingest import SourceUnit, read_batches
+from archiver.times import Micros, micros_column
+
+
+def read_lost_rows(
+    table: StreamTable,
+    unit: SourceUnit,
+    unit_id: int,
+    chunks: Sequence[Chunk],
+    *,
+    refused_lines: Collection[int],
+    clock: Micros | None,
+    limit: int,
+) -> pa.Table:
+    """Up to `limit` rows of a unit that its table lacks, as they are appended.
+
+    `chunks`: those that are stored. `refused_lines`: of records that were not archived. The rows
+    are not late: what came of them is known. Raises `OSError` and `ArchiverError`.
+    """
+    schema = table.schema
+    parts = [_empty(table)]
+    count = 0
+    for batch in read_batches(unit, schema, clock):
+        rows = batch.rows
+        ts = micros_column(rows.table, schema.time)
+        place_keys = row_places(schema, batch.reading.unit, rows.line_numbers)
+        ids, hashes = fingerprint(schema, rows.table, place_keys)
+        chunk_ids = locate(chunks, ts)
+        stored = {chunk.id for chunk in chunks}
+        is_lost = np.array(
+            [
+                chunk in stored and line not in refused_lines
+                for chunk, line in zip(chunk_ids.tolist(), rows.line_numbers.tolist(), strict=True)
+            ],
+            dtype=bool,
+        )
+        for chunk in {chunk for chunk in chunk_ids.tolist() if chunk in stored}:
+            present = set(table.read_accounted(["_id"], chunk)["_id"].to_pylist())
+            for index in np.flatnonzero(is_lost & (chunk_ids == chunk)).tolist():
+                is_lost[index] = ids[index] not in present
+                present.add(ids[index])
+        positions = np.flatnonzero(is_lost)[: limit - count]
+        count += len(positions)
+        archive_columns = {
+            "_id": pa.array(ids, pa.binary()),
+            "_hash": pa.array(hashes),
+            "_unit": pa.repeat(pa.scalar(unit_id, pa.int64()), len(ids)),
+            "_line": pa.array(rows.line_numbers, pa.int64()),
+            "_late": pa.repeat(pa.scalar(False), len(ids)),
+            "chunk": pa.array(chunk_ids, pa.int32()),
+        }
+        names = [
+            name for name in (*schema.columns, EXTRA_COLUMN) if name in rows.table.column_names
+        ]
+        archive_rows = rows.table.select(names)
+        for name, column in archive_columns.items():
+            archive_rows = archive_rows.append_column(name, column)
+        parts.append(_fit(archive_rows.take(pa.array(positions)), table))
+    return pa.concat_tables(parts)
+
+
+def _empty(table: StreamTable) -> pa.Table:
+    return table.files.arrow_schema.empty_table().drop_columns(["_append"])
+
+
+def _fit(rows: pa.Table, table: StreamTable) -> pa.Table:
+    target = _empty(table).schema
+    return rows.select(target.names).cast(target)

@@ -1,0 +1,248 @@
+"""Each damage that `moirae doctor` finds is repaired; what is lost is said and accounted for."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from archiver.delta.table import StreamTable
+from archiver.times import to_micros
+from moirae.backup.postgresql import open_dump, restore_dump
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.live.sources.files import make_units, stat_file
+from moirae.repair import BackupFiles, Repairs
+from moirae.runtime.database import connect_database, database_dsn
+from moirae.runtime.storage import open_storage
+from sql.archive import RepairGateway
+from sql.workspace import read_snapshot
+from tests.backups import (
+    START,
+    WORKSPACE,
+    Filled,
+    filled,
+    make_backup,
+    numbers_of,
+    problems_of,
+    repository,
+    stop_database,
+)
+
+pytestmark = pytest.mark.services
+
+FILES = WORKSPACE.replace("{http: true}", "{files: 'in/*.jsonl', after: 'move:done'}")
+
+
+def _make_workspace(folder: Path) -> Settings:
+    (folder / "in").mkdir(parents=True)
+    (folder / "hosts.csv").write_text("host,site\na,x\n")
+    (folder / "moirae.yaml").write_text(FILES)
+    return load_settings_from_environment(folder / "moirae.yaml")
+
+
+def _archive_file(archive: Filled, name: str, numbers: range) -> None:
+    folder = archive.settings.file.parent
+    path = folder / "in" / name
+    lines = [
+        json.dumps({"ts": str(START + timedelta(seconds=n)), "host": "a", "n": n}) for n in numbers
+    ]
+    path.write_text("\n".join([*lines, "no record", ""]))
+    file = stat_file("cpu", path)
+    assert file is not None
+    formats = {"cpu": archive.settings.streams["cpu"].source.record_format}
+    units = make_units([file], formats, folder)
+    archive.writer.ingest(units, to_micros(START + timedelta(days=1)))
+    (folder / "done").mkdir(exist_ok=True)
+    path.rename(folder / "done" / name)
+
+
+@pytest.fixture
+def workspace(public_folder: Path) -> Iterator[Settings]:
+    """60 rows: 40 and 10 of files that were moved, 10 of batches that are gone."""
+    settings = _make_workspace(public_folder / "workspace")
+    with filled(settings) as archive:
+        _archive_file(archive, "first.jsonl", range(40))
+        _archive_file(archive, "second.jsonl", range(40, 50))
+        archive.post(range(50, 60))
+        archive.archive()
+    assert problems_of(settings) == []
+    yield settings
+    stop_database(settings)
+    shutil.rmtree(settings.file.parent)
+
+
+def _repair(settings: Settings, backups: Path | None = None, *, dry_run: bool = False) -> list[str]:
+    """Repair; returns what was lost."""
+    with connect_database(settings, "tests") as connection:
+        files = BackupFiles(None if backups is None else repository(backups), 1)
+        steps = list(Repairs(settings, connection, files).run(dry_run=dry_run))
+    return [step.loss for step in steps]
+
+
+def _files(settings: Settings) -> list[Path]:
+    """The data files of the stream, in the order of their appends."""
+    schema = stream_schema("cpu", settings.streams["cpu"])
+    table = StreamTable(open_storage(settings), schema)
+    return sorted(map(Path, table.local_paths()), key=lambda path: int(path.name.split("-")[1]))
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def _log(settings: Settings) -> Path:
+    return Path(settings.archive) / "streams" / "cpu" / "_delta_log"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [Path.unlink, _flip, _truncate])
+def test_damaged_files_are_taken_from_a_backup(
+    workspace: Settings, damage: Callable[[Path], None]
+) -> None:
+    backups = workspace.file.parent / "backups"
+    make_backup(workspace, backups)
+    for path in _files(workspace):
+        damage(path)
+    assert problems_of(workspace) != []
+    assert _repair(workspace, backups, dry_run=True) == [""] * len(_files(workspace))
+    assert problems_of(workspace) != []
+    assert set(_repair(workspace, backups)) == {""}
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [Path.unlink, _flip, _truncate])
+def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
+    workspace: Settings, damage: Callable[[Path], None]
+) -> None:
+    for path in _files(workspace):
+        damage(path)
+    planned = [loss for loss in _repair(workspace, dry_run=True) if loss]
+    assert len(planned) == 1
+    assert planned[0].startswith("10 rows; of chunk=")
+    assert "event times 2026-01-01T00:00:" in planned[0]
+    assert [loss for loss in _repair(workspace) if loss] == planned
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(50))
+    with connect_database(workspace, "tests") as connection:
+        (lost,) = RepairGateway(connection).list_lost()
+    assert (lost.unit, lost.rows) == ("push-50", 10)
+    assert _repair(workspace) == []
+    damaged = (Path(workspace.home) / "damaged").rglob("*.parquet")
+    assert bool(list(damaged)) == (damage is not Path.unlink)
+    with filled(workspace) as archive:
+        _archive_file(archive, "third.jsonl", range(45, 70))
+    assert numbers_of(workspace) == list(range(70))
+    assert problems_of(workspace) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("damage", [_truncate, lambda path: path.write_bytes(b""), Path.unlink])
+def test_lost_commits_are_made_again_from_the_data_files(
+    workspace: Settings, version: int, damage: Callable[[Path], None]
+) -> None:
+    commits = sorted(_log(workspace).glob("*.json"))
+    if damage is Path.unlink and version == len(commits) - 1:
+        pytest.skip("only the ledger knows that there was another commit")
+    damage(commits[version])
+    assert problems_of(workspace) != []
+    _repair(workspace, dry_run=True)
+    assert problems_of(workspace) != []
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(60))
+    with filled(workspace) as archive:
+        archive.post(range(60, 70))
+        archive.archive()
+    assert numbers_of(workspace) == list(range(70))
+    assert problems_of(workspace) == []
+
+
+def test_lost_commit_of_a_clustering_brings_no_row_twice(workspace: Settings) -> None:
+    with filled(workspace) as archive:
+        archive.writer.tables["cpu"].cluster(0)
+        archive.post(range(60, 70))
+        archive.archive()
+    commits = sorted(_log(workspace).glob("*.json"))
+    _truncate(commits[-2])
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(70))
+
+
+@pytest.mark.slow
+def test_commits_are_taken_from_a_backup(workspace: Settings) -> None:
+    backups = workspace.file.parent / "backups"
+    make_backup(workspace, backups)
+    commits = sorted(_log(workspace).glob("*.json"))
+    content = commits[2].read_bytes()
+    _truncate(commits[2])
+    assert _repair(workspace, backups) == [""]
+    assert commits[2].read_bytes() == content
+    assert problems_of(workspace) == []
+
+
+@pytest.mark.slow
+def test_damaged_checkpoint_is_set_aside(workspace: Settings) -> None:
+    DeltaTable(_log(workspace).parent).create_checkpoint()
+    (checkpoint,) = _log(workspace).glob("*.checkpoint.parquet")
+    _truncate(checkpoint)
+    assert problems_of(workspace) != []
+    assert set(_repair(workspace)) == {""}
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(60))
+
+
+@pytest.mark.slow
+def test_older_database_takes_the_rows_of_the_archive_into_its_ledger(
+    workspace: Settings, tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump"
+    with (
+        connect_database(workspace, "tests") as connection,
+        read_snapshot(connection) as snapshot,
+        open_dump(database_dsn(workspace), snapshot.id) as content,
+    ):
+        dump.write_bytes(content.read())
+    with filled(workspace) as archive:
+        _archive_file(archive, "third.jsonl", range(60, 160))
+        archive.post(range(160, 170))
+        archive.archive()
+    with connect_database(workspace, "tests") as connection:
+        connection.execute("DROP SCHEMA public, dashboard CASCADE; CREATE SCHEMA public")
+    restore_dump(database_dsn(workspace), dump)
+    assert problems_of(workspace) != []
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(170))
+    with filled(workspace) as archive:
+        (workspace.file.parent / "done" / "third.jsonl").unlink()
+        _archive_file(archive, "third.jsonl", range(60, 180))
+    assert numbers_of(workspace) == list(range(180))
+    assert problems_of(workspace) == []
+
+
+@pytest.mark.slow
+def test_newer_database_reads_the_rows_again_that_the_archive_lacks(workspace: Settings) -> None:
+    copy = workspace.file.parent / "copy"
+    shutil.copytree(workspace.archive, copy)
+    with filled(workspace) as archive:
+        _archive_file(archive, "third.jsonl", range(60, 100))
+    shutil.rmtree(workspace.archive)
+    shutil.copytree(copy, workspace.archive)
+    assert problems_of(workspace) != []
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(100))
