@@ -42,7 +42,8 @@ kernels: prerequisites $(STAMP)
 $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2
 	@$(PYTHON) -m venv $(VENV) >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+	@DIST_EXTRA_CONFIG=$(CURDIR)/deploy/stored_wheels.cfg \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@touch $@
 
