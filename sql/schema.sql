@@ -1185,13 +1185,16 @@ CREATE TABLE notification_alerts (
 );
 CREATE INDEX notification_alerts_by_alert ON notification_alerts (alert_id);
 
--- The last delivery to each receiver, and since when deliveries fail; NULL: they do not.
+-- The last delivery to each receiver, since when deliveries fail, and since when its acknowledgements
+-- cannot be read; NULL: they do not, they can.
 CREATE TABLE receiver_states (
     receiver      text PRIMARY KEY,
     delivered_at  timestamptz,
     failing_since timestamptz,
     failures      integer NOT NULL DEFAULT 0,
-    error         text
+    error         text,
+    unread_since  timestamptz,
+    unread_error  text
 );
 
 -- Silences. `schedule`: cron, duration and zone of its windows; NULL: all of its time. `replaces`: the one that was edited.

@@ -118,14 +118,17 @@ def revoke_links(
 
 
 def _format_receiver(receiver: Any) -> Iterable[Any]:
+    error = receiver.error
+    if error is None and receiver.unread_since is not None:
+        error = f"acknowledgements cannot be read: {receiver.unread_error}"
     return [
         receiver.receiver,
         receiver.channel,
         to_seconds(receiver.delivered_at),
         receiver.pending,
         receiver.failed,
-        to_seconds(receiver.failing_since),
-        get_first_line(receiver.error),
+        to_seconds(receiver.failing_since or receiver.unread_since),
+        get_first_line(error),
     ]
 
 

@@ -237,11 +237,15 @@ class BackupStatus(TypedDict):
 
 @with_config(ConfigDict(extra="allow"))
 class NotificationStatus(TypedDict):
-    """Messages to receivers. `problems`: of the workspace file, why it is not in force."""
+    """Messages to receivers. `problems`: of the workspace file, why it is not in force.
+
+    `unread`: receivers whose acknowledgements cannot be read.
+    """
 
     waiting: int
     given_up: int
     failing: Sequence[Mapping[str, Any]]
+    unread: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import sql
 from moirae.alerts import add_note
 from moirae.notify.acknowledgements import Acknowledgement, make_group_token
+from moirae.notify.inbound import Reading
 from sql.access import AuditGateway
 from sql.alerts import NewAlertNote
 from sql.notifications import NotificationGateway
@@ -50,3 +51,13 @@ def acknowledge_alerts(
         note = NewAlertNote(kind="ack", author=author, text=f"acknowledged by {author}")
         add_note(connection, alert_id, note)
     AuditGateway(connection).insert(author, "api", operation, arguments)
+
+
+def store_reading(connection: sql.Connection, reading: Reading) -> None:
+    """Store whether the acknowledgements of receivers can be read."""
+    gateway = NotificationGateway(connection)
+    if reading.error is None:
+        gateway.clear_unread(reading.receivers)
+        return
+    for receiver in reading.receivers:
+        gateway.put_unread(receiver, reading.error)

@@ -1,4 +1,5 @@
-"""The built-in alert `ReceiverFailing`: a receiver has not taken messages for some time.
+"""The built-in alert `ReceiverFailing`: a receiver has not taken messages for some time, or its
+acknowledgements cannot be read.
 
 It is sent to all other receivers, whatever the routes say.
 """
@@ -44,7 +45,7 @@ class FailingReceivers:
             alert.key["receiver"]: alert for alert in self._alerts.list_open(FAILING_RULE)
         }
         for state in self._notifications.list_states():
-            since = state.failing_since
+            since = state.failing_since or state.unread_since
             is_failing = since is not None and state.receiver in declared
             alert = open_alerts.pop(state.receiver, None)
             if alert is not None and not is_failing:
@@ -58,14 +59,17 @@ class FailingReceivers:
 
     def _raise_alert(self, state: ReceiverStateRow, since: datetime, now: datetime) -> None:
         name = state.receiver
+        what = "Receiver {} has not taken messages"
+        if state.failing_since is None:
+            what = "Acknowledgements of receiver {} cannot be read"
+        error = state.error if state.failing_since is not None else state.unread_error
         description = built_in.describe_alert(
             built_in.make_alert_id(f"receiver/{name}/{since.isoformat()}"),
             FAILING_RULE,
             labels={"alertname": _NAME, "severity": "page", **_SOURCE},
             annotations={
-                "summary": f"Receiver {name} has not taken messages since "
-                f"{since:%Y-%m-%d %H:%M:%S}Z",
-                "description": f"{state.error or ''} Test it by `moirae receivers test {name}`.",
+                "summary": f"{what.format(name)} since {since:%Y-%m-%d %H:%M:%S}Z",
+                "description": f"{error or ''} Test it by `moirae receivers test {name}`.",
             },
             key={"receiver": name},
         )

@@ -7,7 +7,7 @@ from functools import partial
 import sql
 from archiver.periodic import Periodic
 from moirae.config import Settings
-from moirae.notify.acknowledging import acknowledge_group
+from moirae.notify.acknowledging import acknowledge_group, store_reading
 from moirae.notify.action_links import ActionLinks
 from moirae.notify.answers import find_history
 from moirae.notify.channels import ChannelContext, ThreadMemory
@@ -101,6 +101,8 @@ def run_notify(
                 for receiver in reported.receivers:
                     acknowledge_group(connection, receiver, reported.acknowledgement)
                 reported.stored.set()
+            for reading in listeners.take_readings():
+                store_reading(connection, reading)
 
         def reload() -> None:
             nonlocal requests

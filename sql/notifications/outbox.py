@@ -100,13 +100,18 @@ class UndeliveredRow:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStateRow:
-    """A receiver. `failing_since` None: the last delivery succeeded. `failures`: since then."""
+    """A receiver. `failing_since` None: the last delivery succeeded. `failures`: since then.
+
+    `unread_since` None: its acknowledgements can be read, or are not.
+    """
 
     receiver: str
     delivered_at: datetime | None
     failing_since: datetime | None
     failures: int
     error: str | None
+    unread_since: datetime | None
+    unread_error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +252,14 @@ class NotificationGateway(Gateway):
     def put_failure(self, receiver: str, failures: int, error: str) -> None:
         """Store that a receiver has not taken messages."""
         self._execute("put_failure", receiver=receiver, failures=failures, error=replace_nul(error))
+
+    def put_unread(self, receiver: str, error: str) -> None:
+        """Store that the acknowledgements of a receiver cannot be read."""
+        self._execute("put_unread", receiver=receiver, error=replace_nul(error))
+
+    def clear_unread(self, receivers: Collection[str]) -> None:
+        """Store that the acknowledgements of receivers can be read, or are not."""
+        self._execute("clear_unread", receivers=list(receivers))
 
     def delete_other_states(self, receivers: Collection[str]) -> None:
         """Forget receivers that are no longer declared."""

@@ -101,7 +101,7 @@ DELETE FROM notifications WHERE id IN (
 
 -- list_states --
 -- Receivers with their last delivery and failures.
-SELECT receiver, delivered_at, failing_since, failures, error FROM receiver_states ORDER BY receiver
+SELECT receiver, delivered_at, failing_since, failures, error, unread_since, unread_error FROM receiver_states ORDER BY receiver
 
 -- put_delivery --
 -- A receiver has taken a message.
@@ -114,6 +114,16 @@ INSERT INTO receiver_states (receiver, failing_since, failures, error)
 VALUES (%(receiver)s, clock_timestamp(), %(failures)s, %(error)s)
 ON CONFLICT (receiver) DO UPDATE SET failing_since = coalesce(receiver_states.failing_since, clock_timestamp()),
     failures = receiver_states.failures + %(failures)s, error = %(error)s
+
+-- put_unread --
+-- The acknowledgements of a receiver cannot be read.
+INSERT INTO receiver_states (receiver, unread_since, unread_error) VALUES (%(receiver)s, clock_timestamp(), %(error)s)
+ON CONFLICT (receiver) DO UPDATE SET unread_since = coalesce(receiver_states.unread_since, clock_timestamp()), unread_error = %(error)s
+
+-- clear_unread --
+-- The acknowledgements of receivers can be read, or are not.
+UPDATE receiver_states SET unread_since = NULL, unread_error = NULL
+WHERE receiver = ANY(%(receivers)s) AND unread_since IS NOT NULL
 
 -- delete_other_states --
 -- Forget receivers that are no longer declared.

@@ -8,6 +8,7 @@ import pytest
 from sql.notifications import NewNotification, NotificationGateway, NotificationResult
 from tests.api_data import WORKSPACE, alert_id, fill
 from tests.browser.driver import Browser
+from tests.integration.test_action_links import make_links
 from tests.notified_alerts import Alerts
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.served import Served, serve
@@ -107,3 +108,25 @@ def test_messages_and_who_was_told_are_shown(browser: Browser, served: Served) -
     assert "delivered" not in browser.text("[aria-label=Messages]")
     browser.open("/history")
     browser.wait_for_text("told: ops", ".alert-list")
+
+
+def test_link_of_a_message_acts_once_when_its_button_is_pressed(
+    browser: Browser, served: Served, alerts: dict[str, UUID]
+) -> None:
+    acknowledge, silence = make_links(served, alerts["Disk"])
+    for link, label in ((acknowledge, "Acknowledge"), (silence, "Silence for 2 hours")):
+        code = link.partition("#")[2]
+        browser.driver.get("about:blank")
+        browser.open(f"/act#{code}", "#act:not([hidden])")
+        assert "#" not in browser.run("return window.location.href")
+        assert 'host="db1"' in browser.text("#labels")
+        assert browser.serious_findings() == []
+        browser.press_button(label)
+        browser.wait_for_text(f"Done: {label}.", "#message")
+        browser.driver.get("about:blank")
+        browser.open(f"/act#{code}", "#message:not(:empty)")
+        browser.wait_for_text("This link was used before.", "#message")
+        assert not browser.find("#act").is_displayed()
+    browser.open(f"/alerts/{alerts['Disk']}")
+    browser.wait_for_text("acknowledged by link in a message to ops")
+    assert browser.problems() == []

@@ -325,6 +325,32 @@ def test_receiver_that_fails_is_reported_to_the_others(
     assert problem.startswith("receiver away: 1 messages wait since")
 
 
+@pytest.mark.slow
+def test_acknowledgements_that_cannot_be_read_are_reported(
+    public_folder: Path,
+    connection: sql.Connection,
+    receiver: FakeReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failing_receivers, "_FAILING_TIME", timedelta(seconds=0.1))
+    monkeypatch.setattr(run, "_FAILING_INTERVAL", 0.2)
+    pager = "pager: {pagerduty: {routing_key: k, api_token: t, api: 'http://127.0.0.1:9'}}"
+    text = make_workspace(receiver, more="").replace("receivers: {", f"receivers: {{{pager}, ")
+    with notifying(load_workspace(public_folder, text)):
+        wait_for(receiver, 1)
+    (alert,) = receiver.requests[0].json["alerts"]
+    assert (alert["labels"]["alertname"], alert["labels"]["receiver"]) == (
+        "ReceiverFailing",
+        "pager",
+    )
+    assert alert["annotations"]["summary"].startswith("Acknowledgements of receiver pager cannot")
+    (problem,) = find_notification_problems(
+        {"notifications": collect_notification_status(connection)}
+    )
+    assert problem.startswith("receiver pager: acknowledgements cannot be read since")
+    assert "cannot connect to 127.0.0.1:9" in problem
+
+
 def test_heartbeat_is_sent_while_the_live_process_runs(
     public_folder: Path, connection: sql.Connection, receiver: FakeReceiver
 ) -> None:

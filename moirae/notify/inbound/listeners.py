@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 import structlog
 
@@ -17,6 +18,7 @@ from moirae.notify.inbound.pagerduty import PagerDutyPoller
 from moirae.notify.inbound.slack import SlackSocket
 
 _LOG = structlog.get_logger()
+Item = TypeVar("Item")
 
 _FIRST_PAUSE = 1.0  # seconds after a failure; doubled after each further one
 _MAX_PAUSE = 60.0  # seconds
@@ -29,6 +31,14 @@ class ReportedAcknowledgement:
     receivers: tuple[str, ...]
     acknowledgement: Acknowledgement
     stored: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Whether the acknowledgements of receivers can be read. `error` None: they can, or are not."""
+
+    receivers: tuple[str, ...]
+    error: str | None
 
 
 Report = Callable[[Acknowledgement], threading.Event]
@@ -53,10 +63,13 @@ class Listeners:
     def __init__(self) -> None:
         self._running: dict[str, tuple[_Source, threading.Event]] = {}
         self._reported: SimpleQueue[ReportedAcknowledgement] = SimpleQueue()
+        self._readings: SimpleQueue[Reading] = SimpleQueue()
 
     def declare(self, receivers: Mapping[str, Receiver], hosts: HostPolicy) -> None:
         """Listen to these receivers from now on."""
         sources = find_sources(receivers, hosts)
+        listened = {name for source in sources.values() for name in source.receivers}
+        self._readings.put(Reading(tuple(receivers.keys() - listened), None))
         for name, (source, stop) in list(self._running.items()):
             if sources.get(name) != source:
                 stop.set()
@@ -69,12 +82,11 @@ class Listeners:
 
     def take(self) -> list[ReportedAcknowledgement]:
         """What was reported since the last call."""
-        reported: list[ReportedAcknowledgement] = []
-        while True:
-            try:
-                reported.append(self._reported.get_nowait())
-            except Empty:
-                return reported
+        return _take_all(self._reported)
+
+    def take_readings(self) -> list[Reading]:
+        """Since the last call, for which receivers reading began to fail or to work."""
+        return _take_all(self._readings)
 
     def close(self) -> None:
         """Have the threads end."""
@@ -89,15 +101,25 @@ class Listeners:
     def _run(self, source: _Source, stop: threading.Event) -> None:
         listen = _make_listener(source, partial(self._report, source))
         failures = 0
+        last: Reading | None = None
+
+        def note(error: str | None) -> None:
+            nonlocal last
+            reading = Reading(source.receivers, error)
+            if reading != last and not stop.is_set():
+                self._readings.put(reading)
+                last = reading
 
         def note_success() -> None:
             nonlocal failures
             failures = 0
+            note(None)
 
         while not stop.is_set():
             try:
                 listen(stop, note_success)
             except DeliveryFailed as error:
+                note(str(error))
                 if failures == 0:
                     _LOG.warning(
                         "acknowledgements cannot be read",
@@ -107,6 +129,15 @@ class Listeners:
                     )
                 stop.wait(min(_FIRST_PAUSE * 2**failures, _MAX_PAUSE))
                 failures = min(failures + 1, 16)
+
+
+def _take_all(queue: "SimpleQueue[Item]") -> list[Item]:
+    taken: list[Item] = []
+    while True:
+        try:
+            taken.append(queue.get_nowait())
+        except Empty:
+            return taken
 
 
 def find_sources(receivers: Mapping[str, Receiver], hosts: HostPolicy) -> dict[str, _Source]:

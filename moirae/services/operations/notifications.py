@@ -67,7 +67,8 @@ class LabelsBody(Arguments):
 class ReceiverStatus:
     """A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
 
-    `pending`: messages that wait. `failed`: messages that were given up.
+    `pending`: messages that wait. `failed`: messages that were given up. `unread_since`: since when
+    its acknowledgements cannot be read.
     """
 
     receiver: str
@@ -78,6 +79,8 @@ class ReceiverStatus:
     error: str | None
     pending: int
     failed: int
+    unread_since: datetime | None
+    unread_error: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +192,8 @@ def list_receivers(workspace: "LocalWorkspace") -> list[ReceiverStatus]:
                 error=None if state is None else state.error,
                 pending=0 if waiting is None else waiting.pending,
                 failed=0 if waiting is None else waiting.failed,
+                unread_since=None if state is None else state.unread_since,
+                unread_error=None if state is None else state.unread_error,
             )
         )
     return receivers

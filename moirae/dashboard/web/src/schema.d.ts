@@ -2522,6 +2522,25 @@ export interface components {
             token: string;
         };
         /**
+         * DamagedFileStatus
+         * @description A data file that is not what was written. `table_name`: its folder below the archive.
+         */
+        DamagedFileStatus: {
+            /** Table Name */
+            table_name: string;
+            /** Path */
+            path: string;
+            /** Problem */
+            problem: string;
+            /**
+             * Checked At
+             * Format: date-time
+             */
+            checked_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * DeadLetter
          * @description A record that was not archived. `raw`: as text; `raw_base64`: its bytes.
          */
@@ -3091,6 +3110,8 @@ export interface components {
         /**
          * NotificationStatus
          * @description Messages to receivers. `problems`: of the workspace file, why it is not in force.
+         *
+         *     `unread`: receivers whose acknowledgements cannot be read.
          */
         NotificationStatus: {
             /** Waiting */
@@ -3099,6 +3120,10 @@ export interface components {
             given_up: number;
             /** Failing */
             failing: {
+                [key: string]: unknown;
+            }[];
+            /** Unread */
+            unread: {
                 [key: string]: unknown;
             }[];
             /** Problems */
@@ -3420,7 +3445,8 @@ export interface components {
          * ReceiverStatus
          * @description A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
          *
-         *     `pending`: messages that wait. `failed`: messages that were given up.
+         *     `pending`: messages that wait. `failed`: messages that were given up. `unread_since`: since when
+         *     its acknowledgements cannot be read.
          */
         ReceiverStatus: {
             /** Receiver */
@@ -3439,6 +3465,10 @@ export interface components {
             pending: number;
             /** Failed */
             failed: number;
+            /** Unread Since */
+            unread_since: string | null;
+            /** Unread Error */
+            unread_error: string | null;
         };
         /**
          * ReceiverTest
@@ -4832,6 +4862,8 @@ export interface components {
             /** Unread Input */
             unread_input: components["schemas"]["UnreadInputStatus"][];
             backup: components["schemas"]["BackupStatus"];
+            /** Damaged Files */
+            damaged_files: components["schemas"]["DamagedFileStatus"][];
             /** Disks */
             disks: {
                 [key: string]: unknown;

@@ -33,7 +33,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "source_errors": [],
         "lost_records": [],
         "backup": {"to": None, "failure": None, "is_overdue": False},
-        "notifications": {"waiting": 0, "given_up": 0, "failing": [], "problems": []},
+        "notifications": {"waiting": 0, "given_up": 0, "failing": [], "unread": [], "problems": []},
         "processes": [
             {
                 "role": role,

@@ -86,11 +86,20 @@ function ReceiverTable({ receivers, reload }: { receivers: ReceiverStatus[]; rel
                 since <Time value={entry.failing_since} brief />
               </>
             )}
+            {entry.unread_since && (
+              <>
+                {" "}
+                <Label isCompact color="orange">
+                  acknowledgements unread
+                </Label>{" "}
+                since <Time value={entry.unread_since} brief />
+              </>
+            )}
           </span>,
           entry.delivered_at ? <Time key="delivered" value={entry.delivered_at} brief /> : "none",
           entry.pending,
           entry.failed,
-          <LongText key="error" text={entry.error ?? ""} />,
+          <LongText key="error" text={entry.error ?? entry.unread_error ?? ""} />,
           isOperator ? (
             <Button key="test" size="sm" variant="secondary" onClick={() => void test(entry.receiver)}>
               Send a test message

@@ -4,7 +4,8 @@ from typing import Any
 
 from moirae.config import Receiver
 from moirae.notify.delivery import HostPolicy
-from moirae.notify.inbound.listeners import Listeners, find_sources
+from moirae.notify.inbound.listeners import Listeners, Reading, find_sources
+from tests.receivers import fake_receiver
 from tests.slack_socket import local_slack
 from tests.unit.moirae.notify.inbound.test_slack import ENVELOPE
 from tests.waiting import wait_until
@@ -47,3 +48,24 @@ def test_presses_are_taken_until_the_receiver_is_declared_no_longer() -> None:
         assert slack.received.get(timeout=10) == {"envelope_id": ENVELOPE["envelope_id"]}
         listeners.declare({}, HOSTS)
         assert len(slack.tokens) == 1
+
+
+def test_failures_of_reading_are_reported_once_and_end() -> None:
+    with fake_receiver() as pagerduty:
+        pagerduty.answer = lambda _: (401, {}, b"{}")
+        target = {"routing_key": "k", "api_token": "t", "api": pagerduty.url.rstrip("/")}
+        receivers = {
+            "pager": Receiver.model_validate({"pagerduty": {**target, "poll": "10ms"}}),
+            "other": Receiver.model_validate({"webhook": "http://127.0.0.1:9/"}),
+        }
+        listeners = Listeners()
+        listeners.declare(receivers, HOSTS)
+        readings: list[Any] = []
+        wait_until(lambda: len(readings.extend(listeners.take_readings()) or readings) == 2)
+        assert readings[0] == Reading(("other",), None)
+        assert readings[1].receivers == ("pager",)
+        assert "401" in readings[1].error
+        pagerduty.answer = lambda _: (200, {}, b'{"incidents": []}')
+        wait_until(lambda: len(readings.extend(listeners.take_readings()) or readings) == 3)
+        assert readings[2] == Reading(("pager",), None)
+        listeners.close()
