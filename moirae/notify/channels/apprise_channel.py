@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
-from moirae.notify.channels.rendering import render_body, render_title
+from moirae.notify.channels.rendering import escape_mentions, render_body, render_title
 from moirae.notify.delivery import Delivery, HostPolicy
 
 _MAX_SHOWN = 200  # characters of an error
@@ -27,8 +27,8 @@ def send_by_apprise(
         raise DeliveryFailed("apprise is not installed: run `pip install moirae[apprise]`")
     request = {
         "url": receiver.apprise.get_secret_value(),
-        "title": render_title(receiver, delivery.content),
-        "body": render_body(receiver, delivery.content)[:_MAX_BODY],
+        "title": escape_mentions(render_title(receiver, delivery.content)),
+        "body": render_body(receiver, delivery.content, escape_mentions)[:_MAX_BODY],
         "status": delivery.content["status"],
         "allowed": None if hosts.allowed is None else list(hosts.allowed),
     }

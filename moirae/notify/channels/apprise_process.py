@@ -18,6 +18,11 @@ LOCAL_SCHEMES = frozenset(
 )
 
 
+def is_local(scheme: str) -> bool:
+    """Whether a scheme acts on this machine."""
+    return scheme in LOCAL_SCHEMES or scheme.rstrip("s") in LOCAL_SCHEMES
+
+
 def refuse_addresses(policy: HostPolicy) -> None:
     """Have each connection of this process checked when it is made."""
     names: dict[str, str] = {}
@@ -55,8 +60,8 @@ def deliver(request: Mapping[str, Any]) -> tuple[int, str]:
     requests.Session.resolve_redirects = lambda *_, **__: iter(())  # type: ignore[method-assign,assignment]
     # What an attacker could set in the environment of the service is not used.
     requests.Session.trust_env = False
-    scheme = request["url"].partition(":")[0].lower()
-    if scheme.rstrip("s") in LOCAL_SCHEMES or scheme in LOCAL_SCHEMES:
+    scheme = request["url"].partition(":")[0].strip().lower()
+    if is_local(scheme):
         return 2, f"the scheme {scheme!r} acts on this machine: it is refused"
     logging.disable(logging.CRITICAL)  # its log names the URL
     refuse_addresses(HostPolicy(request["allowed"]))
@@ -64,6 +69,9 @@ def deliver(request: Mapping[str, Any]) -> tuple[int, str]:
     sender = apprise.Apprise(asset=asset)
     if not sender.add(request["url"]):
         return 2, f"not a URL that apprise knows: {scheme}://…"
+    # A text may hold several URLs.
+    if len(sender) != 1 or any(is_local(name) for service in sender for name in service.schemas()):
+        return 2, "more than one URL, or a scheme that acts on this machine: it is refused"
     kind = (
         apprise.NotifyType.FAILURE if request["status"] == "firing" else apprise.NotifyType.SUCCESS
     )

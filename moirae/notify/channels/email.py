@@ -51,7 +51,7 @@ def format_alert(alert: Mapping[str, Any]) -> str:
     color = "#b3261e" if alert["status"] == "firing" else "#2e7d32"
     reason = f" ({alert['reason']})" if alert["reason"] else ""
     labels = "".join(
-        f"<tr><td>{escape_html(name)}</td><td><b>{value}</b></td></tr>"
+        f"<tr><td>{name}</td><td><b>{value}</b></td></tr>"
         for name, value in sorted(alert["labels"].items())
     )
     texts = "".join(_format_text(name, text) for name, text in alert["annotations"].items())

@@ -24,7 +24,8 @@ TITLE = (
 _MAX_ALERTS = 10  # that a text names; the others are counted
 _MAX_VALUE = 1_000  # characters of a label or an annotation in a text
 _MAX_TITLE = 200  # characters
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_MENTION = re.compile(r"@(?=everyone|here|channel|all\b)|(?<=<)(?=[@!#])", re.IGNORECASE)
 _HIDDEN_LABELS = frozenset({"alertname", "severity"})
 
 
@@ -43,6 +44,11 @@ def escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def escape_mentions(text: str) -> str:
+    """For chats without an escape: values call nobody, by a space of no width."""
+    return _MENTION.sub(lambda match: f"{match[0]}\u200b", text)
+
+
 def to_line(text: str, limit: int = _MAX_TITLE) -> str:
     """A text in one line, for headers and titles."""
     line = _CONTROL.sub(" ", text).strip()
@@ -53,7 +59,7 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
     """What templates of titles and texts may use."""
     alerts = [_describe_alert(alert, escape) for alert in content["alerts"]]
     labels = find_common([alert["labels"] for alert in content["alerts"]])
-    common = {name: escape(value[:_MAX_VALUE]) for name, value in labels.items()}
+    common = _escape_texts(labels, escape)
     firing = sum(alert["status"] == "firing" for alert in content["alerts"])
     name = common.get("alertname") or ", ".join(
         sorted({alert["labels"].get("alertname", "") for alert in alerts})[:3]
@@ -68,7 +74,7 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
         "name": name,
         "where": where,
         "labels": common,
-        "group": {key: escape(value) for key, value in content["groupLabels"].items()},
+        "group": _escape_texts(content["groupLabels"], escape),
         "alerts": alerts[:_MAX_ALERTS],
         "more": max(0, len(alerts) - _MAX_ALERTS),
         "late": any(alert["moirae"].get("late") for alert in content["alerts"]),
@@ -82,10 +88,8 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
 def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
     return {
         "status": alert["status"],
-        "labels": {name: escape(value[:_MAX_VALUE]) for name, value in alert["labels"].items()},
-        "annotations": {
-            name: escape(value[:_MAX_VALUE]) for name, value in alert["annotations"].items()
-        },
+        "labels": _escape_texts(alert["labels"], escape),
+        "annotations": _escape_texts(alert["annotations"], escape),
         "starts_at": alert["startsAt"],
         "ends_at": alert["endsAt"],
         "link": alert["moirae"]["link"],
@@ -97,11 +101,16 @@ def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
     }
 
 
+def _escape_texts(texts: Mapping[str, str], escape: Escape) -> dict[str, str]:
+    """Labels or annotations. Names are escaped, too: those of external alerts are any text."""
+    return {escape(name[:_MAX_VALUE]): escape(value[:_MAX_VALUE]) for name, value in texts.items()}
+
+
 def _escape_all(value: Any, escape: Escape) -> Any:
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, Mapping):
-        return {name: _escape_all(cell, escape) for name, cell in value.items()}
+        return {escape(str(name)): _escape_all(cell, escape) for name, cell in value.items()}
     if isinstance(value, list | tuple):
         return [_escape_all(cell, escape) for cell in value]
     return value

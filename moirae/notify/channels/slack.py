@@ -70,7 +70,9 @@ def format_alert(alert: Mapping[str, Any]) -> str:
     for name, text in alert["annotations"].items():
         lines.append(f"runbook: {text}" if name == "runbook_url" else text)
     names = sorted(name for name in alert["labels"] if name != "alertname")
-    lines.append(" ".join(f"`{name}={_to_code(alert['labels'][name])}`" for name in names))
+    lines.append(
+        " ".join(f"`{_to_code(name)}={_to_code(alert['labels'][name])}`" for name in names)
+    )
     lines += [f"• {line}" for line in alert["history"]]
     lines.append(" · ".join(f"<{action['link']}|{action['label']}>" for action in alert["actions"]))
     return "\n".join(filter(None, lines))

@@ -15,7 +15,14 @@ from moirae.errors import DeliveryFailed
 Address = IPv4Address | IPv6Address
 
 # Addresses at which clouds tell a machine its credentials, beside the link-local ones.
-_METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
+_METADATA = frozenset(
+    map(
+        ip_address,
+        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
+    )
+)
+_NAT64 = ip_network("64:ff9b::/96")
+_COMPATIBLE = ip_network("::/96")
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,14 @@ def is_forbidden(address: Address) -> bool:
 
 def _unwrap(address: Address) -> Address:
     """An IPv4 address that is written as an IPv6 address."""
-    if isinstance(address, IPv6Address):
-        return address.ipv4_mapped or address.sixtofour or address
-    return address
+    if not isinstance(address, IPv6Address):
+        return address
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    embedded = address.ipv4_mapped or address.sixtofour
+    if embedded is None and address.teredo is not None:
+        embedded = address.teredo[1]
+    return embedded or address
 
 
 def _is_listed(host: str, address: Address, entry: str) -> bool:

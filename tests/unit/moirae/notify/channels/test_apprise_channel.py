@@ -41,7 +41,9 @@ def test_message_is_delivered_and_redirects_and_other_hosts_are_refused() -> Non
         assert [request.path for request in receiver.requests] == ["/", "/"]
 
 
-@pytest.mark.parametrize("url", ["syslog://", "dbus://", "nonsense"])
+@pytest.mark.parametrize(
+    "url", ["syslog://", " Syslog://", "dbus://", "nonsense", "json://localhost, syslog://"]
+)
 def test_schemes_of_this_machine_are_refused(url: str) -> None:
     with pytest.raises(DeliveryFailed, match=r"refused|not a URL") as caught:
         send(url)

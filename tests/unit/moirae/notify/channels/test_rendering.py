@@ -5,6 +5,7 @@ import pytest
 from moirae.notify.channels.rendering import (
     describe_history,
     escape_html,
+    escape_mentions,
     escape_slack,
     render_body,
     render_title,
@@ -66,8 +67,27 @@ def test_template_that_fails_is_said_in_the_message(template: str) -> None:
     assert "Disk (template failed" in render_body(receiver, content)
 
 
+def test_names_of_labels_are_escaped_like_values() -> None:
+    content = make_message_content(**{"<!channel>": "x"})
+    receiver = make_receiver(**WEBHOOK, body="{% for name in labels %}{{ name }} {% endfor %}")
+    assert "&lt;!channel&gt;" in render_body(receiver, content, escape_slack)
+    assert "<" not in render_body(receiver, content, escape_html)
+
+
+@pytest.mark.parametrize("text", ["@everyone", "a @Here b", "<@123>", "<#5>", "<!channel>"])
+def test_values_call_nobody_in_chats(text: str) -> None:
+    escaped = escape_mentions(text)
+    assert text not in escaped
+    assert escaped.replace("\u200b", "") == text
+
+
+def test_mail_addresses_stay_as_they_are() -> None:
+    assert escape_mentions("ops@example.org") == "ops@example.org"
+
+
 def test_title_has_one_line_of_bounded_length() -> None:
     assert to_line("a\r\nBcc: x@y\x00") == "a Bcc: x@y"
+    assert to_line("a\x85\x1cb") == "a b"
     assert len(to_line("x" * 10_000)) == 200
 
 
