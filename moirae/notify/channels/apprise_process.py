@@ -70,7 +70,8 @@ def deliver(request: Mapping[str, Any]) -> tuple[int, str]:
     if not sender.add(request["url"]):
         return 2, f"not a URL that apprise knows: {scheme}://…"
     # A text may hold several URLs.
-    if len(sender) != 1 or any(is_local(name) for service in sender for name in service.schemas()):
+    names = [name for service in sender for name in service.schemas()]  # type: ignore[no-untyped-call]
+    if len(sender) != 1 or any(map(is_local, names)):
         return 2, "more than one URL, or a scheme that acts on this machine: it is refused"
     kind = (
         apprise.NotifyType.FAILURE if request["status"] == "firing" else apprise.NotifyType.SUCCESS
