@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from archiver.times import Micros
 from recall.learning.arrays import grow
+from recall.learning.bursts import Bursts
 from recall.learning.change_detector import ChangeDetector
 from recall.learning.episodes import Episodes
 from recall.learning.learned_model import (
@@ -104,6 +105,7 @@ class Learner:
         # By final tags, in the order in which events occur.
         self._observed_episodes = Episodes(gap)
         self._change_detector = ChangeDetector()
+        self._bursts = Bursts(corpus, gap)
 
     @property
     def learned_rows(self) -> list[int]:
@@ -212,14 +214,23 @@ class Learner:
             return
         model = self.model
         known_at = model.tag_model.event_count
+        makes_lesson = self._makes_lesson(row, tag, outcome)
         is_new = outcome.is_new
         if is_new is None:
             is_new = model.tag_model.find_tag(tag) is None
         model.history.learn(self._count(row, tag, outcome.error), is_new)
+        if not makes_lesson:
+            return
         if outcome.lesson is not None:
             self._learn_lesson(outcome.lesson)
         if outcome.error is not None and self._has_changed(row, outcome, known_at):
             self._forget_old_meaning()
+
+    def _makes_lesson(self, row: int, tag: str, outcome: _Outcome) -> bool:
+        """Whether weights and the calibration are learned from the first event of an episode."""
+        if outcome.lesson is None or not self.model.use_time:
+            return True
+        return not self._bursts.is_exception(row, tag)
 
     def _learn_lesson(self, lesson: _Lesson) -> None:
         model = self.model
@@ -265,6 +276,7 @@ class Learner:
         context = self._corpus.contexts[row]
         tag_id = self.model.tag_model.learn(context, tag, error)
         self.model.votes.add(context, tag_id)
+        self._bursts.add(row, tag)
         if tag_id == len(self._rows_by_tag):
             self._rows_by_tag.append([])
         self._tags[row] = tag_id

@@ -61,7 +61,7 @@ class Votes:
         all resolved events, which have votes too.
         """
         rows = self._newest_rows()
-        scores = self._score(context, counts, rows)
+        scores = score_by_attributes(context, counts, rows)
         tags = self._tags[len(self._tags) - len(rows) :]
         best = _find_best(scores)
         votes = np.outer([_FREQUENCY_VOTES, _FREQUENCY_VOTES_OF_NEAREST], frequencies)
@@ -73,25 +73,6 @@ class Votes:
             votes[1] += nearest / nearest.sum()
         shares: Floats = votes / votes.sum(axis=1, keepdims=True)
         return shares
-
-    def _score(self, context: ContextVector, counts: CorpusCounts, rows: SparseRows) -> Floats:
-        scores = np.zeros((len(rows), _MEASURES))
-        width = max(rows.width, int(context.terms.max(initial=-1)) + 1)
-        score_by_measures(
-            context.terms,
-            context.counts,
-            rows.starts,
-            rows.terms,
-            rows.counts,
-            float(max(counts.event_count, 1)),
-            counts.document_frequencies,
-            counts.attributes,
-            int(counts.attributes.max(initial=-1)) + 1,
-            width,
-            scores,
-        )
-        rounded: Floats = np.round(scores[:, _ATTRIBUTES_COLUMN], 12)
-        return rounded
 
     def _newest_rows(self) -> SparseRows:
         """Those that may be voted for."""
@@ -121,6 +102,26 @@ class Votes:
             part = slice(int(starts[row]), int(starts[row + 1]))
             votes.add(ContextVector(terms[part], counts[part]), tag)
         return votes
+
+
+def score_by_attributes(context: ContextVector, counts: CorpusCounts, rows: SparseRows) -> Floats:
+    """The scores of a few rows by `attributes`; much faster than the measure, which is for many."""
+    scores = np.zeros((len(rows), _MEASURES))
+    score_by_measures(
+        context.terms,
+        context.counts,
+        rows.starts,
+        rows.terms,
+        rows.counts,
+        float(max(counts.event_count, 1)),
+        counts.document_frequencies,
+        counts.attributes,
+        int(counts.attributes.max(initial=-1)) + 1,
+        max(rows.width, int(context.terms.max(initial=-1)) + 1),
+        scores,
+    )
+    rounded: Floats = np.round(scores[:, _ATTRIBUTES_COLUMN], 12)
+    return rounded
 
 
 def _find_best(scores: Floats) -> npt.NDArray[np.intp]:
