@@ -12,6 +12,7 @@ from tests.parent import end_with_parent
 
 _COPIES = multiprocessing.get_context("forkserver")
 _MODULES = (
+    "changing",
     "copied_process",
     "numbering",
     "recalling",
