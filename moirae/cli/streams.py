@@ -25,7 +25,7 @@ from moirae.config import load_settings_from_environment
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from moirae.inspect import StreamSample
+    from moirae.inspect import ProposedStream, StreamSample
 
 app = RemoteTyper(help="Inspect input streams.", no_args_is_help=True)
 
@@ -55,6 +55,9 @@ def infer(
         proposed = propose_stream(files)
     except (ValueError, OSError) as error:
         raise UsageError(str(error)) from error
+    if proposed.is_relation:
+        _print_relation(proposed, output)
+        return
     declared = Stream.model_validate(proposed.declaration)
     sample = read_sample("sample", declared, files[0], declared.source.record_format, limit)
     if output is OutputFormat.JSON:
@@ -65,6 +68,15 @@ def infer(
         print(f"# not told by the sample: {question}")
     print_yaml({"streams": {"NAME": proposed.declaration}})
     _print_sample(sample)
+
+
+def _print_relation(proposed: "ProposedStream", output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json({"relation": proposed.declaration, "open": list(proposed.open_questions)})
+        return
+    for question in proposed.open_questions:
+        print(f"# not told by the sample: {question}")
+    print_yaml({"relations": {"NAME": proposed.declaration}})
 
 
 @app.command("test", local=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from archiver.formats import LOG_FORMATS
+from archiver.formats import CSV, JSONL, LOG_FORMATS
 from archiver.ingest import sample_records
 from moirae.inspect.field_types import FieldSummary, summarize_fields
-from moirae.inspect.format_inference import infer_format
+from moirae.inspect.format_inference import InferredFormat, infer_format
 
 # Names of event times, the likeliest first; compared without case, dots and underscores.
 _TIME_NAMES = (
@@ -25,16 +25,20 @@ _MAX_KEY_SHARE = 0.5  # of the records: distinct values of a key
 
 @dataclass(frozen=True)
 class ProposedStream:
-    """A declaration as YAML, and as a mapping. `open_questions`: what the sample does not tell."""
+    """A declaration as a mapping. `open_questions`: what the sample does not tell.
+
+    `is_relation`: it is one of a relation, because no field is a time.
+    """
 
     declaration: Mapping[str, Any]
     open_questions: Sequence[str] = field(default_factory=list)
+    is_relation: bool = False
 
 
 def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     """The declaration that reads files like these; the first one tells the format.
 
-    Raises `ValueError` if the sample has no records or no time.
+    Raises `ValueError` if the sample has no records, or neither a time nor a key.
     """
     sampled = infer_format(paths[0])
     records = sample_records(paths[0], sampled.format)
@@ -45,7 +49,7 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     questions = list(sampled.open_questions)
     time = _choose_time(fields)
     if time is None:
-        raise ValueError(f"{paths[0]}: no field is a time in all records")
+        return _propose_relation(paths[0], sampled, fields)
     time_of_day = _find_time_of_day(time, fields)
     columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
     if time_of_day is not None:
@@ -65,6 +69,26 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     if sampled.format.name in LOG_FORMATS:
         questions.append("whether the file grows and rotates: then `tail: true`")
     return ProposedStream(declaration, questions)
+
+
+def _propose_relation(
+    path: Path, sampled: InferredFormat, fields: Sequence[FieldSummary]
+) -> ProposedStream:
+    """The relation whose key is the first field of which no two records have the same value."""
+    keys = [summary for summary in fields if summary.is_whole and summary.is_unique]
+    if not keys or sampled.format not in (JSONL, CSV):
+        raise ValueError(f"{path}: no field is a time in all records")
+    names: set[str] = set()
+    columns: dict[str, Any] = {}
+    key = ""
+    for summary in fields[:_MAX_COLUMNS]:
+        name = _column_name(summary.name, names)
+        columns[name] = _column(name, summary.type, summary.name)
+        key = name if summary is keys[0] else key
+    source = {"file": str(path), **sampled.options}
+    declaration = {"columns": columns, "key": [key], "source": source}
+    question = "an event time, which rows of a stream have: so this is a relation"
+    return ProposedStream(declaration, [question], is_relation=True)
 
 
 def _column(name: str, type_name: str, field_name: str) -> Any:

@@ -60,13 +60,16 @@ def likely_units(value: float | Decimal) -> list[str]:
 
 def likely_formats(texts: Sequence[str]) -> list[str]:
     """The formats that read all of some texts, as they are declared; of equal ones the first."""
+    shapes = dict.fromkeys(_DIGIT.sub("0", text.strip()) for text in texts)
+    candidates: Sequence[tuple[str, str]] | None = None
+    for shape in shapes:
+        formats = _formats_of_shape(shape)
+        candidates = [pair for pair in formats if candidates is None or pair in candidates]
+        if not candidates:
+            return []
     array = pa.array([text.strip() for text in texts], pa.string())
     names: dict[bytes, str] = {}
-    shapes = {_DIGIT.sub("0", text.strip()) for text in texts}
-    candidates = [_formats_of_shape(shape) for shape in shapes]
-    for name, directives in candidates[0] if candidates else ():
-        if not all((name, directives) in formats for formats in candidates):
-            continue
+    for name, directives in candidates or ():
         times = parse_time_texts(array, compile_time_format(directives), _NEWEST)
         if times.is_valid.all():
             names.setdefault(times.micros.tobytes(), name)

@@ -1,11 +1,12 @@
 """Declarations that are proposed from samples."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moirae.config import Stream
+from moirae.config import Relation, Stream
 from moirae.inspect.stream_inference import propose_stream
 from moirae.inspect.stream_sample import read_sample
 
@@ -124,3 +125,26 @@ def test_a_file_without_times_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b'{"n":1}\n')
     with pytest.raises(ValueError, match="no field is a time in all records"):
         propose_stream([path])
+
+
+def test_a_table_without_times_is_a_relation(tmp_path: Path) -> None:
+    path = tmp_path / "templates.csv"
+    path.write_text("level,template id,count\nINFO,T1,3\nINFO,T2,3\n")
+    proposed = propose_stream([path])
+    declared = Relation.model_validate(proposed.declaration)
+    assert proposed.is_relation
+    assert declared.key == ("template_id",)
+    assert proposed.declaration["columns"] == {
+        "level": "string",
+        "template_id": {"type": "string", "from": "template id"},
+        "count": "bigint",
+    }
+
+
+def test_records_with_many_texts_are_summarized_in_little_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    words = ["x" * (number % 60) + f" {number}" for number in range(2_000)]
+    path.write_text("".join(f'{{"ts":"2026-01-01","text":"{word}"}}\n' for word in words))
+    started_at = time.process_time()
+    propose_stream([path])
+    assert time.process_time() - started_at < 5
