@@ -51,11 +51,6 @@ class FieldSummary:
     time_of_day: str | None = None
 
     @property
-    def is_unique(self) -> bool:
-        """Whether no two of several records have the same value, which is a text or an integer."""
-        return 1 < self.count == self.distinct and self.type in ("string", "bigint")
-
-    @property
     def is_named_time(self) -> bool:
         """Whether the name says that it is a time."""
         return _TIME_NAME.search(self.name) is not None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from archiver.formats import CSV, JSONL, LOG_FORMATS
+from archiver.formats import CSV, JSONL, LOG_FORMATS, find_value
 from archiver.ingest import sample_records
 from moirae.inspect.field_types import FieldSummary, summarize_fields
 from moirae.inspect.format_inference import InferredFormat, infer_format
@@ -49,7 +49,7 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     questions = list(sampled.open_questions)
     time = _choose_time(fields)
     if time is None:
-        return _propose_relation(paths[0], sampled, fields)
+        return _propose_relation(paths[0], sampled, fields, _choose_relation_key(records, fields))
     time_of_day = _find_time_of_day(time, fields)
     columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
     if time_of_day is not None:
@@ -72,23 +72,41 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
 
 
 def _propose_relation(
-    path: Path, sampled: InferredFormat, fields: Sequence[FieldSummary]
+    path: Path, sampled: InferredFormat, fields: Sequence[FieldSummary], key: Sequence[str]
 ) -> ProposedStream:
-    """The relation whose key is the first field of which no two records have the same value."""
-    keys = [summary for summary in fields if summary.is_whole and summary.is_unique]
-    if not keys or sampled.format not in (JSONL, CSV):
+    """A relation. `key`: names of fields."""
+    if not key or sampled.format not in (JSONL, CSV):
         raise ValueError(f"{path}: no field is a time in all records")
     names: set[str] = set()
     columns: dict[str, Any] = {}
-    key = ""
+    key_columns: list[str] = []
     for summary in fields[:_MAX_COLUMNS]:
         name = _column_name(summary.name, names)
         columns[name] = _column(name, summary.type, summary.name)
-        key = name if summary is keys[0] else key
+        if summary.name in key:
+            key_columns.append(name)
     source = {"file": str(path), **sampled.options}
-    declaration = {"columns": columns, "key": [key], "source": source}
+    declaration = {"columns": columns, "key": key_columns, "source": source}
     question = "an event time, which rows of a stream have: so this is a relation"
     return ProposedStream(declaration, [question], is_relation=True)
+
+
+def _choose_relation_key(
+    records: Sequence[Mapping[str, Any]], fields: Sequence[FieldSummary]
+) -> Sequence[str]:
+    """The first field, or first fields, of which no two of several records have the same values."""
+    names = [
+        summary.name
+        for summary in fields[:_MAX_COLUMNS]
+        if summary.is_whole and summary.type in ("string", "bigint")
+    ]
+    candidates = [[name] for name in names]
+    candidates += [names[:count] for count in range(2, len(names) + 1)]
+    for candidate in candidates:
+        values = {tuple(str(find_value(record, name)) for name in candidate) for record in records}
+        if 1 < len(values) == len(records):
+            return candidate
+    return ()
 
 
 def _column(name: str, type_name: str, field_name: str) -> Any:
