@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moirae.cli.backtest import backtest
 from moirae.cli.import_sigma import import_sigma
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -40,6 +41,7 @@ app = RemoteTyper(help="Check, apply and inspect rules.", no_args_is_help=True)
 typer.Typer.command(app, "import-sigma")(import_sigma)
 # Only here: it reads files beside the rule files, and needs no running workspace.
 typer.Typer.command(app, "test")(run_tests)
+typer.Typer.command(app, "backtest")(backtest)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

@@ -28,6 +28,9 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
+    "property/test_backtest_is_live.py": "moirae.backtest.archive moirae.backtest.run",
+    "unit/moirae/backtest/test_alerts.py": """
+        moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",
     "property/test_formats.py": """
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader

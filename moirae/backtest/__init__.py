@@ -1,0 +1,29 @@
+"""Back-tests (`moirae rules backtest`): what a rule would have done over the archive.
+
+Events come from the rule's own query as the past of deployed rules does, and alerts are folded from
+events as live. Nothing is stored and nobody is told.
+"""
+
+from moirae.backtest.alerts import BacktestAlert
+from moirae.backtest.archive import BacktestArchive, open_archive
+from moirae.backtest.incidents import IncidentReport, KnownIncident, find_caught, read_incidents
+from moirae.backtest.run import Backtest, find_notes, plan_backtest
+from moirae.backtest.statistics import Statistics, count_alerts
+from moirae.backtest.versions import VersionChange, compare_versions
+
+__all__ = [
+    "Backtest",
+    "BacktestAlert",
+    "KnownIncident",
+    "IncidentReport",
+    "Statistics",
+    "BacktestArchive",
+    "VersionChange",
+    "compare_versions",
+    "count_alerts",
+    "find_caught",
+    "find_notes",
+    "open_archive",
+    "plan_backtest",
+    "read_incidents",
+]

@@ -1,0 +1,136 @@
+"""Known incidents: which a rule would have caught, and how early."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from archiver.ingest import parse_iso_time
+from moirae.backtest.alerts import BacktestAlert
+from moirae.errors import MoiraeError, Problem, ProblemsError
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_TIMES = ("starts_at", "ends_at")
+
+
+@dataclass(frozen=True)
+class KnownIncident:
+    """A known incident. `labels`: those that an alert of it has."""
+
+    id: str
+    starts_at: datetime
+    ends_at: datetime
+    labels: Mapping[str, str]
+
+
+class CaughtIncident(NamedTuple):
+    """An incident with the alerts that overlap it and have its labels.
+
+    `lead`: from the first of them to the end of the incident; `delay`: from the incident's start to it,
+    negative if it came before.
+    """
+
+    incident: KnownIncident
+    alerts: Sequence[BacktestAlert]
+    lead: timedelta
+    delay: timedelta
+
+
+class IncidentReport(NamedTuple):
+    """`false_alerts`: shown alerts of no incident."""
+
+    caught: Sequence[CaughtIncident]
+    missed: Sequence[KnownIncident]
+    false_alerts: Sequence[BacktestAlert]
+
+
+def read_incidents(path: Path) -> list[KnownIncident]:
+    """CSV with a header, or JSON lines (`.jsonl`): `id`, `starts_at`, `ends_at`, and any labels.
+
+    Raises `ProblemsError` with the lines that are not valid.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MoiraeError(f"{path}: cannot be read: {error}") from error
+    problems: list[Problem] = []
+    incidents: list[KnownIncident] = []
+    for line, row in _read_rows(path, text):
+        try:
+            incidents.append(_make_incident(row))
+        except ValueError as error:
+            problems.append(Problem(str(path), line, None, str(error)))
+    if problems:
+        raise ProblemsError(problems)
+    return incidents
+
+
+def _read_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if path.suffix not in (".jsonl", ".ndjson"):
+        reader = csv.DictReader(text.splitlines())
+        for row in reader:
+            yield reader.line_num, row
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            raise ProblemsError([Problem(str(path), number, None, "is not a JSON object")])
+        yield number, values
+
+
+def _make_incident(row: Mapping[str, Any]) -> KnownIncident:
+    """Raises `ValueError` with the reason."""
+    if not row.get("id"):
+        raise ValueError("id is missing")
+    times: list[datetime] = []
+    for name in _TIMES:
+        moment = parse_iso_time(str(row.get(name) or ""))
+        if moment is None:
+            raise ValueError(f"{name} is not a time in ISO 8601: {row.get(name)!r}")
+        times.append(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    if times[1] < times[0]:
+        raise ValueError("ends_at is before starts_at")
+    labels: dict[str, str] = {}
+    for name, value in row.items():
+        if name in ("id", *_TIMES) or value in (None, ""):
+            continue
+        if isinstance(value, list | dict):
+            raise ValueError(f"label {name}: not a text, or more values than columns")
+        labels[name] = str(value)
+    return KnownIncident(str(row["id"]), times[0], times[1], labels)
+
+
+def find_caught(
+    incidents: Sequence[KnownIncident], alerts: Sequence[BacktestAlert]
+) -> IncidentReport:
+    """An alert catches an incident if it fires during it, or still fires when it starts."""
+    shown = [alert for alert in alerts if alert.is_shown]
+    caught: list[CaughtIncident] = []
+    missed: list[KnownIncident] = []
+    matched: set[Any] = set()
+    for incident in incidents:
+        matching = [alert for alert in shown if _catches(alert, incident)]
+        matched.update(alert.id for alert in matching)
+        times = [alert.fired_at for alert in matching if alert.fired_at is not None]
+        if not times:
+            missed.append(incident)
+            continue
+        first = min(times)
+        lead, delay = incident.ends_at - first, first - incident.starts_at
+        caught.append(CaughtIncident(incident, matching, lead, delay))
+    return IncidentReport(caught, missed, [alert for alert in shown if alert.id not in matched])
+
+
+def _catches(alert: BacktestAlert, incident: KnownIncident) -> bool:
+    assert alert.fired_at is not None
+    ends_at = alert.ends_at or _NEVER
+    overlaps = alert.fired_at <= incident.ends_at and ends_at >= incident.starts_at
+    return overlaps and incident.labels.items() <= alert.labels.items()

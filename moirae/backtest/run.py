@@ -1,0 +1,98 @@
+"""Back-tests of a rule: its events and alerts over the archive, newest day first."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from archiver.time_range import TimeRange
+from archiver.times import Micros
+from moirae.alerts import Event, fold_alerts, make_alerting_rule
+from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
+from moirae.backtest.archive import BacktestArchive
+from moirae.backtest.slices import BacktestRange
+from moirae.evaluation.plan import ActiveRule
+from moirae.history import event_overlap
+
+
+@dataclass
+class Backtest:
+    """A back-test of one rule. `evaluate` may be left at any time: `list_alerts` is of what is done."""
+
+    rule: ActiveRule
+    archive: BacktestArchive
+    range: BacktestRange
+    events: list[Event] = field(default_factory=list)
+    done_from: Micros | None = None
+    """The start of the slices that are evaluated."""
+
+    def evaluate(self) -> Iterator[TimeRange]:
+        """Evaluate slice by slice, newest first, and yield each."""
+        newest = max(self.archive.newest[name] for name in self.rule.shape.streams)
+        for time_range in self.range.slices():
+            events = self.archive.finder.find_events(self.rule, time_range)
+            if self.rule.is_absence:
+                # Silence after the end of the input is not absence.
+                events = [event for event in events if event.ts <= newest]
+            self.events += events
+            assert time_range.start is not None
+            self.done_from = max(time_range.start, self.range.start)
+            yield TimeRange(self.done_from, time_range.end)
+
+    def list_alerts(self) -> list[BacktestAlert]:
+        """The alerts that start in the slices that are evaluated, by their start."""
+        if self.done_from is None:
+            return []
+        alerting_rule = make_alerting_rule(self.rule.definition)
+        alerts = [
+            alert
+            for alert in fold_alerts(self.events, alerting_rule.timing, self.range.end)
+            if alert.lifetime.starts >= self.done_from
+        ]
+        hidden: set[object] = set()
+        if self.evaluates_where:
+            fired = [alert.first_event for alert in alerts if alert.lifetime.fired is not None]
+            verdicts = self.archive.finder.evaluate_conditions(self.rule, fired)
+            hidden = {eid for eid, verdict in verdicts.items() if verdict is False}
+        rows = [
+            make_backtest_alert(alerting_rule, alert, is_hidden=alert.first_event.eid in hidden)
+            for alert in alerts
+        ]
+        return sorted(rows, key=lambda alert: (alert.starts_at, str(alert.id)))
+
+    @property
+    def evaluates_where(self) -> bool:
+        """Whether the rule has a `where`, over recalls of the first event of each alert."""
+        return self.rule.spec.where is not None and not self.rule.recalls_every_event
+
+
+def find_notes(rule: ActiveRule) -> list[str]:
+    """What of a rule a back-test leaves out."""
+    notes: list[str] = []
+    if rule.spec.where is not None and rule.recalls_every_event:
+        notes.append("where is not evaluated, since the rule has recall_on: every")
+    if rule.spec.on_silence == "hold":
+        notes.append("on_silence: hold is not evaluated: alerts end as with resolve")
+    return notes
+
+
+def plan_backtest(
+    rule: ActiveRule,
+    archive: BacktestArchive,
+    choose_start: Callable[[Micros], Micros],
+    end: Micros | None,
+) -> BacktestRange | None:
+    """The range of a back-test; None: nothing that the rule reads is archived and settled.
+
+    `choose_start`: by the newest row. `end`: None: up to which live rules are settled.
+    """
+    streams = rule.shape.streams
+    horizon = rule.shape.horizon(archive.watermarks)
+    if horizon is None or not streams <= archive.newest.keys():
+        return None
+    newest = max(archive.newest[name] for name in streams)
+    oldest = min(archive.oldest[name] for name in streams)
+    end = horizon if end is None else min(end, horizon)
+    start = max(choose_start(newest), oldest)
+    if start >= end:
+        return None
+    overlap = rule.keep_firing_for + event_overlap(rule.definition).before
+    return BacktestRange(start, end, newest, overlap)

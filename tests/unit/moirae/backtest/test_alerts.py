@@ -1,0 +1,117 @@
+"""Reports on alerts of back-tests: counts, versions and incidents."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from moirae.alerts.alerting_rule import AlertingRule
+from moirae.alerts.event import Event
+from moirae.alerts.folding import fold_alerts
+from moirae.alerts.lifecycle import AlertTiming
+from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
+from moirae.backtest.incidents import find_caught, read_incidents
+from moirae.backtest.statistics import count_alerts
+from moirae.backtest.versions import compare_versions
+from moirae.errors import ProblemsError
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_alert(
+    minute: int, host: str = "a", length: int = 5, hidden: bool = False
+) -> BacktestAlert:
+    moment = START + timedelta(minutes=minute)
+    return BacktestAlert(
+        id=UUID(int=minute),
+        eid=UUID(int=minute),
+        rule="g/r",
+        state="resolved",
+        labels={"alertname": "r", "host": host},
+        annotations={},
+        attributes={},
+        starts_at=moment,
+        fired_at=moment,
+        last_at=moment,
+        ends_at=moment + timedelta(minutes=length),
+        events=1,
+        is_hidden=hidden,
+    )
+
+
+def test_alert_has_the_labels_that_receivers_get_and_its_state_at_the_end() -> None:
+    rule = AlertingRule("g/r", "v", AlertTiming(0, 10), {"alertname": "r"}, lambda event: {})
+    events = [Event(UUID(int=ts), ts, {"host": "a"}, "a", {"host": "a"}) for ts in (1, 50)]
+    alerts = [make_backtest_alert(rule, alert) for alert in fold_alerts(events, rule.timing, 55)]
+    assert [(alert.state, alert.labels["host"]) for alert in alerts] == [
+        ("resolved", "a"),
+        ("firing", "a"),
+    ]
+
+
+def test_alerts_are_counted_by_day_hour_and_label_with_quiet_and_noisy_spans() -> None:
+    alerts = [make_alert(minute) for minute in (1, 30, 59, 200)]
+    alerts += [make_alert(1500, "b"), make_alert(1600, hidden=True)]
+    statistics = count_alerts(alerts, START, START + timedelta(days=2, hours=1))
+    assert statistics.alerts == 5
+    assert statistics.by_day == {"2026-01-01": 4, "2026-01-02": 1, "2026-01-03": 0}
+    assert (statistics.by_hour[0], statistics.by_hour[3], statistics.by_hour[1]) == (3, 1, 1)
+    assert statistics.by_label["host"] == {"a": 4, "b": 1}
+    assert statistics.noisiest is not None
+    assert (statistics.noisiest.start, statistics.noisiest.alerts) == (alerts[0].fired_at, 3)
+    assert statistics.quietest[:2] == (alerts[4].fired_at, START + timedelta(days=2, hours=1))
+    assert count_alerts([], START, START).noisiest is None
+
+
+def test_versions_differ_by_alerts_that_are_new_gone_or_moved() -> None:
+    before = [make_alert(0), make_alert(20), make_alert(40), make_alert(60, "b")]
+    after = [make_alert(0), make_alert(22), make_alert(60), make_alert(90, hidden=True)]
+    change = compare_versions(before, after)
+    assert change.unchanged == 1
+    assert [(pair.before, pair.after) for pair in change.moved] == [(before[1], after[1])]
+    assert change.new == [after[2]]
+    assert change.gone == [before[2], before[3]]
+
+
+INCIDENTS = """id,starts_at,ends_at,host
+one,2026-01-01T00:03:00Z,2026-01-01T00:20:00Z,a
+two,2026-01-01T00:03:00Z,2026-01-01T00:20:00Z,b
+three,2026-01-01 01:00,2026-01-01 02:00,
+"""
+
+
+def test_incidents_are_caught_by_alerts_that_overlap_and_have_their_labels(tmp_path: Path) -> None:
+    path = tmp_path / "incidents.csv"
+    path.write_text(INCIDENTS)
+    alerts = [make_alert(0), make_alert(10), make_alert(63, "c"), make_alert(500)]
+    report = find_caught(read_incidents(path), alerts)
+    caught = [
+        (row.incident.id, len(row.alerts), row.delay.total_seconds()) for row in report.caught
+    ]
+    assert caught == [("one", 2, -180.0), ("three", 1, 180.0)]
+    assert report.caught[0].lead == timedelta(minutes=20)
+    assert [incident.id for incident in report.missed] == ["two"]
+    assert report.false_alerts == [alerts[3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("i.csv", "id,starts_at,ends_at\na,soon,later\n", "i.csv:2: starts_at is not a time"),
+        ("i.jsonl", '{"id": 1}\n', "i.jsonl:1: starts_at is not a time"),
+        ("i.jsonl", "\n[]\n", "i.jsonl:2: is not a JSON object"),
+        (
+            "i.jsonl",
+            '{"id": 1, "starts_at": "2026-01-02", "ends_at": "2026-01-01"}\n',
+            "i.jsonl:1: ends_at is before starts_at",
+        ),
+    ],
+)
+def test_invalid_incidents_are_refused_with_their_line(
+    tmp_path: Path, name: str, text: str, problem: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ProblemsError) as caught:
+        read_incidents(tmp_path / name)
+    assert problem in str(caught.value)
