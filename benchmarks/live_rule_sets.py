@@ -28,7 +28,7 @@ from tests.sigma_collection import (
     write_workspace,
 )
 
-_REPETITIONS = 3
+_REPETITIONS = 2
 _FEW_RULES = 20
 _WARM_UP_SECONDS = 20.0
 _MEASURED_SECONDS = 30.0

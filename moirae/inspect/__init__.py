@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
+    from moirae.inspect.explained_rules import select_explained_rules
     from moirae.inspect.finding import Finding
     from moirae.inspect.health import (
         assess_health,
@@ -92,6 +93,7 @@ __all__ = [
     "repeat_last_answers",
     "run_checks",
     "run_delta_checks",
+    "select_explained_rules",
     "sum_accounting",
     "summarize_backups",
     "summarize_rows_ahead",
@@ -107,6 +109,7 @@ _MODULES = {
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
+    "explained_rules": ("select_explained_rules",),
     "finding": ("Finding",),
     "health": (
         "assess_health",

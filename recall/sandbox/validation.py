@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -137,9 +138,8 @@ class QueryValidator:
 
     def prepare(self, queries: Iterable[str]) -> None:
         """Validate many queries by few calls, so that `validate` is quick for those that pass."""
-        pending = list(dict.fromkeys(queries))
-        for start in range(0, len(pending), _BATCH_SIZE):
-            batch = pending[start : start + _BATCH_SIZE]
+        remaining = iter(queries)
+        while batch := list(islice(remaining, _BATCH_SIZE)):
             # A query whose analysis never ends is found when each is validated alone.
             with suppress(QueryRejected, PySparkException, Py4JError):
                 run_with_limit(partial(self._validate_batch, batch), self._session, _CPU_LIMIT)

@@ -7,6 +7,11 @@ WHERE %(rules)s::text[] IS NULL OR rule = ANY(%(rules)s) ORDER BY rule
 -- The names of the desired rules.
 SELECT rule FROM rules ORDER BY rule
 
+-- list_event_queries --
+-- The event query of each desired rule, or what it has in its place, by name.
+SELECT rule, coalesce(definition #>> '{rule,rules,0,expr}', definition #>> '{rule,rules,0,stream}')
+FROM rules ORDER BY rule
+
 -- put --
 -- Add a desired rule, or replace its version and definition.
 INSERT INTO rules (rule, version, definition) VALUES (%(rule)s, %(version)s, %(definition)s)

@@ -51,6 +51,10 @@ class RuleGateway(Gateway):
         """The names of all desired rules."""
         return self._column("list_names")
 
+    def list_event_queries(self) -> dict[str, str]:
+        """The event query of each desired rule, by name; of a rule of absence, its stream."""
+        return self._pairs("list_event_queries")
+
     def list_page(
         self, *, search: str | None, state: str | None, limit: int | None, offset: int
     ) -> list[ListedRuleRow]:

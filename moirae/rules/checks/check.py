@@ -96,7 +96,7 @@ class _RuleChecker:
         if has_errors(problems):
             return [], problems
         checked: dict[str, Definition] = {}
-        self._analyse_together(self._rules.rules)
+        self._session.prepare(self._list_new_queries())
         for rule in order_by_reads(self._rules.rules):
             complete_rule, rule_problems = streams.complete(rule)
             definition = None
@@ -112,22 +112,18 @@ class _RuleChecker:
             return [], problems
         return [checked[rule.id] for rule in self._rules.rules if rule.id in checked], problems
 
-    def _analyse_together(self, rules: Iterable[Rule]) -> None:
-        """Have Spark analyse the event queries that have no stored verdict, if their shape is valid.
+    def _list_new_queries(self) -> Iterator[str]:
+        """The event queries that have no stored verdict, if their shape is valid.
 
         Not those that read streams of other rules, which have no views yet.
         """
-        queries: list[str] = []
-        for rule in rules:
+        for rule in self._rules.rules:
             if rule.spec.expr is None or self._find_stored(rule) is not None:
                 continue
             with suppress(Unsupported):
                 _check_event_shape(rule, self._event_tables(rule))
-                self._session.start()
                 self._warnings[rule.id] = list(find_warnings(rule))
-                queries.append(rule.spec.expr)
-        if queries:
-            self._session.prepare(queries)
+                yield rule.spec.expr
 
     def _event_tables(self, rule: Rule) -> Tables:
         return build_event_tables(rule, self._time_columns, frozenset(self._settings.relations))

@@ -1,8 +1,9 @@
 """The Spark session of a check, which starts when the first query has to be analysed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from functools import cached_property, partial
+from itertools import chain
+from queue import SimpleQueue
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -22,7 +23,6 @@ class CheckSession:
 
     def __init__(self, start_spark: StartSpark) -> None:
         self._start_spark = start_spark
-        self._started: Future[SparkSession] | None = None
         self._columns: dict[str, Mapping[str, str]] = {}
         self._streams: dict[str, Mapping[str, str]] = {}
 
@@ -37,15 +37,9 @@ class CheckSession:
         if "spark" in self.__dict__:
             create_empty_view(self.spark, name, columns)
 
-    def start(self) -> None:
-        """Start Spark in another thread, unless it runs: until it answers, others can work."""
-        if self._started is None:
-            self._started = start_thread(self._start_spark, "start of Spark")
-
     @cached_property
     def spark(self) -> SparkSession:
-        base = self._start_spark() if self._started is None else self._started.result()
-        session = harden_session(base.newSession())
+        session = harden_session(self._start_spark().newSession())
         for name, columns in self._columns.items():
             create_empty_view(session, name, columns)
         return session
@@ -63,8 +57,23 @@ class CheckSession:
         return {name: f"_with_extra_{name}" for name in self._streams}
 
     def prepare(self, queries: Iterable[str]) -> None:
-        """Validate many event queries together; `validate` is quick for those that pass."""
-        self.validator.prepare(map(self._reveal_extra, queries))
+        """Validate many event queries together; `validate` is quick for those that pass.
+
+        Spark analyses the first while the next are still to come from the iterable.
+        """
+        pending: SimpleQueue[str | None] = SimpleQueue()
+        validation = start_thread(partial(self._validate_queries, pending), "validation")
+        try:
+            for query in queries:
+                pending.put(query)
+        finally:
+            pending.put(None)
+        validation.result()
+
+    def _validate_queries(self, pending: "SimpleQueue[str | None]") -> None:
+        queries = filter(None, iter(pending.get, None))
+        for first in queries:  # Spark starts for the first
+            self.validator.prepare(map(self._reveal_extra, chain([first], queries)))
 
     def validate(self, sql: str) -> StructType:
         """The columns of an event query as it is written. Raises `QueryRejected`."""

@@ -247,10 +247,15 @@ def show_rule(workspace: "LocalWorkspace", rule: Name) -> RuleDetails:
 def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
     """Explain how a rule is executed: engine, shared query, recall plans. Durations in seconds."""
     from moirae.deployments import RuleRegistry
-    from moirae.inspect import explain_rule
+    from moirae.inspect import explain_rule, select_explained_rules
 
-    definitions = RuleRegistry(workspace.connection).desired_rules()
-    name = find_rule([definition.name for definition in definitions], rule)
+    event_queries = RuleGateway(workspace.connection).list_event_queries()
+    name = find_rule(list(event_queries), rule)
+    names = select_explained_rules(event_queries, name)
+    definitions, damaged = RuleRegistry(workspace.connection).load_stored(names)
+    for stored in damaged:
+        if stored.rule == name:
+            raise NotFound(f"rule {name!r}: {stored.reason}")
     explanation = explain_rule(workspace.settings, definitions, name)
     if "necessary" in explanation["evaluation"]:
         counts = RuleCandidateGateway(workspace.connection).get_last_hour(name)

@@ -4,7 +4,9 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Deque;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -18,6 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CommandExecutionMode;
 import scala.collection.Seq;
 
 /**
@@ -29,6 +32,16 @@ import scala.collection.Seq;
  */
 public final class PlanReader {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int MAX_PARSED = 256; // plans that wait for their analysis
+  // By the text of their queries; the oldest is dropped if one too many is never analysed.
+  private static final Map<String, LogicalPlan> PARSED =
+      Collections.synchronizedMap(
+          new LinkedHashMap<>() {
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<String, LogicalPlan> eldest) {
+              return size() > MAX_PARSED;
+            }
+          });
   private static final int MAX_NODES = 20_000; // of a plan, or of one expression
 
   private PlanReader() {}
@@ -37,10 +50,19 @@ public final class PlanReader {
     Object read(String sql) throws Exception;
   }
 
-  /** What the plans of queries consist of before any name in them is looked up. */
+  /**
+   * What the plans of queries consist of before any name in them is looked up. The plans are kept for
+   * {@link #readAnalysed}: parsing takes as long as analysis.
+   */
   public static String readParsed(SparkSession session, List<String> queries)
       throws JsonProcessingException {
-    return read(queries, sql -> listParsedParts(session.sessionState().sqlParser().parsePlan(sql)));
+    return read(
+        queries,
+        sql -> {
+          LogicalPlan plan = session.sessionState().sqlParser().parsePlan(sql);
+          PARSED.put(sql, plan);
+          return listParsedParts(plan);
+        });
   }
 
   /**
@@ -51,7 +73,12 @@ public final class PlanReader {
     return read(
         queries,
         sql -> {
-          LogicalPlan plan = session.sql(sql).queryExecution().analyzed();
+          LogicalPlan parsed = PARSED.remove(sql);
+          if (parsed == null) {
+            parsed = session.sessionState().sqlParser().parsePlan(sql);
+          }
+          LogicalPlan plan =
+              session.sessionState().executePlan(parsed, CommandExecutionMode.SKIP()).analyzed();
           return Map.of("parts", listAnalysedParts(plan), "columns", plan.schema().json());
         });
   }
