@@ -8,7 +8,7 @@ from sqlglot import exp
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
 from moirae.rules.rule_set import Rule
-from recall.query import Unsupported, parse, tables_in
+from recall.query import Unsupported, find_tables_reached, parse, tables_in
 
 # By stream and column, its type before and now.
 ChangedTypes = Mapping[str, Mapping[str, tuple[str, str]]]
@@ -102,7 +102,8 @@ def with_term_types(definition: Definition, altered: Mapping[str, Mapping[str, s
     derived = {query.stream: query.expr for query in definition.rule.derived}
     for name, context in definition.spec.context.items():
         result_types = set(definition.result_columns.get(name, {}).values())
-        for sql in _with_derived(context.sql, derived):
+        reached = find_tables_reached(tables_in(context.sql), derived)
+        for sql in (context.sql, *(derived[stream] for stream in reached.intersection(derived))):
             names = _column_names(sql)
             for stream in tables_in(sql) & altered.keys():
                 for column, type_name in altered[stream].items():
@@ -110,18 +111,6 @@ def with_term_types(definition: Definition, altered: Mapping[str, Mapping[str, s
                     if is_read and type_name in result_types:
                         types[f"{stream}.{column}"] = type_name
     return replace(definition, rule=replace(definition.rule, term_types=types))
-
-
-def _with_derived(sql: str, derived: Mapping[str, str]) -> Iterator[str]:
-    """A query and those of the derived streams that it reads."""
-    pending = [sql]
-    seen: set[str] = set()
-    while pending:
-        text = pending.pop()
-        yield text
-        for name in tables_in(text) & derived.keys() - seen:
-            seen.add(name)
-            pending.append(derived[name])
 
 
 def _column_names(sql: str) -> set[str] | None:

@@ -13,7 +13,7 @@ from moirae.errors import Problem
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
-from recall.query import Unsupported, tables_in
+from recall.query import Unsupported, find_tables_reached, tables_in
 
 # Columns of all revisions before those of the row.
 _REVISION_COLUMNS = {"seq": "bigint", "op": "string", "row_key": "string"}
@@ -76,7 +76,7 @@ def find_streams_read(rule: Rule, names: Collection[str]) -> frozenset[str]:
     else:
         tables = _tables_in(rule.spec.expr)
     derived = {query.stream.lower(): query.expr for query in rule.derived}
-    return _close(tables, derived).intersection(names)
+    return find_tables_reached(tables, derived).intersection(names)
 
 
 def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
     queries = list_queries(spec)
     derived = {query.stream.lower(): query.expr for query in rule.derived}
     for path, sql in queries.items():
-        read = _close(_tables_in(sql) - own, derived).intersection(names)
+        read = find_tables_reached(_tables_in(sql) - own, derived).intersection(names)
         if read:
             yield rule.make_problem(
                 f"it reads the stream {min(read)} of a recall or stage; only event queries and "
@@ -118,7 +118,7 @@ def find_derived_readers(
     expressions = {query.stream.lower(): query.expr for query in derived}
     readers = set()
     for query in derived:
-        if names and not _close(_tables_in(query.expr), expressions).isdisjoint(names):
+        if names and not find_tables_reached(_tables_in(query.expr), expressions).isdisjoint(names):
             readers.add(query)
     return frozenset(readers)
 
@@ -128,7 +128,7 @@ def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[
     expressions = {name.lower(): expr for name, expr in derived.items()}
     independent = {}
     for name, expr in derived.items():
-        if _close(_tables_in(expr), expressions).isdisjoint(names):
+        if find_tables_reached(_tables_in(expr), expressions).isdisjoint(names):
             independent[name] = expr
     return independent
 
@@ -184,18 +184,6 @@ def _find_path(start: str, read_by_rule: Mapping[str, Mapping[str, str]]) -> lis
                 visited.add(producer)
                 pending.append((producer, further))
     return None
-
-
-def _close(tables: frozenset[str], derived: Mapping[str, str]) -> frozenset[str]:
-    """The tables with those that derived streams among them read."""
-    reached = set(tables)
-    pending = list(tables & derived.keys())
-    while pending:
-        for table in _tables_in(derived[pending.pop()]) - reached:
-            reached.add(table)
-            if table in derived:
-                pending.append(table)
-    return frozenset(reached)
 
 
 def _tables_in(sql: str) -> frozenset[str]:

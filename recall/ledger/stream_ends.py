@@ -4,20 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archiver.times import Micros
-from recall.query import tables_used
+from recall.query import find_tables_reached, tables_in
 from recall.requests import Coverage, RecallQuestion, SqlQuestion
 
 
 def find_streams_read(question: SqlQuestion) -> frozenset[str]:
     """The declared streams that a question reads, through derived streams too."""
-    names = {*question.streams, *question.derived}
-    reached: set[str] = set()
-    pending = [question.sql]
-    while pending:
-        used = tables_used(pending.pop(), names) - reached
-        reached |= used
-        pending += [question.derived[name] for name in used if name in question.derived]
-    return frozenset(reached & question.streams.keys())
+    reached = find_tables_reached(tables_in(question.sql), question.derived)
+    return reached.intersection(question.streams)
 
 
 def add_stream_ends(

@@ -10,7 +10,14 @@ from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
-from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
+from recall.query.parsing import (
+    Unsupported,
+    find_tables_reached,
+    order_columns,
+    parse,
+    tables_in,
+    tables_used,
+)
 from recall.query.parts import aggregates_of, clauses_of, sources_of
 from recall.query.plain_columns import find_plain_columns
 from recall.query.row_keys import row_key_columns
@@ -31,6 +38,7 @@ __all__ = [
     "find_horizon",
     "find_outputs",
     "find_plain_columns",
+    "find_tables_reached",
     "infer_shape",
     "order_columns",
     "parse",

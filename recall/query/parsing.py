@@ -4,6 +4,7 @@ A text is parsed once: what others need of it is cached for the life of the proc
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -131,6 +132,23 @@ def _describe(sql: str) -> _Description:
 def tables_in(sql: str) -> frozenset[str]:
     """The names of all tables in a query, in lower case."""
     return _describe(sql).tables
+
+
+def find_tables_reached(tables: Collection[str], derived: Mapping[str, str]) -> frozenset[str]:
+    """The tables with all that derived streams among them read, through others too.
+
+    `derived`: queries by stream, in lower case; one that cannot be parsed reads nothing.
+    """
+    reached: set[str] = set()
+    pending = set(tables)
+    while pending:
+        reached |= pending
+        read: set[str] = set()
+        for name in pending & derived.keys():
+            with suppress(Unsupported):
+                read |= tables_in(derived[name])
+        pending = read - reached
+    return frozenset(reached)
 
 
 def tables_used(sql: str, names: Collection[str]) -> frozenset[str]:

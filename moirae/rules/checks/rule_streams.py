@@ -16,7 +16,7 @@ from moirae.rules.revision_streams import (
     make_streams,
 )
 from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
-from recall.query import tables_in
+from recall.query import find_tables_reached, tables_in
 
 
 class RuleStreams:
@@ -116,14 +116,8 @@ class RuleStreams:
         """Check the derived streams through which a rule reads revisions."""
         assert rule.spec.expr is not None
         expressions = {query.stream: query.expr for query in rule.derived}
-        reached: set[str] = set()
-        pending = list(tables_in(rule.spec.expr) & expressions.keys())
-        while pending:
-            name = pending.pop()
-            if name not in reached:
-                reached.add(name)
-                pending += tables_in(expressions[name]) & expressions.keys()
-        return self._check_derived_of(rule.group, frozenset(reached))
+        reached = find_tables_reached(tables_in(rule.spec.expr), expressions)
+        return self._check_derived_of(rule.group, reached.intersection(expressions))
 
     def _check_derived_of(self, group: str, names: frozenset[str]) -> list[Problem]:
         """Check those derived streams of a group, once each."""

@@ -5,6 +5,7 @@ import pytest
 from recall.query.parsing import (
     Unsupported,
     count_parsed_texts,
+    find_tables_reached,
     order_columns,
     parse,
     tables_in,
@@ -38,6 +39,17 @@ def test_tables_are_found_in_lower_case() -> None:
     sql = "WITH c AS (SELECT * FROM CPU) SELECT * FROM c JOIN (SELECT * FROM Hosts) h ON true"
     assert tables_in(sql) == {"c", "cpu", "hosts"}
     assert tables_used(sql, ["hosts", "ping"]) == {"hosts"}
+
+
+def test_tables_are_reached_through_derived_streams() -> None:
+    derived = {
+        "calm": "SELECT ts FROM Busy JOIN hosts",
+        "busy": "SELECT ts FROM cpu, calm",
+        "damaged": "SELECT (",
+        "other": "SELECT ts FROM logs",
+    }
+    assert find_tables_reached(["calm"], derived) == {"calm", "busy", "hosts", "cpu"}
+    assert find_tables_reached(["damaged", "x"], derived) == {"damaged", "x"}
 
 
 def test_columns_of_answers_are_in_the_order_of_the_select_list() -> None:
