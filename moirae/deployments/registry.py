@@ -10,7 +10,13 @@ from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
 from moirae.rules import Definition
-from sql.rules import DeploymentGateway, RuleErrorGateway, RuleFileGateway, RuleGateway
+from sql.rules import (
+    DeploymentGateway,
+    DesiredRuleRow,
+    RuleErrorGateway,
+    RuleFileGateway,
+    RuleGateway,
+)
 
 _MAX_ERRORS_PER_RULE = 100  # distinct errors stored
 _MAX_ERROR_LENGTH = 2000  # characters
@@ -40,18 +46,11 @@ class RuleRegistry:
 
         `names`: only these; None: all.
         """
-        definitions: list[Definition] = []
-        damaged: list[DamagedRule] = []
-        for row in self._rules.list_all(names):
-            try:
-                definitions.append(Definition.from_json(row.definition))
-            except Exception as error:
-                reason = (
-                    "the stored rule cannot be read, apply it again: "
-                    f"{type(error).__name__}: {error}"
-                )
-                damaged.append(DamagedRule(row.rule, row.version, reason))
-        return definitions, damaged
+        return _read_rules(self._rules.list_all(names))
+
+    def rules_with_recalls(self) -> list[Definition]:
+        """The applied rules that have recalls or stages: few of many."""
+        return _read_rules(self._rules.list_with_recalls())[0]
 
     def plan_changes(self, desired: Sequence[Definition]) -> list[DeploymentStep]:
         """The steps that `apply` would take, including rules that stay."""
@@ -170,6 +169,22 @@ class RuleRegistry:
         if state.last_served < request:
             return None
         return state.problems or []
+
+
+def _read_rules(
+    rows: Iterable[DesiredRuleRow],
+) -> tuple[list[Definition], list[DamagedRule]]:
+    definitions: list[Definition] = []
+    damaged: list[DamagedRule] = []
+    for row in rows:
+        try:
+            definitions.append(Definition.from_json(row.definition))
+        except Exception as error:
+            reason = (
+                f"the stored rule cannot be read, apply it again: {type(error).__name__}: {error}"
+            )
+            damaged.append(DamagedRule(row.rule, row.version, reason))
+    return definitions, damaged
 
 
 def _applied_versions(definitions: Iterable[Definition]) -> dict[str, AppliedVersion]:

@@ -20,7 +20,7 @@ def update_forecast_records(connection: sql.Connection) -> None:
     """
     gateway = ForecastGateway(connection)
     recalls = []
-    for definition in RuleRegistry(connection).desired_rules():
+    for definition in RuleRegistry(connection).rules_with_recalls():
         for name, recall in definition.recalls.items():
             if isinstance(recall, SimilarRecall) and recall.similar.measure == LEARNED_MEASURE:
                 key = (definition.name, definition.version, name)

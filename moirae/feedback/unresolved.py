@@ -44,7 +44,7 @@ def list_unresolved(
 ) -> list[UnresolvedAlert]:
     """The unresolved past alerts whose resolution would help most, best first."""
     alerts: list[UnresolvedAlert] = []
-    for definition in RuleRegistry(connection).desired_rules():
+    for definition in RuleRegistry(connection).rules_with_recalls():
         if rule is None or matches_name(definition, rule):
             for name, recall in definition.recalls.items():
                 if isinstance(recall, SimilarRecall):

@@ -66,7 +66,7 @@ def load_judged_corpora(
     `rule`: only of the rules with this name, with or without its group; None: of all.
     `has_measure`: only of the recalls whose measure it accepts; other corpora are not loaded.
     """
-    for definition in RuleRegistry(connection).desired_rules():
+    for definition in RuleRegistry(connection).rules_with_recalls():
         if rule is not None and not matches_name(definition, rule):
             continue
         for name, recall in definition.recalls.items():

@@ -40,7 +40,7 @@ def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[d
     end = closed_until(Catalog(connection).chunks())
     gateway = CorpusGateway(connection)
     progress: list[dict[str, Any]] = []
-    for key in corpora_of_rules(RuleRegistry(connection).desired_rules()):
+    for key in corpora_of_rules(RuleRegistry(connection).rules_with_recalls()):
         counts = gateway.count_indexed(
             key.rule,
             key.version,

@@ -21,5 +21,5 @@ def select_explained_rules(event_queries: Mapping[str, str], name: str) -> list[
         names_by_text.setdefault(_CONSTANT.sub("", query), []).append(rule)
     similar = names_by_text.pop(_CONSTANT.sub("", event_queries[name]))
     similar = [name, *(rule for rule in similar if rule != name)]
-    others = [names[0] for names in names_by_text.values()]
-    return similar[:_MAX_RULES] + others[:_MAX_TEXTS]
+    other_shapes = [names[0] for names in names_by_text.values()]
+    return similar[:_MAX_RULES] + other_shapes[:_MAX_TEXTS]

@@ -7,6 +7,13 @@ WHERE %(rules)s::text[] IS NULL OR rule = ANY(%(rules)s) ORDER BY rule
 -- The names of the desired rules.
 SELECT rule FROM rules ORDER BY rule
 
+-- list_with_recalls --
+-- The desired rules with recalls or stages, by name.
+SELECT rule, version, definition, applied_at FROM rules
+WHERE coalesce(definition #> '{rule,rules,0,recall}', '{}') <> '{}'
+    OR coalesce(definition #> '{rule,rules,0,then}', '[]') <> '[]'
+ORDER BY rule
+
 -- list_event_queries --
 -- The event query of each desired rule, or what it has in its place, by name.
 SELECT rule, coalesce(definition #>> '{rule,rules,0,expr}', definition #>> '{rule,rules,0,stream}')

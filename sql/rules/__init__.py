@@ -10,13 +10,14 @@ from sql.rules.lost_verdicts import (
 from sql.rules.rule_candidates import CandidateCounts, RuleCandidateGateway
 from sql.rules.rule_errors import RuleErrorGateway, RuleErrorRow
 from sql.rules.rule_files import RuleFileGateway
-from sql.rules.rules import ListedRuleRow, RuleGateway
+from sql.rules.rules import DesiredRuleRow, ListedRuleRow, RuleGateway
 from sql.rules.views import ViewGateway
 
 __all__ = [
     "CandidateCounts",
     "DeploymentGateway",
     "DeploymentRow",
+    "DesiredRuleRow",
     "KnownLostRow",
     "ListedRuleRow",
     "LosingRuleRow",

@@ -51,6 +51,10 @@ class RuleGateway(Gateway):
         """The names of all desired rules."""
         return self._column("list_names")
 
+    def list_with_recalls(self) -> list[DesiredRuleRow]:
+        """The desired rules that have recalls or stages, by name."""
+        return self._records(DesiredRuleRow, "list_with_recalls")
+
     def list_event_queries(self) -> dict[str, str]:
         """The event query of each desired rule, by name; of a rule of absence, its stream."""
         return self._pairs("list_event_queries")

@@ -151,7 +151,7 @@ MODULES_BY_TEST = {
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
         moirae.rules.checks.check moirae.rules.checks.check_questions
-        moirae.rules.checks.check_session moirae.rules.checks.derived_streams
+        moirae.rules.checks.derived_streams
         moirae.rules.checks.event_columns moirae.rules.checks.result_types
         moirae.rules.checks.rule_streams""",
     "integration/test_server.py": """

@@ -183,10 +183,10 @@ def _refuse_comparison(connection: sql.Connection, eid: UUID) -> NoReturn:
     event = EventGateway(connection).get(eid)
     if event is not None and event.past:
         raise NotFound(f"event {eid} was found in history: recalls are for alerts that fire live")
-    for definition in RuleRegistry(connection).desired_rules():
+    names = [] if event is None else [event.rule]
+    for definition in RuleRegistry(connection).load_stored(names)[0]:
         recalls = definition.spec.recall.values()
-        is_of_event = event is not None and definition.name == event.rule
-        if is_of_event and any(isinstance(recall, SimilarRecall) for recall in recalls):
+        if any(isinstance(recall, SimilarRecall) for recall in recalls):
             raise NotFound(
                 f"event {eid} is not compared with past events yet: the comparison begins when its "
                 "alert fires and its context is settled"

@@ -241,7 +241,7 @@ def _find_by_outside_name(workspace: "LocalWorkspace", name: str) -> str | None:
     """The recall or stage GROUP/ALERT/NAME whose stream has a name outside its rule."""
     from moirae.deployments import RuleRegistry
 
-    for definition in RuleRegistry(workspace.connection).desired_rules():
+    for definition in RuleRegistry(workspace.connection).rules_with_recalls():
         for output, outside_name in definition.outputs.items():
             if outside_name is not None and outside_name.lower() == name.lower():
                 return f"{definition.name}/{output}"
@@ -253,7 +253,7 @@ def _find_deployed_outputs(workspace: "LocalWorkspace", name: str) -> list[str]:
     from moirae.deployments import RuleRegistry
 
     outputs = []
-    for definition in RuleRegistry(workspace.connection).desired_rules():
+    for definition in RuleRegistry(workspace.connection).rules_with_recalls():
         for output in definition.outputs:
             full_name = f"{definition.name}/{output}"
             if full_name == name or full_name.endswith(f"/{name}"):
