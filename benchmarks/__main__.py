@@ -49,6 +49,7 @@ _MODULES_BY_GOAL = {
     "RS5": "benchmarks.rule_index",
     "NT1": "benchmarks.notifications",
     "NT2": "benchmarks.notifications",
+    "NT3": "benchmarks.notification_storm",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",

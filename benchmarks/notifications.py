@@ -286,11 +286,11 @@ def _measure_moirae() -> float:
             with database.connect_database(settings, "benchmark") as connection:
                 gateway = AlertGateway(connection)
                 with _notifying(root):
-                    gateway.put([_make_alert(_GROUPS)])
+                    gateway.put([make_storm_alert(_GROUPS)])
                     _wait(webhook, 1)  # the process has started
                     started_at = time.time()
                     for numbers in _batches():
-                        gateway.put([_make_alert(number) for number in numbers])
+                        gateway.put([make_storm_alert(number) for number in numbers])
                     return _wait_for_all(webhook, started_at, warm_up=1)
 
 
@@ -314,7 +314,8 @@ def _make_labels(number: int) -> dict[str, str]:
     return {"alertname": "Storm", "host": f"h{number}", "severity": "ticket"}
 
 
-def _make_alert(number: int) -> tuple[AlertDescriptionRow, AlertLifetimeRow]:
+def make_storm_alert(number: int) -> tuple[AlertDescriptionRow, AlertLifetimeRow]:
+    """An alert that fires, of a group of its own."""
     now = datetime.now(UTC)
     alert_id = uuid5(_NAMESPACE, str(number))
     description = AlertDescriptionRow(
