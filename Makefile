@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: alertmanager broker help jars kernels setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: wheel release alertmanager broker help jars kernels setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -19,6 +19,8 @@ help:
 	@echo "make web        the dashboard, built from its sources with Node"
 	@echo "make faults     fault tests (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
+	@echo "make wheel      the wheel, in dist/"
+	@echo "make release    wheel, list of its parts (CycloneDX) and checksums, in dist/"
 	@echo "make docs       the site of the documentation, in site/"
 
 prerequisites:
@@ -92,6 +94,16 @@ faults: setup broker
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(if $(GOALS),--goals $(GOALS))
+
+# The version is in moirae/__init__.py.
+wheel: prerequisites $(STAMP)
+	@rm -rf build dist
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+
+release: wheel
+	@$(BIN)/python -m deploy.release.parts > dist/sbom.cdx.json
+	@cd dist && sha256sum *.whl sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site

@@ -1,4 +1,5 @@
-"""`python -m archiver.spark.install`: install Spark's jars, and a class archive for faster starts.
+"""Installs Spark's jars, and a class archive for faster starts: `moirae setup`, or
+`python -m archiver.spark.install`.
 
 Jars are resolved by Spark's launcher and verified against `jars.lock`; nothing is downloaded at run
 time. The installation is skipped when it is complete and up to date.
@@ -56,8 +57,12 @@ _FETCH_SCRIPT = """
 """
 
 
-def main() -> int:
-    """Install what is missing. Progress and errors go to standard error. Returns the exit code."""
+def main(source: Path | None = None) -> int:
+    """Install what is missing. Progress and errors go to standard error. Returns the exit code.
+
+    `source`: a folder with the jars, such as `share/moirae/jars` of another installation; None:
+    they are downloaded.
+    """
     stamp = _installation_stamp()
     stamp_file = INSTALL_FOLDER / "stamp"
     lock = read_lock(_LOCK_FILE.read_text())
@@ -66,7 +71,7 @@ def main() -> int:
         return 0
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
     try:
-        _fetch_missing_jars(lock)
+        _provide_jars(lock, source)
         _compile_java()
     except ArchiverError as error:
         print(f"moirae: setup failed: {error}", file=sys.stderr)
@@ -91,7 +96,10 @@ def verify_jars(folder: Path, lock: Mapping[str, str]) -> None:
     for name, digest in lock.items():
         jar = folder / name
         if not jar.is_file():
-            raise ArchiverError(f"{name}: not downloaded; check access to the Maven repository")
+            raise ArchiverError(
+                f"{folder / name}: is missing: check access to the Maven repository, or the folder "
+                "of --from"
+            )
         if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
             raise ArchiverError(f"{name}: checksum differs from jars.lock")
 
@@ -123,8 +131,45 @@ def _java_files() -> list[Path]:
     return sorted((_MODULE_FOLDER / "java").rglob("*.java"))
 
 
-def _fetch_missing_jars(lock: Mapping[str, str]) -> None:
+def remove_unused() -> int:
+    """Remove the parts of packages that are not used at run time; returns how many bytes.
+
+    `unused.txt` names them with reasons.
+    """
+    import pyspark
+
+    root = Path(pyspark.__file__).parent.parent
+    size = 0
+    for pattern in (_MODULE_FOLDER / "unused.txt").read_text().splitlines():
+        if pattern and not pattern.startswith("#"):
+            for path in sorted(root.glob(pattern)):
+                files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+                size += sum(file.lstat().st_size for file in files)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+    return size
+
+
+def _copy_jars(lock: Mapping[str, str], source: Path) -> None:
+    """Make the folder of jars one of exactly those in the lock file, from another folder."""
+    verify_jars(source, lock)
+    with tempfile.TemporaryDirectory(dir=INSTALL_FOLDER) as temporary:
+        copied_jars = Path(temporary) / "jars"
+        copied_jars.mkdir()
+        for name in lock:
+            shutil.copy2(source / name, copied_jars / name)
+        shutil.rmtree(JARS, ignore_errors=True)
+        os.replace(copied_jars, JARS)
+
+
+def _provide_jars(lock: Mapping[str, str], source: Path | None) -> None:
     if _is_complete(lock):
+        return
+    if source is not None:
+        _report(f"copying the jars of Delta and Kafka from {source}")
+        _copy_jars(lock, source)
         return
     _report("downloading the jars of Delta and Kafka")
     fetch_jars(_PACKAGES, lock, JARS)

@@ -225,7 +225,7 @@ def jar_settings(master: str) -> dict[str, str]:
     """Settings that load the installed jars on driver and executors. Raises `NotInstalled`."""
     jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
     if str(JARS / OWN_JAR) not in jars:
-        raise NotInstalled("Spark's jars are not installed; run `make setup`")
+        raise NotInstalled("Spark's jars are not installed; run `moirae setup`")
     if not master.startswith("local"):
         return {"spark.jars": ",".join(jars)}
     return {

@@ -8,7 +8,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version as get_distribution_version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -23,6 +22,7 @@ from archiver.delta import (
     read_row_ids,
 )
 from archiver.storage import LocalStorage, StorageRoot
+from moirae import __version__
 from moirae.backup.landing_copies import LandingCopies
 from moirae.backup.manifest import FORMAT, FileEntry, Manifest, TableEntry
 from moirae.backup.postgresql import open_dump
@@ -152,7 +152,7 @@ class _Creation:
             name=self._name,
             workspace=state.identity.id,
             generation=state.identity.generation,
-            moirae=get_distribution_version("moirae"),
+            moirae=__version__,
             migration=state.migration,
             started_at=self._started_at,
             taken_at=state.taken_at,

@@ -4,12 +4,12 @@ Modules of this folder import other parts of Moirae inside functions, so that a 
 what it needs: `moirae --help` takes as long as its imports.
 """
 
-from importlib.metadata import version as get_distribution_version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from moirae import __version__
 from moirae.cli import (
     alerts,
     audit,
@@ -34,6 +34,7 @@ from moirae.cli import (
     routes,
     rules,
     set_aside,
+    setup,
     silence,
     similarity,
     status,
@@ -72,7 +73,7 @@ app = typer.Typer(
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        print(f"moirae {get_distribution_version('moirae')}")
+        print(f"moirae {__version__}")
         raise typer.Exit
 
 
@@ -133,3 +134,4 @@ app.command("audit")(accept_server(audit.audit))
 app.command("doctor")(doctor.doctor)
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
+app.command("setup")(setup.setup)

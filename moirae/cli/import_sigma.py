@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from moirae.sigma import ImportReport
 
 _EXIT_INCOMPLETE = 3
-_MISSING_EXTRA = "pySigma is not installed: install the extra, `pip install 'moirae[sigma]'`"
+_MISSING_EXTRA = (
+    "pySigma is not installed: install the extra, `pip install 'moirae-monitoring[sigma]'`"
+)
 
 
 @dataclass(frozen=True)

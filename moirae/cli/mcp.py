@@ -36,7 +36,7 @@ def mcp(
         if error.name not in ("mcp", "mcp_types"):
             raise
         raise UsageError(
-            "the library of the Model Context Protocol is not installed: pip install 'moirae[mcp]'"
+            "the library of the Model Context Protocol is not installed: pip install 'moirae-monitoring[mcp]'"
         ) from None
 
     @contextmanager

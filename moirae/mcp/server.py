@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import orjson
@@ -21,6 +20,7 @@ from pydantic import ValidationError
 
 import sql
 from archiver.errors import ArchiverError
+from moirae import __version__
 from moirae.errors import MoiraeError
 from moirae.mcp import tools
 from moirae.services import Role, Workspace, problems
@@ -81,7 +81,7 @@ def make_server(open_call: OpenCall, access: AgentAccess) -> MCPServer[Any]:
         "moirae",
         title="Moirae",
         instructions=_INSTRUCTIONS,
-        version=version("moirae"),
+        version=__version__,
         log_level="WARNING",
     )
     functions = [*tools.READING]

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import orjson
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from moirae import __version__
 from moirae.config import Route, format_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
@@ -103,7 +103,7 @@ def list_receivers(workspace: "LocalWorkspace") -> list[dict[str, str]]:
 
 def describe_status(workspace: "LocalWorkspace", started_at: datetime) -> dict[str, Any]:
     """The version and the routes, without what receivers are sent to."""
-    number = version("moirae")
+    number = __version__
     return {
         "cluster": {"name": "", "status": "disabled", "peers": []},
         "versionInfo": {

@@ -25,10 +25,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from moirae import __version__
 from tests.commands import Commands
 from tests.compatibility.workspace import (
     EXPORTS,
@@ -523,7 +523,7 @@ def make(folder: Path) -> None:
             moirae(root, "doctor")
             with Commands(root) as process:
                 after = new_rows(before, answers(process))
-    described = {"version": version("moirae"), "before": before, "after": after}
+    described = {"version": __version__, "before": before, "after": after}
     (folder / "answers.json").write_text(_written(described))
 
 

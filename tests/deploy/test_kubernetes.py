@@ -144,4 +144,4 @@ def test_kustomize_builds_valid_manifests_that_refer_to_its_config_maps() -> Non
     for pod in pods:
         (projected,) = [v["projected"] for v in pod["volumes"] if "projected" in v]
         assert {source["configMap"]["name"] for source in projected["sources"]} == set(maps)
-        assert {container["image"] for container in pod["containers"]} == {"moirae:0.1.0"}
+        assert {container["image"] for container in pod["containers"]} == {"moirae:0.2.0"}

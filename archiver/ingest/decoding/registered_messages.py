@@ -38,7 +38,7 @@ def message_parser(format_name: str, url: str) -> Callable[[bytes], dict[str, An
         if find_spec(library) is None:
             raise RegistryUnavailable(
                 f"the libraries of format {format_name} are not installed: "
-                "pip install 'moirae[registry]'"
+                "pip install 'moirae-monitoring[registry]'"
             )
     registry = open_registry(url)
     decode = _decode_avro if format_name == "avro" else _decode_protobuf

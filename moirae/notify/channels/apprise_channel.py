@@ -24,7 +24,9 @@ def send_by_apprise(
     """Deliver a message. Raises `DeliveryFailed`."""
     assert receiver.apprise is not None
     if find_spec("apprise") is None:
-        raise DeliveryFailed("apprise is not installed: run `pip install moirae[apprise]`")
+        raise DeliveryFailed(
+            "apprise is not installed: run `pip install moirae-monitoring[apprise]`"
+        )
     request = {
         "url": receiver.apprise.get_secret_value(),
         "title": escape_mentions(render_title(receiver, delivery.content)),

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from typing import get_args
 
 from fastapi import FastAPI, Request
@@ -21,6 +20,7 @@ from starlette.responses import Response
 import sql
 from archiver.ingest import Catalog
 from archiver.times import to_micros
+from moirae import __version__
 from moirae.inspect import (
     DEAD_LETTER_COUNTERS,
     StateReport,
@@ -77,7 +77,7 @@ class _Collected:
 
 def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     """All metrics of a workspace."""
-    yield InfoMetricFamily("moirae_build", "The running version.", {"version": version("moirae")})
+    yield InfoMetricFamily("moirae_build", "The running version.", {"version": __version__})
     state = collect_state(connection)
     yield from _collect_processes(connection)
     yield from _collect_restarts(connection, state)

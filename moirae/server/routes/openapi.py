@@ -1,12 +1,12 @@
 """The OpenAPI document of the API."""
 
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
+from moirae import __version__
 from moirae.server.responses import json_response
 from moirae.server.route_table import SAFE_METHODS, RouteAccess
 from moirae.services import API_PREFIX, problems
@@ -66,7 +66,7 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
 def _build(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title="Moirae",
-        version=version("moirae"),
+        version=__version__,
         description=_DESCRIPTION,
         routes=app.routes,
     )

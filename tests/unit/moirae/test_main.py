@@ -5,12 +5,12 @@ import os
 import pty
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from moirae import __version__
 from moirae.cli import app
 
 pytestmark = pytest.mark.processes
@@ -121,7 +121,7 @@ def test_command_ends_although_a_thread_or_a_library_waits() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == f"moirae {version('moirae')}\n"
+    assert result.stdout == f"moirae {__version__}\n"
 
 
 def _print_version(stdout: str) -> subprocess.CompletedProcess[str]:
@@ -309,7 +309,7 @@ def test_processes_start_without_libraries_that_few_of_them_call() -> None:
 
 def test_version_is_the_one_of_the_distribution() -> None:
     result = CliRunner().invoke(app, ["--version"])
-    assert (result.exit_code, result.stdout) == (0, f"moirae {version('moirae')}\n")
+    assert (result.exit_code, result.stdout) == (0, f"moirae {__version__}\n")
 
 
 @pytest.mark.parametrize(

@@ -47,4 +47,4 @@ def test_complete_import_ends_with_0(arguments: list[str]) -> None:
 def test_missing_extra_is_named(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, arguments)
-    assert "pip install 'moirae[sigma]'" in str(result.exception)
+    assert "pip install 'moirae-monitoring[sigma]'" in str(result.exception)

@@ -1,0 +1,35 @@
+"""The parts of a release."""
+
+import json
+import subprocess
+import sys
+
+from deploy.release.parts import list_jars, list_packages
+from tests.deploy import ROOT
+
+
+def test_bill_of_materials_names_each_package_and_jar_with_hashes() -> None:
+    output = subprocess.run(
+        [sys.executable, "-m", "deploy.release.parts"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    document = json.loads(output)
+    names = {component["name"] for component in document["components"]}
+    assert {"pyspark", "deltalake", "kafka-clients", "delta-spark_4.2_2.13"} <= names
+    assert all(component["hashes"] for component in document["components"])
+    references = [component["bom-ref"] for component in document["components"]]
+    assert len(references) == len(set(references))
+    assert document["metadata"]["component"]["name"] == "moirae-monitoring"
+
+
+def test_lines_of_lock_files_are_read() -> None:
+    digest = "0" * 64
+    lock = f"a-b[c]==1.2 ; python_version > '3' \\\n    --hash=sha256:{digest}\n    # via x\n"
+    (package,) = list_packages(lock)
+    assert (package["name"], package["version"]) == ("a-b", "1.2")
+    assert package["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    (jar,) = list_jars(f"# comment\n{digest} x-y_2.13-1.0.jar\n")
+    assert (jar["name"], jar["version"]) == ("x-y_2.13", "1.0")
