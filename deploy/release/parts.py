@@ -28,15 +28,17 @@ def list_packages(lock: str) -> list[dict[str, Any]]:
 
 
 def list_jars(lock: str) -> list[dict[str, Any]]:
-    """The jars of `jars.lock`."""
+    """The jars of `jars.lock`, which are named as Ivy names them: GROUP_ARTIFACT-VERSION."""
     components: list[dict[str, Any]] = []
     for line in lock.splitlines():
         if line and not line.startswith("#"):
             digest, name = line.split()
-            artifact, _, version = name.removesuffix(".jar").rpartition("-")
+            group, _, rest = name.removesuffix(".jar").partition("_")
+            artifact, _, version = rest.rpartition("-")
+            purl = f"pkg:maven/{group}/{artifact}@{version}"
             hashes = [{"alg": "SHA-256", "content": digest}]
-            component = {"type": "library", "name": artifact, "version": version, "hashes": hashes}
-            components.append({**component, "bom-ref": f"jar:{name}"})
+            component = {"type": "library", "group": group, "name": artifact, "version": version}
+            components.append({**component, "purl": purl, "bom-ref": purl, "hashes": hashes})
     return components
 
 

@@ -31,5 +31,5 @@ def test_lines_of_lock_files_are_read() -> None:
     (package,) = list_packages(lock)
     assert (package["name"], package["version"]) == ("a-b", "1.2")
     assert package["hashes"] == [{"alg": "SHA-256", "content": digest}]
-    (jar,) = list_jars(f"# comment\n{digest} x-y_2.13-1.0.jar\n")
-    assert (jar["name"], jar["version"]) == ("x-y_2.13", "1.0")
+    (jar,) = list_jars(f"# comment\n{digest} org.z_x-y_2.13-1.0.jar\n")
+    assert jar["purl"] == "pkg:maven/org.z/x-y_2.13@1.0"
