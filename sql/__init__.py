@@ -14,9 +14,10 @@ from sql.errors import (
     OperationalError,
     ProgramLimitExceeded,
     SchemaTooNew,
+    UpgradeRequired,
     is_connection_failure,
 )
-from sql.migrate import has_schema, migrate, newest_migration
+from sql.migrate import Migration, has_schema, list_pending, migrate, newest_migration
 from sql.pool import ConnectionPool, open_pool
 from sql.values import replace_nul
 
@@ -27,12 +28,15 @@ __all__ = [
     "DatabaseError",
     "DeadlockDetected",
     "InterfaceError",
+    "Migration",
     "OperationalError",
     "ProgramLimitExceeded",
     "SchemaTooNew",
+    "UpgradeRequired",
     "connect",
     "has_schema",
     "is_connection_failure",
+    "list_pending",
     "migrate",
     "newest_migration",
     "open_pool",

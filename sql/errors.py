@@ -15,6 +15,7 @@ __all__ = [
     "InterfaceError",
     "OperationalError",
     "SchemaTooNew",
+    "UpgradeRequired",
     "is_connection_failure",
 ]
 
@@ -24,6 +25,10 @@ _CONNECTION_STATES = ("08", "57P", "53300")
 
 class SchemaTooNew(Exception):
     """The database was migrated by a newer version of Moirae."""
+
+
+class UpgradeRequired(Exception):
+    """The database lacks migrations that rewrite data."""
 
 
 def is_connection_failure(error: DatabaseError) -> bool:

@@ -5,6 +5,9 @@ may have gaps. They are never changed once released, and each runs once, in one 
 row that records it. An empty database gets `schema.sql` instead, which a test holds equal to all
 migrations.
 
+Most migrations only add: any command applies them. One whose first line begins with `-- Rewrites:`
+changes what an earlier version wrote, and is applied by `moirae upgrade` only.
+
 The first migration is the schema of version 0.1.0, in the form in which 0.1.0 itself applied it:
 its statements have no effect on a database of 0.1.0.
 """
@@ -13,15 +16,17 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import LiteralString
 
 from psycopg.sql import SQL
 
 from sql.connection import Connection
-from sql.errors import SchemaTooNew
+from sql.errors import SchemaTooNew, UpgradeRequired
 from sql.loader import read_text
 
 # Key of the advisory lock under which one process at a time migrates: any fixed number.
 MIGRATION_LOCK = 0x6D6F6972
+_REWRITES = "-- Rewrites:"
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 _CREATE_TABLE = SQL("""
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -38,7 +43,16 @@ class Migration:
 
     @property
     def statements(self) -> SQL:
-        return SQL(read_text("migrations", f"{self.number:04}_{self.name}.sql"))
+        return SQL(self._text)
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it changes what an earlier version wrote."""
+        return self._text.startswith(_REWRITES)
+
+    @property
+    def _text(self) -> LiteralString:
+        return read_text("migrations", f"{self.number:04}_{self.name}.sql")
 
 
 @cache
@@ -60,10 +74,29 @@ def newest_migration() -> int:
     return migrations()[-1].number
 
 
-def migrate(connection: Connection) -> None:
-    """Apply the migrations that the database lacks.
+def list_pending(connection: Connection) -> list[Migration]:
+    """The migrations that a database lacks, in order; none for an empty one. Raises `SchemaTooNew`."""
+    if not has_schema(connection):
+        return []
+    applied = _list_applied(connection)
+    _check_known(applied)
+    return [migration for migration in migrations() if migration.number not in applied]
 
-    Takes no lock of a table if there are none. Raises `SchemaTooNew`, and psycopg's errors.
+
+def _check_known(applied: set[int]) -> None:
+    last_known = newest_migration()
+    if max(applied, default=0) > last_known:
+        raise SchemaTooNew(
+            f"the database has migration {max(applied)}, this version of Moirae knows"
+            f" {last_known}: update Moirae"
+        )
+
+
+def migrate(connection: Connection, *, rewrite: bool = False) -> None:
+    """Apply the migrations that the database lacks. `rewrite`: also those that rewrite data.
+
+    Takes no lock of a table if there are none. Raises `SchemaTooNew`, `UpgradeRequired`, and
+    psycopg's errors.
     """
     if _list_applied(connection) == {migration.number for migration in migrations()}:
         return
@@ -73,20 +106,21 @@ def migrate(connection: Connection) -> None:
         # the catalog, without a table that was created while the session waited for the lock.
         connection.execute(_CREATE_TABLE)
         applied = _list_applied(connection)
-        last_known = newest_migration()
-        if max(applied, default=0) > last_known:
-            raise SchemaTooNew(
-                f"the database has migration {max(applied)}, this version of Moirae knows"
-                f" {last_known}: update Moirae"
-            )
+        _check_known(applied)
         if not applied and not has_schema(connection):
             connection.execute(SQL(read_text("schema.sql")))
             _record(connection, migrations())
             return
-        for migration in migrations():
-            if migration.number not in applied:
-                connection.execute(migration.statements)
-                _record(connection, [migration])
+        pending = [migration for migration in migrations() if migration.number not in applied]
+        rewriting = [f"{migration.number}" for migration in pending if migration.rewrites]
+        if rewriting and not rewrite:
+            raise UpgradeRequired(
+                f"the database was written by an earlier version, and migrations "
+                f"{', '.join(rewriting)} rewrite it: run `moirae upgrade`"
+            )
+        for migration in pending:
+            connection.execute(migration.statements)
+            _record(connection, [migration])
 
 
 def _list_applied(connection: Connection) -> set[int]:

@@ -6,6 +6,7 @@ backups/<name>/files.tar       logs of the tables, accepted batches, files of th
 backups/<name>/database.dump   PostgreSQL's custom format
 backups/<name>/copied-<n>.json data files copied so far; only until the backup is complete
 backups/<name>/manifest.json   written last
+backups/<name>/verified.json   once the backup was verified
 """
 
 import io
@@ -32,6 +33,7 @@ from moirae.errors import BackupDamaged, Conflict, NotFound
 
 _IDENTITY_FILE = "moirae-backup.json"
 _MANIFEST_FILE = "manifest.json"
+_VERIFIED_FILE = "verified.json"
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,14 @@ class Repository:
         for file_name in self._storage_of(manifest.name).list_sizes():
             if file_name.startswith("copied-"):
                 self._storage.remove(f"backups/{manifest.name}/{file_name}")
+
+    def mark_verified(self, name: str) -> None:
+        """Record that a backup was restored beside and is what was backed up."""
+        self._copy_in(f"backups/{name}/{_VERIFIED_FILE}", b"{}")
+
+    def is_verified(self, name: str) -> bool:
+        """Whether a backup was verified."""
+        return self._storage.exists(f"backups/{name}/{_VERIFIED_FILE}")
 
     def remove_backups(self, names: Collection[str]) -> None:
         """Remove what belongs to some backups alone, their manifests first."""

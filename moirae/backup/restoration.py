@@ -231,7 +231,7 @@ class Restoration:
                 file.flush()
                 restore_dump(dsn, Path(file.name))
         with sql.connect(dsn, application_name="moirae restore") as connection:
-            sql.migrate(connection)
+            sql.migrate(connection, rewrite=True)
             self._check_database(connection)
 
     def _check_database(self, connection: sql.Connection) -> None:

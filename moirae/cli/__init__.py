@@ -40,6 +40,7 @@ from moirae.cli import (
     status,
     streams,
     tokens,
+    upgrade,
 )
 from moirae.cli.options import describe_invalid_value
 from moirae.cli.processes import EXIT_INTERNAL_ERROR
@@ -135,3 +136,4 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(backup.app, name="backup")
 app.command("restore")(backup.restore)
 app.command("setup")(setup.setup)
+app.command("upgrade")(upgrade.upgrade)

@@ -167,6 +167,8 @@ def _verify(repository: "Repository", name: str | None, output: OutputFormat) ->
     ):
         verification = verify_backup(repository, manifest, Path(folder), report)
     exit_code = 0 if verification.is_good else 1
+    if verification.is_good:
+        repository.mark_verified(manifest.name)
     keep_exit_code(exit_code)
     _print_verification(verification, output)
     raise typer.Exit(exit_code)

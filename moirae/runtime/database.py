@@ -14,7 +14,7 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
 
     `name` identifies the connection in `pg_stat_activity`. `options` are further session options,
     such as `-c statement_timeout=10s`. Raises `Unreachable`, and `MoiraeError` if a newer version
-    has used the database.
+    has used the database, or `moirae upgrade` has to run first.
     """
     check_restored(settings.home)
     dsn = database_dsn(settings)
@@ -29,7 +29,7 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
         if not sql.is_connection_failure(error):
             raise  # a statement of the migration failed, as with a full disk
         raise Unreachable(f"cannot connect to PostgreSQL: {first_line(error)}") from error
-    except sql.SchemaTooNew as error:
+    except (sql.SchemaTooNew, sql.UpgradeRequired) as error:
         raise MoiraeError(str(error)) from error
     return connection
 

@@ -105,6 +105,7 @@ MODULES_BY_TEST = {
         moirae.runtime.storage.generation sql.archive.file_checks sql.workspace.locations
         sql.workspace.snapshots""",
     "integration/test_backup_command.py": "moirae.backup.destination moirae.cli.backup",
+    "integration/test_upgrade_command.py": "moirae.cli.upgrade",
     "integration/test_repair.py": """
         archiver.delta.log_repair moirae.repair.backup_files moirae.repair.chunk_catalog
         moirae.repair.database_tables moirae.repair.ledger moirae.repair.ledger_rows

@@ -17,6 +17,8 @@ from moirae.errors import MoiraeError
 from moirae.runtime.storage.archive import open_storage
 from sql.workspace import WorkspaceGateway, WorkspaceRow
 
+# Counts changes of the archive that earlier versions cannot read.
+ARCHIVE_FORMAT = 1
 _IDENTITY_FILE = "moirae-workspace.json"
 _RESTORE_MARK = "restore.json"
 
@@ -80,6 +82,7 @@ def read_archive_identity(settings: Settings) -> tuple[UUID, int] | None:
         return None
     try:
         document = orjson.loads(content)
+        _check_format(f"{storage}", int(document.get("format", ARCHIVE_FORMAT)))
         return UUID(document["workspace"]), int(document["generation"])
     except (KeyError, TypeError, ValueError) as error:
         raise MoiraeError(
@@ -87,11 +90,23 @@ def read_archive_identity(settings: Settings) -> tuple[UUID, int] | None:
         ) from error
 
 
+def _check_format(archive: str, number: int) -> None:
+    if number > ARCHIVE_FORMAT:
+        raise MoiraeError(
+            f"{archive}: the archive has format {number}, this version of Moirae knows "
+            f"{ARCHIVE_FORMAT}: update Moirae"
+        )
+
+
 def write_archive_identity(settings: Settings, workspace: UUID, generation: int) -> None:
     """Record workspace and generation of the archive."""
     from archiver.storage import as_storage
 
-    document = {"workspace": str(workspace), "generation": generation}
+    document = {
+        "workspace": str(workspace),
+        "generation": generation,
+        "format": ARCHIVE_FORMAT,
+    }
     with as_storage(open_storage(settings)).write_stream(_IDENTITY_FILE) as file:
         file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 

@@ -43,7 +43,7 @@ def record_steps(install_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         steps.append("archive")
         (install_folder / "spark.jsa").write_bytes(b"classes")
 
-    monkeypatch.setattr(install, "_fetch_missing_jars", lambda _: steps.append("fetch"))
+    monkeypatch.setattr(install, "_provide_jars", lambda lock, source: steps.append("fetch"))
     monkeypatch.setattr(install, "_compile_java", lambda: steps.append("compile"))
     monkeypatch.setattr(install, "_create_class_archive", archive_classes)
     monkeypatch.setattr(install, "_is_complete", lambda _: True)
@@ -76,7 +76,7 @@ def test_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_jar_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArchiverError, match=r"a\.jar: not downloaded"):
+    with pytest.raises(ArchiverError, match=r"a\.jar: is missing"):
         install.verify_jars(tmp_path, LOCK)
 
 
@@ -84,7 +84,7 @@ def test_only_locked_jars_are_installed(
     install_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub_download(monkeypatch, GOOD)
-    install._fetch_missing_jars(LOCK)
+    install._provide_jars(LOCK, None)
     files = [path for path in install_folder.rglob("*") if path.is_file()]
     assert files == [install_folder / "jars" / "a.jar"]
 
@@ -94,7 +94,7 @@ def test_downloaded_jar_with_another_checksum_is_not_installed(
 ) -> None:
     stub_download(monkeypatch, b"something else")
     with pytest.raises(ArchiverError):
-        install._fetch_missing_jars(LOCK)
+        install._provide_jars(LOCK, None)
     assert list(install_folder.iterdir()) == []
 
 
@@ -143,10 +143,10 @@ def test_failed_download_is_reported_in_one_line_and_leaves_no_stamp(
 ) -> None:
     record_steps(install_folder, monkeypatch)
 
-    def fail(_: object) -> None:
+    def fail(_: object, source: object) -> None:
         raise ArchiverError("a.jar: not downloaded")
 
-    monkeypatch.setattr(install, "_fetch_missing_jars", fail)
+    monkeypatch.setattr(install, "_provide_jars", fail)
     assert install.main() == 1
     assert capsys.readouterr().err == "moirae: setup failed: a.jar: not downloaded\n"
     assert not (install_folder / "stamp").exists()
