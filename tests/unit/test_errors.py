@@ -46,5 +46,5 @@ def test_errors_that_others_catch_are_in_the_module_of_errors(
     assert {name for name in elsewhere if not name.startswith("_")} <= {"Unsupported"}
 
 
-def test_the_package_of_gateways_raises_errors_of_psycopg_and_one_of_its_own() -> None:
-    assert list(_errors(sql)) == [sql.SchemaTooNew]
+def test_the_package_of_gateways_raises_errors_of_psycopg_and_two_of_its_own() -> None:
+    assert list(_errors(sql)) == [sql.SchemaTooNew, sql.UpgradeRequired]
