@@ -79,8 +79,11 @@ class NotifiedAlert:
 
 
 def make_member(rule: str, key: Mapping[str, Any]) -> str:
-    """The identity of the alerts of one fingerprint: a rule has at most one open alert of it."""
-    content = canonical_json([rule, *key.values()])
+    """The identity of the alerts of one key: a rule has at most one open alert of it.
+
+    By names and values: of alerts whose rules are not declared here, names may differ.
+    """
+    content = canonical_json([rule, *(part for item in sorted(key.items()) for part in item)])
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 

@@ -30,3 +30,5 @@ def test_labels_are_written_as_go_does() -> None:
 def test_member_is_the_fingerprint_of_a_rule() -> None:
     assert make_member("g/A", {"h": "a"}) == make_member("g/A", {"h": "a"})
     assert make_member("g/A", {"h": "a"}) != make_member("g/B", {"h": "a"})
+    assert make_member("g/A", {"h": "a"}) != make_member("g/A", {"i": "a"})
+    assert make_member("g/A", {"h": 1, "i": "a"}) == make_member("g/A", {"i": "a", "h": 1})
