@@ -211,3 +211,24 @@ def test_a_drain_reads_to_the_end_that_exists(start: Reader, logs: Path) -> None
     reader = start(drain=True)
     assert reader.update() == ["a", "b"]
     assert not reader.input.has_unread("app")
+
+
+def test_a_copy_that_is_not_complete_yet_is_no_file_of_its_own(
+    logs: Path, start: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing_stream, "_COPY_TIMEOUT", 60.0)
+    log, copied = logs / "app.log", logs / "app.log.1"
+    texts = [f"line {number} {'x' * 100}" for number in range(40)]
+    log.write_text(lines(*texts))
+    reader = start()
+    assert reader.update() == texts
+    content = log.read_bytes()
+    for size in (500, 2_000, 3_000):
+        copied.write_bytes(content[:size])
+        time.sleep(0.11)
+        reader.input.update()
+        assert reader.messages() == texts
+    copied.write_bytes(content)
+    os.truncate(log, 0)
+    append(log, f"{TIME} new\n")
+    assert reader.update() == [*texts, "new"]

@@ -77,7 +77,7 @@ class GrowingStream:
         self._rows: dict[int, GrowingFileRow] = {}
         # By number: the file as it was last seen.
         self._present: dict[int, ListedFile] = {}
-        self._ambiguous_since: dict[tuple[int, int], float] = {}
+        self._ambiguous_since: dict[tuple[int, int, int], float] = {}
         self._has_ambiguous = False
         self._has_listed = False
         self._open_files = OpenFiles()
@@ -153,7 +153,7 @@ class GrowingStream:
         return [KnownFile(row, self._read_to(number)) for number, row in self._rows.items()]
 
     def _match(self, listed: Sequence[ListedFile]) -> None:
-        matched = match_files(self._known_files(), listed, self._has_content)
+        matched = match_files(self._known_files(), listed, self._has_content, _is_beginning)
         files = self._select_settled(listed, matched)
         present: dict[int, ListedFile] = {}
         for position, file in files.items():
@@ -186,12 +186,13 @@ class GrowingStream:
     ) -> dict[int, ListedFile]:
         """The files to be read: not copies of others, as long as these may be truncated."""
         now = time.monotonic()
-        since: dict[tuple[int, int], float] = {}
+        since: dict[tuple[int, int, int], float] = {}
         selected: dict[int, ListedFile] = {}
         self._has_ambiguous = False
         for position, file in enumerate(listed):
             if position in matched.ambiguous:
-                key = (file.device, file.inode)
+                # A copy that grows is not complete yet.
+                key = (file.device, file.inode, file.size)
                 since[key] = self._ambiguous_since.get(key, now)
                 if file.is_compressed:
                     continue
@@ -343,3 +344,17 @@ def _line_starts(content: bytes) -> Any:
     """The offset of each line."""
     line_ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
     return np.concatenate([[0], line_ends + 1])
+
+
+def _is_beginning(file: ListedFile, longer: ListedFile) -> bool:
+    """Whether a file is how a longer one begins, by its first and last bytes."""
+    if longer.is_compressed:
+        return False
+    length = min(file.size, HASHED_BYTES)
+    try:
+        for start in (0, file.size - length):
+            if read_range(file.path, start, length) != read_range(longer.path, start, length):
+                return False
+    except (OSError, EOFError):
+        return False
+    return True

@@ -45,11 +45,13 @@ def match_files(
     known_files: Sequence[KnownFile],
     listed: Sequence[ListedFile],
     has_content: Callable[[ListedFile, KnownFile], bool],
+    is_beginning: Callable[[ListedFile, ListedFile], bool] = lambda _file, _longer: False,
 ) -> MatchedFiles:
     """Find the listed files among those that were read.
 
     A file is known by device and inode, else by its content: its beginning, and what was read last.
-    `has_content`: whether a listed file has that of a known one, which is not longer.
+    `has_content`: whether a listed file has that of a known one, which is not longer;
+    `is_beginning`: whether it is how a longer one begins, as of a copy that is not complete yet.
     """
     by_inode = {(int(k.row.device), int(k.row.inode)): k for k in known_files}
     matched: dict[int, KnownFile] = {}
@@ -75,4 +77,10 @@ def match_files(
             else:
                 ambiguous.add(position)
             break
+    for position, file in enumerate(listed):
+        if position in matched or position in ambiguous or file.is_compressed:
+            continue
+        longer = [listed[other] for other in matched if listed[other].size > file.size]
+        if any(is_beginning(file, other) for other in longer):
+            ambiguous.add(position)
     return MatchedFiles(matched, frozenset(ambiguous))
