@@ -89,7 +89,8 @@ def plan_backtest(
     if horizon is None or not streams <= archive.newest.keys():
         return None
     newest = max(archive.newest[name] for name in streams)
-    oldest = min(archive.oldest[name] for name in streams)
+    # An event may be earlier than its rows: at the start of a window.
+    oldest = min(archive.oldest[name] for name in streams) - rule.shape.lag
     end = horizon if end is None else min(end, horizon)
     start = max(choose_start(newest), oldest)
     if start >= end:
