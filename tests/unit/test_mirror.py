@@ -28,7 +28,7 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
-    "property/test_backtest_is_live.py": "moirae.backtest.archive moirae.backtest.run",
+    "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "unit/moirae/backtest/test_alerts.py": """
         moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",
     "property/test_formats.py": """
