@@ -4,11 +4,12 @@ import gzip
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from archiver.ingest import SourceUnit
 from moirae.config.settings import load_settings_from_environment
 from moirae.live.sources.growing import growing_stream, listing
 from moirae.runtime import connect_database
@@ -120,6 +121,30 @@ def test_a_file_that_is_copied_and_truncated_continues_in_the_copy(
     shutil.copy(log, logs / "app.log.1")
     os.truncate(log, 0)
     append(log, lines("d"))
+    assert sorted(reader.update(wait=0.3)) == ["a", "b", "c", "d"]
+    assert sorted(start().update()) == ["a", "b", "c", "d"]
+
+
+def test_a_file_that_is_truncated_while_its_range_is_archived_continues_in_the_copy(
+    start: Reader, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a", "b"))
+    reader.update()
+    append(log, lines("c"))
+    ingest_units = reader.ingest_units
+
+    def truncate_then_ingest(units: Sequence[SourceUnit]) -> Sequence[SourceUnit]:
+        if units:
+            shutil.copy(log, logs / "app.log.1")
+            log.write_text(lines("d"))
+        return ingest_units(units)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(reader, "ingest_units", truncate_then_ingest)
+        time.sleep(0.11)
+        reader.input.update()
     assert sorted(reader.update(wait=0.3)) == ["a", "b", "c", "d"]
     assert sorted(start().update()) == ["a", "b", "c", "d"]
 

@@ -46,6 +46,14 @@ def read_range(path: Path, start: int, size: int) -> bytes:
         return file.read(size)
 
 
+def read_whole_range(path: Path, start: int, size: int) -> bytes:
+    """The same, with `EOFError` if the content ends earlier."""
+    content = read_range(path, start, size)
+    if len(content) < size:
+        raise EOFError(f"{path} ends before byte {start + size}")
+    return content
+
+
 def _skip(file: IO[bytes], size: int) -> None:
     while size > 0 and (block := file.read(min(size, _BLOCK_BYTES))):
         size -= len(block)

@@ -27,6 +27,7 @@ from moirae.live.sources.growing.content import (
     find_complete_end,
     hash_bytes,
     read_range,
+    read_whole_range,
 )
 from moirae.live.sources.growing.known_files import (
     KnownFile,
@@ -77,6 +78,8 @@ class GrowingStream:
         self._rows: dict[int, GrowingFileRow] = {}
         # By number: the file as it was last seen.
         self._present: dict[int, ListedFile] = {}
+        # By number and end of a range that was read: by what its file is found again after it.
+        self._described: dict[tuple[int, int], GrowingFileRow] = {}
         self._ambiguous_since: dict[tuple[int, int, int], float] = {}
         self._has_ambiguous = False
         self._has_listed = False
@@ -95,6 +98,7 @@ class GrowingStream:
             self._match(listed)
             self._has_listed = True
         units: list[SourceUnit] = []
+        self._described.clear()
         size = 0
         for number, file in self._present.items():
             if size >= max_bytes:
@@ -109,13 +113,9 @@ class GrowingStream:
         """Store by what a file is found again, after a range of it was archived."""
         assert unit.partition is not None and unit.next_offset is not None
         number = int(unit.partition)
-        file = self._present.get(number)
-        if file is None:
-            return
-        try:
-            row = self._describe(self._rows[number], file, unit.next_offset)
-        except OSError:
-            return  # it is gone: nothing is left to be found again
+        row = self._described.pop((number, unit.next_offset), None)
+        if row is None:
+            return  # what was stored after an earlier range finds the file as well
         self._gateway.update(row)
         self._rows[number] = row
 
@@ -232,12 +232,17 @@ class GrowingStream:
         return number
 
     def _describe(self, row: GrowingFileRow, file: ListedFile, read_to: int) -> GrowingFileRow:
-        """By what a file is found again that was read to an offset. Raises `OSError`."""
-        head = read_range(file.path, 0, min(HASHED_BYTES, max(read_to, 1)))
-        if not read_to:
+        """By what a file is found again that was read to an offset.
+
+        Raises `EOFError` if it is shorter: it was truncated meanwhile.
+        """
+        if read_to:
+            head = read_whole_range(file.path, 0, min(HASHED_BYTES, read_to))
+        else:
             head = read_range(file.path, 0, HASHED_BYTES)
             head = head[: head.rfind(b"\n") + 1] or head
         start = max(0, read_to - HASHED_BYTES)
+        checked = read_whole_range(file.path, start, read_to - start)
         return replace(
             row,
             path=row.path if is_handle(file) else unit_name(file.path, self._base),
@@ -246,7 +251,7 @@ class GrowingStream:
             head_length=len(head),
             head_hash=hash_bytes(head),
             checked_to=read_to,
-            checked_hash=hash_bytes(read_range(file.path, start, read_to - start)),
+            checked_hash=hash_bytes(checked),
         )
 
     def _report_missing(self, number: int, file: ListedFile) -> None:
@@ -294,11 +299,16 @@ class GrowingStream:
             return None
         try:
             content = self._read_complete(file, read_to)
+            if not content:
+                return None
             header = read_range(file.path, 0, HASHED_BYTES).partition(b"\n")[0]
-            if not content or not self._has_content(file, KnownFile(self._rows[number], read_to)):
+            # Now, not once the range is archived: the file may be truncated until then.
+            described = self._describe(self._rows[number], file, read_to + len(content))
+            if not self._has_content(file, KnownFile(self._rows[number], read_to)):
                 return None
         except (OSError, EOFError):
             return None
+        self._described[number, read_to + len(content)] = described
         return self._make_unit(
             number, OffsetRange(read_to, read_to + len(content)), content, header
         )
