@@ -43,6 +43,7 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_units", **names)
         self._execute("rename_topics", **names)
         self._execute("rename_lost_records", **names)
+        self._execute("rename_lost_rows", **names)
         self._execute("rename_lost_verdicts", **names)
         self._execute("rename_source_errors", **names)
         self._execute("rename_growing_files", **names)

@@ -31,6 +31,9 @@ UPDATE topics SET stream = %(new)s WHERE stream = %(old)s
 -- rename_lost_records --
 UPDATE lost_records SET stream = %(new)s WHERE stream = %(old)s
 
+-- rename_lost_rows --
+UPDATE lost_rows SET stream = %(new)s WHERE stream = %(old)s
+
 -- rename_lost_verdicts --
 UPDATE lost_verdicts SET stream = %(new)s WHERE stream = %(old)s
 

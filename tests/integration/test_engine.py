@@ -114,7 +114,7 @@ def test_streaming_query_resumes_at_its_checkpoint(spark: SparkSession, tmp_path
 
 def test_missing_jars_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "JARS", tmp_path)
-    with pytest.raises(NotInstalled, match="make setup"):
+    with pytest.raises(NotInstalled, match="moirae setup"):
         session.jar_settings("local[2]")
 
 

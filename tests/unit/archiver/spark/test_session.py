@@ -24,7 +24,7 @@ def test_missing_jars_are_reported_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(session, "JARS", tmp_path)
     (tmp_path / "a.jar").touch()
-    with pytest.raises(NotInstalled, match="run `make setup`"):
+    with pytest.raises(NotInstalled, match="run `moirae setup`"):
         session.jar_settings("local[2]")
 
 
