@@ -45,7 +45,8 @@ LOCAL_COMMANDS = """
     moirae backup list, moirae backup new-key, moirae restore, moirae run notify,
     moirae receivers test, moirae receivers preview, moirae routes import,
     moirae streams infer, moirae streams test,
-    moirae rules import-sigma, moirae rules test, moirae rules backtest
+    moirae rules import-sigma, moirae rules test, moirae rules backtest,
+    moirae setup, moirae upgrade
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
