@@ -76,7 +76,7 @@ slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
 	@$(BIN)/python -m pytest --hypothesis-profile thorough -n 2 tests/property
 
-lint: setup
+lint: prerequisites $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
