@@ -23,7 +23,7 @@ from benchmarks.fixtures import (
     workspace_processes,
 )
 from benchmarks.live_latency import LiveProducer, measure_p99, wait_until
-from benchmarks.live_stream import CPU_WORKSPACE
+from benchmarks.live_stream import CPU_WORKSPACE, HIGH_RULES
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment
@@ -38,16 +38,7 @@ _WARM_UP_SECONDS = 40.0
 _SETTLING_SECONDS = 20.0  # once many files are archived
 _MEASURED_SECONDS = 30.0
 _FIRST_AGE = timedelta(days=20)
-_RULES = """
-groups:
-- name: bench
-  rules:
-  - alert: High
-    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98
-    key: [n]
-    id: [n]
-    keep_firing_for: 1s
-  - alert: Window
+_RULES = f"""{HIGH_RULES}  - alert: Window
     expr: >-
       SELECT host, window.end AS ts, max(cpu) AS top
       FROM cpu GROUP BY host, window(ts, '2 seconds') HAVING max(cpu) > 99.9

@@ -30,6 +30,18 @@ rules: [rules.yaml]
 """
 """A workspace with the stream of `CpuStream`."""
 
+HIGH_RULES = """
+groups:
+- name: bench
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98
+    key: [n]
+    id: [n]
+    keep_firing_for: 1s
+"""
+"""Rules of which every fiftieth row is an alert: `bench/High`."""
+
 
 class CpuStream:
     """Writes files of the stream (ts, host, n, cpu); `cpu` is uniform in [0, 100]."""

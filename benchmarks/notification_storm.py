@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import sql
 from archiver.threads import start_daemon
 from benchmarks.fixtures import moirae_up, temporary_folder, temporary_workspace
-from benchmarks.live_stream import CPU_WORKSPACE, CpuStream, repeat_at_file_interval
+from benchmarks.live_stream import CPU_WORKSPACE, HIGH_RULES, CpuStream, repeat_at_file_interval
 from benchmarks.notifications import make_storm_alert
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -36,16 +36,6 @@ server: {{listen: "127.0.0.1:0"}}
 receivers: {{hook: {{webhook: "{url}"}}}}
 routes: [{{receiver: hook, group_by: ['...'], group_wait: 0s}}]
 """
-_RULES = """
-groups:
-- name: bench
-  rules:
-  - alert: High
-    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98
-    key: [n]
-    id: [n]
-    keep_firing_for: 1s
-"""
 _IS_CURRENT = (
     "SELECT EXISTS (SELECT FROM alerts WHERE rule = 'bench/High' AND NOT past "
     "AND raised_at - starts_at < interval '5 s')"
@@ -63,7 +53,7 @@ def run() -> list[BenchmarkResult]:
     seconds: list[float] = []
     with temporary_folder() as folder, running_webhook(folder) as webhook:
         workspace = CPU_WORKSPACE + _NOTIFICATIONS.format(url=webhook.url)
-        with temporary_workspace(workspace, _RULES) as root:
+        with temporary_workspace(workspace, HIGH_RULES) as root:
             (root / "landing").mkdir()
             settings = load_settings_from_environment(root / "moirae.yaml")
             with (

@@ -36,6 +36,7 @@ from archiver.delta.generation import begin_generation
 from archiver.delta.identity import (
     ENTRY_DTYPE,
     IdentityIndex,
+    add_archive_columns,
     build_entries,
     fingerprint,
     row_places,
@@ -64,6 +65,7 @@ from archiver.delta.table_version import (
 from archiver.delta.vacuum import Vacuum
 
 __all__ = [
+    "add_archive_columns",
     "read_version",
     "read_row_ids",
     "read_newest_version",

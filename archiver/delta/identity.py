@@ -59,6 +59,30 @@ def row_places(schema: StreamSchema, unit: str, line_numbers: Array) -> Sequence
     return [b"%b%d" % (prefix, number) for number in line_numbers.tolist()]
 
 
+def add_archive_columns(
+    rows: pa.Table,
+    ids: Sequence[bytes],
+    hashes: Array,
+    is_late: Array,
+    *,
+    units: Array,
+    line_numbers: Array,
+    chunk_ids: Array,
+) -> pa.Table:
+    """Rows of a stream with the columns that the archive adds, but for `_append`."""
+    columns = {
+        "_late": pa.array(is_late),
+        "_id": pa.array(ids, pa.binary()),
+        "_hash": pa.array(hashes),
+        "_unit": pa.array(units),
+        "_line": pa.array(line_numbers),
+        "chunk": pa.array(chunk_ids, pa.int32()),
+    }
+    for name, values in columns.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
 def _encode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Encode values as texts such that joined with commas they differ exactly if the values do.
 

@@ -30,7 +30,7 @@ from moirae.config.streams import (
     Stream,
     TableSource,
 )
-from moirae.config.table_schemas import stream_schema
+from moirae.config.table_schemas import relation_schema, stream_schema
 from moirae.config.time_intervals import NamedTimeIntervals
 
 __all__ = [
@@ -62,5 +62,6 @@ __all__ = [
     "parse_backup_location",
     "parse_duration",
     "read_backup_key",
+    "relation_schema",
     "stream_schema",
 ]

@@ -1,8 +1,9 @@
 """Archive schemas of declared streams."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from moirae.config.streams import Stream
+from moirae.config.streams import Relation, Stream
 
 if TYPE_CHECKING:
     from archiver.delta import StreamSchema
@@ -26,4 +27,20 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         time_reading=declared.time_reading,
         identity=declared.identity,
         redactions=declared.redactions,
+    )
+
+
+def relation_schema(name: str, declared: Relation) -> "StreamSchema":
+    """The schema by which rows of a relation are decoded, as those of streams are."""
+    from archiver.delta import StreamSchema
+
+    return StreamSchema(
+        name,
+        declared.columns,
+        time=declared.valid_from or "",
+        id=None,
+        key=declared.key,
+        lateness=timedelta(0),
+        future=timedelta(0),
+        fields=declared.fields,
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.chunks import Chunk, locate
-from archiver.delta import EXTRA_COLUMN, StreamTable, fingerprint, row_places
+from archiver.delta import EXTRA_COLUMN, StreamTable, add_archive_columns, fingerprint, row_places
 from archiver.ingest import SourceUnit, read_batches
 from archiver.times import Micros, micros_column
 
@@ -50,20 +50,18 @@ def read_lost_rows(
                 present.add(ids[index])
         positions = np.flatnonzero(is_lost)[: limit - count]
         count += len(positions)
-        archive_columns = {
-            "_id": pa.array(ids, pa.binary()),
-            "_hash": pa.array(hashes),
-            "_unit": pa.repeat(pa.scalar(unit_id, pa.int64()), len(ids)),
-            "_line": pa.array(rows.line_numbers, pa.int64()),
-            "_late": pa.repeat(pa.scalar(False), len(ids)),
-            "chunk": pa.array(chunk_ids, pa.int32()),
-        }
         names = [
             name for name in (*schema.columns, EXTRA_COLUMN) if name in rows.table.column_names
         ]
-        archive_rows = rows.table.select(names)
-        for name, column in archive_columns.items():
-            archive_rows = archive_rows.append_column(name, column)
+        archive_rows = add_archive_columns(
+            rows.table.select(names),
+            ids,
+            hashes,
+            np.zeros(len(ids), bool),
+            units=np.full(len(ids), unit_id),
+            line_numbers=rows.line_numbers,
+            chunk_ids=chunk_ids,
+        )
         parts.append(_fit(archive_rows.take(pa.array(positions)), table))
     return pa.concat_tables(parts)
 

@@ -14,7 +14,7 @@ from archiver.formats import DEFAULT_TIME_READING, JSONL, Format, RecordReading,
 from archiver.ingest import parse_iso_time, read_file_batches
 from archiver.ingest.decoding import decode_lines
 from archiver.times import Micros, from_micros, to_micros
-from moirae.config import Relation, Settings, parse_duration, stream_schema
+from moirae.config import Relation, Settings, parse_duration, relation_schema, stream_schema
 from moirae.documents import Document, KeyPath
 from moirae.errors import Problem, ProblemsError
 from moirae.rule_tests.model import InputFile, InputRows, InputSeries, Row, RuleTest
@@ -133,15 +133,7 @@ class _InputReader:
         return pa.concat_tables(table.select(tables[0].column_names) for table in tables)
 
     def read_relation(self, name: str, relation: Relation, rows: Sequence[Row]) -> pa.Table:
-        schema = StreamSchema(
-            name,
-            relation.columns,
-            time=relation.valid_from or "",
-            id=None,
-            key=relation.key,
-            lateness=timedelta(0),
-            future=timedelta(0),
-        )
+        schema = replace(relation_schema(name, relation), fields={})
         placed = [(row, ("relations", name, index)) for index, row in enumerate(rows)]
         return self._decode(schema, placed).drop_columns([EXTRA_COLUMN]).combine_chunks()
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from archiver.delta import ARROW_TYPES, StreamSchema, StreamTable, fingerprint
+from archiver.delta import ARROW_TYPES, StreamSchema, StreamTable, add_archive_columns, fingerprint
 from archiver.read import Reader
 from recall.query import sql_names
 
@@ -37,17 +38,16 @@ def _add_columns(schema: StreamSchema, table: pa.Table) -> pa.Table:
     first_positions: dict[bytes, int] = {}
     for number, identity in enumerate(ids):
         first_positions.setdefault(identity, number)
-    added = {
-        "_late": pa.repeat(pa.scalar(False), count),
-        "_id": pa.array(ids, pa.binary()),
-        "_hash": pa.array(hashes),
-        "_unit": pa.repeat(pa.scalar(1, pa.int64()), count),
-        "_line": pa.array(range(count), pa.int64()),
-        "chunk": pa.repeat(pa.scalar(_CHUNK, pa.int32()), count),
-    }
-    for name, values in added.items():
-        table = table.append_column(name, values)
-    return table.take(pa.array(list(first_positions.values()), pa.int64()))
+    rows = add_archive_columns(
+        table,
+        ids,
+        hashes,
+        np.zeros(count, bool),
+        units=np.ones(count, np.int64),
+        line_numbers=np.arange(count),
+        chunk_ids=np.full(count, _CHUNK),
+    )
+    return rows.take(pa.array(list(first_positions.values()), pa.int64()))
 
 
 def make_versions(rows: pa.Table, key: Sequence[str], valid_from: str | None) -> pa.Table:

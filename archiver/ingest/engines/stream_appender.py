@@ -12,6 +12,7 @@ from archiver.delta import (
     IdentityIndex,
     StreamSchema,
     StreamTable,
+    add_archive_columns,
     build_entries,
     fingerprint,
 )
@@ -59,18 +60,15 @@ class ClassifiedRows:
 
     def with_archive_columns(self, chunk_ids: Array) -> pa.Table:
         """The rows with the columns that the archive adds to those of the stream."""
-        columns = {
-            "_late": pa.array(self.is_late),
-            "_id": pa.array(self.ids, pa.binary()),
-            "_hash": pa.array(np.ascontiguousarray(self.entries["hash"])),
-            "_unit": pa.array(np.ascontiguousarray(self.entries["unit"])),
-            "_line": pa.array(np.ascontiguousarray(self.entries["line"])),
-            "chunk": pa.array(chunk_ids, pa.int32()),
-        }
-        rows = self.table
-        for name, values in columns.items():
-            rows = rows.append_column(name, values)
-        return rows
+        return add_archive_columns(
+            self.table,
+            self.ids,
+            np.ascontiguousarray(self.entries["hash"]),
+            self.is_late,
+            units=np.ascontiguousarray(self.entries["unit"]),
+            line_numbers=np.ascontiguousarray(self.entries["line"]),
+            chunk_ids=chunk_ids,
+        )
 
 
 class StreamAppender:

@@ -1,13 +1,11 @@
 """Rows of relations, decoded as those of streams."""
 
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from archiver.delta import StreamSchema
 from archiver.formats import Format, RecordReading
 from archiver.ingest import TextRecord, split_records
 from archiver.ingest.decoding import DecodedRows, decode_lines, parse_csv_header
-from moirae.config import Relation
+from moirae.config import Relation, relation_schema
 from moirae.errors import Problem, ProblemsError
 
 
@@ -58,16 +56,7 @@ def decode_rows(
     header: list[str],
 ) -> DecodedRows:
     """Decode lines as rows of a relation. `header`: the columns of a CSV file, else empty."""
-    schema = StreamSchema(
-        name,
-        relation.columns,
-        time=relation.valid_from or "",
-        id=None,
-        key=relation.key,
-        lateness=timedelta(0),
-        future=timedelta(0),
-        fields=relation.fields,
-    )
+    schema = relation_schema(name, relation)
     reading = RecordReading(file_format, tuple(header) if file_format.is_csv else None)
     return decode_lines(schema, reading, raw_lines, 0)
 
