@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release alertmanager broker help jars kernels setup web demo demo-once test test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: wheel release alertmanager broker help jars kernels setup web demo demo-once test fast-tests test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -63,10 +63,16 @@ demo: setup
 demo-once: setup
 	@$(BIN)/moirae demo --once -o json
 
-# Three files of tests at a time, on two cores: much of their time they wait for processes.
+# Tests that start nothing run while jars and broker are downloaded. Of the others three files at a
+# time, on two cores: much of their time they wait for processes.
 test: prerequisites $(STAMP)
-	@$(MAKE) --no-print-directory -j 3 jars kernels broker
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@status=0; \
+	$(MAKE) --no-print-directory --keep-going -j 3 jars broker fast-tests || status=1; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --not-fast || status=1; \
+	exit $$status
+
+fast-tests: kernels
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --fast tests/unit tests/property
 
 # A test that starts a service fails here: see tests/no_services.py.
 test-fast: setup

@@ -21,6 +21,9 @@ load_profiles()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="no test may use Spark or a server")
+    parser.addoption(
+        "--not-fast", action="store_true", help="only what `make test-fast` leaves out"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         no_services.refuse_services()
         config.pluginmanager.register(no_services.WithoutServices())
+    if config.getoption("--not-fast"):
+        config.pluginmanager.register(no_services.OnlyWithServices())
 
 
 def pytest_collection_finish() -> None:

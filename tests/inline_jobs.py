@@ -1,8 +1,13 @@
 """Jobs of executors, run in this process: what tasks get and return is pickled, as Spark does."""
 
 import pickle
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+# A worker of Spark runs one task at a time, with engines of its process. So does this process, also
+# if two threads start a job each.
+_WORKER = threading.Lock()
 
 
 def copy(value: Any) -> Any:
@@ -26,7 +31,11 @@ class InlineJobs:
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         self.task_count += len(items)
-        return [copy(copy(function)(copy(item))) for item in items]
+        results = []
+        for item in items:
+            with _WORKER:
+                results.append(copy(copy(function)(copy(item))))
+        return results
 
     def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> "InlineParts":
         task = copy(function)

@@ -1,4 +1,4 @@
-"""The option `--fast`: only tests without Spark, databases and other servers.
+"""The option `--fast`: only tests without Spark, databases and other servers; `--not-fast`: the others.
 
 Tests that are marked `services` or `processes` are deselected. A test that starts a service anyway
 fails, whatever the code under test makes of the refusal; child processes refuse to start services
@@ -6,7 +6,7 @@ as well.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from tests.service_guard import refused_services
 
 _GUARD_FOLDER = Path(refused_services.__file__).parent
+_TESTS = Path(__file__).parent
 
 
 def refuse_connection(*arguments: Any, **options: Any) -> None:
@@ -35,6 +36,28 @@ def _is_slow_to_start(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("services", "processes"))
 
 
+def _is_fast(item: pytest.Item) -> bool:
+    """Whether `make test-fast` runs it."""
+    folder = item.path.relative_to(_TESTS).parts[0]
+    return folder in ("unit", "property") and not _is_slow_to_start(item)
+
+
+def _deselect(
+    config: pytest.Config, items: list[pytest.Item], condition: Callable[[pytest.Item], bool]
+) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if condition(item)])
+    items[:] = [item for item in items if not condition(item)]
+
+
+class OnlyWithServices:
+    """The hooks of a run with `--not-fast`."""
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        _deselect(config, items, _is_fast)
+
+
 class WithoutServices:
     """The hooks of a run with `--fast`."""
 
@@ -44,9 +67,7 @@ class WithoutServices:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        deselected = [item for item in items if _is_slow_to_start(item)]
-        config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not _is_slow_to_start(item)]
+        _deselect(config, items, _is_slow_to_start)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:
