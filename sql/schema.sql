@@ -85,11 +85,13 @@ CREATE TABLE process_metrics (
 CREATE TABLE tokens (
     id         text PRIMARY KEY,
     name       text NOT NULL,
-    role       text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+    role       text NOT NULL CHECK (role IN ('source', 'viewer', 'operator', 'admin')),
     hash       bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- NULL: the token is active.
-    revoked_at timestamptz
+    revoked_at timestamptz,
+    -- The only stream for which a token with the role `source` may post; NULL: all.
+    stream     text CHECK (stream IS NULL OR role = 'source')
 );
 CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
 

@@ -26,8 +26,9 @@ TokenNameArgument = Annotated[
 
 
 class TokenRoleName(StrEnum):
-    """Roles of tokens. Each includes the permissions of those before it."""
+    """Roles of tokens: one that only posts data; then each includes the one before."""
 
+    SOURCE = "source"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
@@ -40,16 +41,21 @@ def create(
         TokenRoleName,
         typer.Option(
             "--role",
-            help="viewer: read. operator: also act on alerts and post rows. admin: everything.",
+            help="source: post data, nothing else. viewer: read. operator: also act on alerts and "
+            "post data. admin: everything.",
         ),
     ],
+    stream: Annotated[
+        str | None,
+        typer.Option("--stream", help="With role source: the only stream that it may post for."),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Create a token and print it. It cannot be shown again: only its hash is stored."""
     from moirae.services.operations.system import TokenBody, create_token
 
-    body = make_query(TokenBody, name=name, role=role.value)
+    body = make_query(TokenBody, name=name, role=role.value, stream=stream)
     with open_services(workspace) as services:
         token = create_token(services, body).token
     if output is OutputFormat.JSON:
@@ -71,7 +77,7 @@ def list_(
     if output is OutputFormat.JSON:
         print_json(tokens)
         return
-    print_table(["name", "role", "created", "revoked"], map(astuple, tokens), "no tokens")
+    print_table(["name", "role", "stream", "created", "revoked"], map(astuple, tokens), "no tokens")
 
 
 @app.command()

@@ -71,7 +71,7 @@ class AgentAccess:
     @classmethod
     def of_role(cls, role: Role, *, allow_writes: bool) -> "AgentAccess":
         """What a role permits."""
-        is_operator = role != "viewer"
+        is_operator = role in ("operator", "admin")
         return cls(can_ask=is_operator, can_write=is_operator and allow_writes)
 
 

@@ -22,6 +22,7 @@ from moirae.server.responses import (
     error_response,
     json_response,
     read_identity,
+    require_stream,
 )
 from moirae.server.route_table import RouteAccess, RouteTable
 from moirae.server.routes.action_links import add_action_link_routes
@@ -112,7 +113,7 @@ def _add_service_routes(
         status_code=202,
         description=_INGEST_DESCRIPTION,
         openapi_extra={
-            "x-required-role": "operator",
+            "x-required-role": "source",
             "parameters": [IDEMPOTENCY_KEY],
             "requestBody": {
                 "required": True,
@@ -124,6 +125,7 @@ def _add_service_routes(
         },
     )
     async def ingest(stream: str, request: Request) -> Response:
+        require_stream(request.scope, stream)
         return json_response(await ingest_handler.accept_batch(stream, request), 202)
 
     @app.post("/-/reload", tags=["service"], openapi_extra={"x-required-role": "admin"})

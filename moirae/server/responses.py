@@ -1,4 +1,4 @@
-"""JSON responses of the server, including errors, and who made a request."""
+"""JSON responses of the server, including errors, and who made a request, for what."""
 
 from typing import Any, cast
 
@@ -46,3 +46,10 @@ def set_identity(scope: Scope, identity: Identity) -> None:
 def read_identity(scope: Scope) -> Identity:
     """Who makes a request that needs a token."""
     return cast(Identity, scope[_IDENTITY_KEY])
+
+
+def require_stream(scope: Scope, stream: str) -> None:
+    """Raise `RequestRejected` if the token of a request may not post for a stream."""
+    allowed = read_identity(scope).stream
+    if allowed is not None and allowed != stream:
+        raise RequestRejected(403, f"permission denied: this token posts for stream {allowed} only")

@@ -23,7 +23,7 @@ class RouteAccess:
     reads_body: bool = False
 
 
-_INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "operator", reads_body=True)
+_INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "source", reads_body=True)
 _PROBES = (RouteAccess("GET", "/-/healthy", None), RouteAccess("GET", "/-/ready", None))
 
 

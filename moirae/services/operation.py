@@ -26,8 +26,9 @@ from moirae.services.workspace import LocalWorkspace, Workspace
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-Role = Literal["viewer", "operator", "admin"]
-"""What a token permits: reading; also changes of alerts and recalls; also rules and tokens."""
+Role = Literal["source", "viewer", "operator", "admin"]
+"""What a token permits: posting data, nothing else; reading; also posting data and changes of alerts
+and recalls; also rules and tokens."""
 Method = Literal["GET", "POST", "DELETE"]
 Placement = Literal["path", "query", "body"]
 

@@ -29,6 +29,7 @@ _SECRET_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 random bits
 class Identity:
     """Who makes a request: the ID, name and role of a token.
 
+    `stream`: the only one that the token may post for; None: all.
     `csrf_token`: of a browser session, what each change must repeat; None for a request with the
     token itself. `expires_at`: the end of the session.
     """
@@ -38,12 +39,16 @@ class Identity:
     role: Role
     csrf_token: str | None = None
     expires_at: datetime | None = None
+    stream: str | None = None
 
 
-def create_token(connection: sql.Connection, name: str, role: Role) -> str:
+def create_token(
+    connection: sql.Connection, name: str, role: Role, stream: str | None = None
+) -> str:
     """Create a token and return it; it cannot be read again.
 
-    Raises `UsageError` if the name is invalid or in use.
+    `stream`: the only one that it may post for. Raises `UsageError` if the name is invalid or in
+    use.
     """
     if _NAME_PATTERN.fullmatch(name) is None:
         raise UsageError(
@@ -54,7 +59,9 @@ def create_token(connection: sql.Connection, name: str, role: Role) -> str:
     token = f"moirae_{token_id}_{secrets.token_urlsafe(32)}"
     tokens = TokenGateway(connection)
     with connection.transaction():  # a savepoint: the statement may fail
-        inserted = tokens.insert(token_id, name=name, role=role, token_hash=_digest(token.encode()))
+        inserted = tokens.insert(
+            token_id, name=name, role=role, token_hash=_digest(token.encode()), stream=stream
+        )
         if not inserted:
             raise Conflict(f"token {name!r} already exists: revoke it, or choose another name")
     return token
@@ -74,11 +81,11 @@ def authenticate(connection: sql.Connection, token: bytes) -> Identity | None:
     matches = hmac.compare_digest(_digest(token), stored_hash)
     if row is None or not matches:
         return None
-    return Identity(token_id, row.name, cast(Role, row.role))
+    return Identity(token_id, row.name, cast(Role, row.role), stream=row.stream)
 
 
 def open_session(connection: sql.Connection, token_id: str) -> str:
-    """Open a session of a token, and return the value of its cookie. Raises `NotFound`."""
+    """Open a session of a token ID, and return the value of its cookie. Raises `NotFound`."""
     cookie = secrets.token_urlsafe(32)
     opened = SessionGateway(connection).insert(
         _digest(cookie.encode()), token_id, seconds=SESSION_DURATION
@@ -127,7 +134,9 @@ def take_login_code(connection: sql.Connection, code: str) -> str | None:
 
 
 def role_allows(role: Role, required_role: Role) -> bool:
-    """Whether a role includes the permissions of another one."""
+    """Whether a role includes the permissions of another one. Who only reads may not post data."""
+    if required_role == "source":
+        return role != "viewer"
     return TOKEN_ROLES.index(role) >= TOKEN_ROLES.index(required_role)
 
 

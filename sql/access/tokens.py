@@ -10,21 +10,25 @@ from sql.gateway import Gateway
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token. `revoked_at`: None while it is active."""
+    """A token. `stream`: the only one that it may post for; None: all. `revoked_at`: None while it
+    is active.
+    """
 
     name: str
     role: str
+    stream: str | None
     created_at: datetime
     revoked_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveTokenRow:
-    """Name, role and hash (SHA-256 of the whole token) of a token that is not revoked."""
+    """A token that is not revoked. `hash`: SHA-256 of the whole token. `stream`: see `TokenRow`."""
 
     name: str
     role: str
     hash: bytes
+    stream: str | None
 
 
 class TokenGateway(Gateway):
@@ -32,10 +36,14 @@ class TokenGateway(Gateway):
 
     queries = "tokens"
 
-    def insert(self, token_id: str, *, name: str, role: str, token_hash: bytes) -> bool:
+    def insert(
+        self, token_id: str, *, name: str, role: str, token_hash: bytes, stream: str | None
+    ) -> bool:
         """Store a token. Returns False if an active token has the name."""
         try:
-            self._execute("insert", id=token_id, name=name, role=role, hash=token_hash)
+            self._execute(
+                "insert", id=token_id, name=name, role=role, hash=token_hash, stream=stream
+            )
         except UniqueViolation:
             return False
         return True

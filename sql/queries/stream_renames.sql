@@ -58,6 +58,9 @@ DELETE FROM column_rewrites WHERE stream = %(old)s
 -- rename_unread_input --
 DELETE FROM unread_input WHERE stream = %(old)s
 
+-- rename_tokens --
+UPDATE tokens SET stream = %(new)s WHERE stream = %(old)s
+
 -- rename_stream --
 UPDATE streams SET name = %(new)s, renamed_to = NULL,
     previous_names = array_append(array_remove(previous_names, %(new)s), %(old)s)

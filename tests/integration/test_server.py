@@ -175,7 +175,40 @@ def test_token_role_limits_requests(served: Served) -> None:
         [served.ask(*route, role=role).status_code for route in routes]
         for role in tokens.TOKEN_ROLES
     ]
-    assert seen == [[200, 403, 403], [200, 415, 403], [200, 415, 404]]
+    assert tokens.TOKEN_ROLES == ("source", "viewer", "operator", "admin")
+    assert seen == [[403, 415, 403], [200, 403, 403], [200, 415, 403], [200, 415, 404]]
+
+
+def test_source_token_opens_no_session(served: Served) -> None:
+    login = {"token": served.tokens["source"]}
+    assert served.ask("POST", "/api/v1/sessions", None, json=login).status_code == 403
+
+
+def test_source_token_posts_for_its_stream_only(served: Served) -> None:
+    body = {"name": "cpu-agent", "role": "source", "stream": "cpu"}
+    headers = {
+        "Authorization": "Bearer " + served.ask("POST", "/api/v1/tokens", json=body).json()["token"]
+    }
+    statuses = [
+        served.ask(
+            "POST", f"/api/v1/ingest/{stream}", None, headers={**headers, **LINES}, content=ROW
+        )
+        for stream in ("cpu", "other")
+    ]
+    assert [answer.status_code for answer in statuses] == [202, 403]
+    assert "posts for stream cpu only" in statuses[1].text
+    served.clear()
+
+
+@pytest.mark.parametrize(
+    ("role", "stream", "message"),
+    [("viewer", "cpu", "role viewer takes no stream"), ("source", "none", "no stream 'none'")],
+)
+def test_stream_of_a_token_is_checked(served: Served, role: str, stream: str, message: str) -> None:
+    body = {"name": "wrong", "role": role, "stream": stream}
+    refused = served.ask("POST", "/api/v1/tokens", json=body)
+    assert refused.status_code == 400
+    assert message in refused.text
 
 
 def test_revoked_token_is_rejected(served: Served) -> None:

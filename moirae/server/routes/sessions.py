@@ -129,6 +129,8 @@ def _open_session(
             session = tokens.find_session(connection, cookie)
             if session is None:
                 raise NotFound("the token is revoked")
+            if session.role == "source":
+                raise RequestRejected(403, "permission denied: this token only posts data")
             arguments = {"method": method}
             AuditGateway(connection).insert(session.name, "api", "sessions.log_in", arguments)
     except NotFound as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ConfigDict, Field, with_config
 
-from moirae.errors import NotFound
+from moirae.errors import NotFound, UsageError
 from moirae.inspect import ProcessStatus, StatusReport
 from moirae.runtime.storage import measure_disk_space, open_storage
 from moirae.services import tokens
@@ -38,7 +38,13 @@ class TokenBody(Arguments):
     """A token to create."""
 
     name: str = Field(max_length=100, description="Name, such as its user or program.")
-    role: Role = Field(description="viewer reads, operator also acts on alerts, admin all.")
+    role: Role = Field(
+        description="source only posts data, viewer reads, operator also acts on alerts and posts "
+        "data, admin all."
+    )
+    stream: Name | None = Field(
+        None, description="With role source: the only stream that it may post for."
+    )
 
 
 class TokenQuery(PageQuery):
@@ -141,7 +147,12 @@ def list_tokens(workspace: "LocalWorkspace", query: TokenQuery) -> TokenPage:
 @operation("POST", "/tokens", role="admin", has_secret_result=True)
 def create_token(workspace: "LocalWorkspace", body: TokenBody) -> CreatedToken:
     """Create a token. It cannot be shown again: only its hash is stored."""
-    token = tokens.create_token(workspace.connection, body.name, body.role)
+    if body.stream is not None:
+        if body.role != "source":
+            raise UsageError(f"role {body.role} takes no stream: only role source does")
+        if body.stream not in workspace.settings.streams:
+            raise UsageError(f"no stream {body.stream!r} is declared: see `moirae streams list`")
+    token = tokens.create_token(workspace.connection, body.name, body.role, body.stream)
     return CreatedToken(body.name, body.role, token)
 
 

@@ -27,7 +27,7 @@ TABLE = RouteTable(
         ("POST", "/api/v1/rules/other", "admin"),
         ("POST", "/api/v1/alerts/a/ack", "operator"),
         ("POST", "/api/v1/alerts/a/b/ack", "admin"),
-        ("POST", "/api/v1/ingest/cpu", "operator"),
+        ("POST", "/api/v1/ingest/cpu", "source"),
         ("GET", "/unknown", "viewer"),
         ("DELETE", "/unknown", "admin"),
     ],
