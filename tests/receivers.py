@@ -24,17 +24,18 @@ class Received:
         return json.loads(self.body)
 
 
+Answer = tuple[int, dict[str, str], bytes] | bytes | None
+
+
 @dataclass
 class FakeReceiver:
-    """`answer`: status, headers and body for a request, or None: close without an answer."""
+    """`answer`: status, headers and body for a request, bytes that are no HTTP, or None: close
+    without an answer. Only requests with a status are recorded.
+    """
 
     url: str = ""
     requests: list[Received] = field(default_factory=list)
-    answer: Callable[[Received], tuple[int, dict[str, str], bytes] | None] = lambda _: (
-        200,
-        {},
-        b"ok",
-    )
+    answer: Callable[[Received], Answer] = lambda _: (200, {}, b"ok")
 
     def alert_names(self) -> list[list[str]]:
         """Of each webhook message, the names of its alerts with their states."""
@@ -48,8 +49,8 @@ class FakeReceiver:
 
 
 @contextmanager
-def fake_receiver() -> Iterator[FakeReceiver]:
-    """Serve on a free port of the loopback device."""
+def fake_receiver(port: int = 0) -> Iterator[FakeReceiver]:
+    """Serve on a port of the loopback device; 0: on a free one."""
     receiver = FakeReceiver()
     lock = threading.Lock()
 
@@ -65,7 +66,8 @@ def fake_receiver() -> Iterator[FakeReceiver]:
                 return
             request = Received(self.path, dict(self.headers.items()), body, time.time())
             answer = receiver.answer(request)
-            if answer is None:
+            if answer is None or isinstance(answer, bytes):
+                self.wfile.write(answer or b"")
                 self.close_connection = True
                 return
             status, headers, body = answer
@@ -83,7 +85,7 @@ def fake_receiver() -> Iterator[FakeReceiver]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of killed clients
     thread = threading.Thread(target=server.serve_forever, daemon=True)

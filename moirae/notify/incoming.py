@@ -23,8 +23,10 @@ from moirae.notify.intake import (
 from moirae.notify.routing import find_routes
 from moirae.notify.store import NotifyStore
 from sql.notifications import NotifiedAlertRow
+from sql.reports import ChangePosition
 
 _BATCH = 1_000  # changes that are read at once
+_MAX_BATCHES = 20  # that are taken before messages are sent
 
 
 class Incoming:
@@ -73,18 +75,34 @@ class Incoming:
                 rows = self._store.list_alerts(active[start : start + _BATCH])
                 self._take_all(self._describe_all(rows, now), now)
 
-    def follow(self, now: datetime) -> bool:
-        """Take changed alerts; returns whether there may be more of them."""
-        assert self._position is not None
-        alert_ids, position = self._store.list_changed(self._position, _BATCH)
+    def follow(self, now: datetime) -> None:
+        """Take changed alerts.
+
+        All that have changed are read before one is taken: the sources of inhibition are known, and
+        what has ended since then is taken only after messages that are due now.
+        """
+        alert_ids, position = self._list_changed()
         if position == self._position:
-            return False
+            return
         alerts = self._describe_all(self._store.list_alerts(alert_ids), now)
         self._note_missed(alerts, now)
-        # All sources of inhibition are known before any group is due.
         self._take_all(alerts, now)
         self._position, self._has_moved = position, True
-        return True
+
+    def _list_changed(self) -> tuple[list[UUID], ChangePosition]:
+        """The alerts that have changed, in the order of their last changes, up to a position."""
+        assert self._position is not None
+        position = self._position
+        changed: dict[UUID, None] = {}
+        for _ in range(_MAX_BATCHES):
+            alert_ids, next_position = self._store.list_changed(position, _BATCH)
+            if next_position == position:
+                break
+            position = next_position
+            for alert_id in alert_ids:
+                changed.pop(alert_id, None)
+                changed[alert_id] = None
+        return list(changed), position
 
     def _note_missed(
         self, alerts: Iterable[tuple[NotifiedAlertRow, NotifiedAlert]], now: datetime

@@ -59,13 +59,11 @@ class NotifyProcess:
         self._queue_pending()
         while not stop.is_set():
             self._schedule.run_due()
-            has_more = self._incoming.follow(datetime.now(UTC))
-            if not has_more:
-                self._flush()
-                self._summaries.run_if_due()
+            self._incoming.follow(datetime.now(UTC))
+            self._flush()
+            self._summaries.run_if_due()
             self._store_results()
-            if not has_more:
-                stop.wait(_TICK_INTERVAL)
+            stop.wait(_TICK_INTERVAL)
         self._close()
 
     def take_settings(self) -> None:

@@ -14,6 +14,7 @@ _COPIES = multiprocessing.get_context("forkserver")
 _MODULES = (
     "changing",
     "copied_process",
+    "notifying",
     "numbering",
     "recalling",
     "retaining",

@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +20,7 @@ from moirae.inspect.notifications import (
     find_notification_problems,
 )
 from moirae.notify import failing_receivers, refined, run
+from moirae.notify.store import NotifyStore
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
 from sql.workspace import WorkspaceGateway
@@ -83,6 +86,21 @@ def test_alert_is_sent_when_it_fires_and_when_it_ends(
     assert first["alerts"][0]["endsAt"] == "0001-01-01T00:00:00Z"
     assert (first["status"], second["status"]) == ("firing", "resolved")
     assert second["alerts"][0]["moirae"]["reason"] == "ended"
+
+
+def test_messages_are_sent_while_alerts_change_without_pause(
+    settings: Settings, alerts: Alerts, receiver: FakeReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_changed = NotifyStore.list_changed
+    hosts = count()
+
+    def change_and_list(*arguments: Any) -> Any:
+        alerts.fire("Disk", {"host": str(next(hosts))})
+        return list_changed(*arguments)
+
+    monkeypatch.setattr(NotifyStore, "list_changed", change_and_list)
+    with notifying(settings):
+        wait_for(receiver, 1)
 
 
 def test_alert_is_sent_once_across_restarts(

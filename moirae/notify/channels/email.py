@@ -79,12 +79,22 @@ def _format_text(name: str, text: str) -> str:
     return f'<p style="{_TEXT_STYLE}">{text}</p>'
 
 
+def _find_own_name(opened: socket.socket) -> str:
+    """How this machine names itself in SMTP: by its full name, or by its address."""
+    name = socket.gethostname()
+    if "." in name:
+        return name
+    address = opened.getsockname()[0]
+    return f"[IPv6:{address}]" if opened.family == socket.AF_INET6 else f"[{address}]"
+
+
 class _CheckedSmtp(smtplib.SMTP):
     """A connection to a checked address."""
 
     def __init__(self, opened: socket.socket, timeout: float) -> None:
         self._opened = opened
-        super().__init__(timeout=timeout)
+        # Without a name, smtplib asks the resolver for one, which may hang.
+        super().__init__(local_hostname=_find_own_name(opened), timeout=timeout)
 
     def _get_socket(self, *_: Any) -> socket.socket:
         return self._opened

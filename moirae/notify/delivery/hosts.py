@@ -1,6 +1,5 @@
 """To which hosts messages are sent. Addresses are checked when a connection is made."""
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import (
@@ -11,6 +10,7 @@ from ipaddress import (
 )
 
 from moirae.errors import DeliveryFailed
+from moirae.notify.delivery.name_resolution import SocketAddress, find_addresses
 
 Address = IPv4Address | IPv6Address
 
@@ -33,16 +33,18 @@ class HostPolicy:
 
     allowed: Sequence[str] | None = None
 
-    def resolve(self, host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
-        """The addresses of a host to which a connection may be made. Raises `DeliveryFailed`."""
+    def resolve(self, host: str, port: int, deadline: float) -> list[SocketAddress]:
+        """The addresses of a host to which a connection may be made. Raises `DeliveryFailed`.
+
+        `deadline`: of the monotonic clock.
+        """
         try:
-            results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            resolved = find_addresses(host, port, deadline)
+        except TimeoutError as error:
+            raise DeliveryFailed(f"cannot resolve {host}: no answer in time") from error
         except OSError as error:
             raise DeliveryFailed(f"cannot resolve {host}: {error.strerror or error}") from error
-        addresses: list[tuple[socket.AddressFamily, tuple[str, int]]] = []
-        for family, _, _, _, target in results:
-            if self.permits(host, str(target[0])):
-                addresses.append((family, (str(target[0]), int(target[1]))))
+        addresses = [target for target in resolved if self.permits(host, target[1])]
         if not addresses:
             listed = " or not listed" if self.allowed is not None else ""
             raise DeliveryFailed(

@@ -231,11 +231,14 @@ def _tls_context() -> ssl.SSLContext:
 def connect(policy: HostPolicy, host: str, port: int, deadline: float) -> socket.socket:
     """A socket that is connected to a host, whose address is checked. Raises `DeliveryFailed`."""
     failure: OSError | None = None
-    for family, target in policy.resolve(host, port):
+    addresses = policy.resolve(host, port, deadline)
+    for index, (family, *target) in enumerate(addresses):
         opened = socket.socket(family, socket.SOCK_STREAM)
         try:
-            opened.settimeout(max(0.001, deadline - time.monotonic()))
-            opened.connect(target)
+            # An address that does not answer leaves time for the others.
+            seconds = (deadline - time.monotonic()) / (len(addresses) - index)
+            opened.settimeout(max(0.001, seconds))
+            opened.connect(tuple(target))
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return opened
         except OSError as error:

@@ -39,6 +39,7 @@ from sql.rules import DeploymentGateway, DeploymentRow, LostVerdictGateway
 from sql.topics import LostRecordsGateway, SourceErrorGateway
 
 METRICS_PATH = "/metrics"
+_ALERTMANAGER_VERSION = "0.25.0"  # with which the API is compared by tests
 _AHEAD_AGE = timedelta(hours=1)  # since rows of a key were last ahead of the clock
 _MICROS_PER_SECOND = 1_000_000
 _MAX_INCOMPLETE_RULES = 100  # that have a series of their own
@@ -78,6 +79,12 @@ class _Collected:
 def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     """All metrics of a workspace."""
     yield InfoMetricFamily("moirae_build", "The running version.", {"version": __version__})
+    # Karma chooses by it how to speak to the server.
+    yield InfoMetricFamily(
+        "alertmanager_build",
+        "The version of Alertmanager whose API the server answers.",
+        {"version": _ALERTMANAGER_VERSION},
+    )
     state = collect_state(connection)
     yield from _collect_processes(connection)
     yield from _collect_restarts(connection, state)

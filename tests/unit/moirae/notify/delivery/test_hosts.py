@@ -1,5 +1,7 @@
 """To which addresses a connection may be made."""
 
+import time
+
 import pytest
 
 from moirae.errors import DeliveryFailed
@@ -39,4 +41,4 @@ def test_addresses_are_checked(
 
 def test_host_that_resolves_to_a_forbidden_address_is_refused() -> None:
     with pytest.raises(DeliveryFailed, match="allow_hosts"):
-        HostPolicy().resolve("169.254.169.254", 80)
+        HostPolicy().resolve("169.254.169.254", 80, time.monotonic() + 5)
