@@ -68,4 +68,5 @@ def optional_datetime(micros: Micros | None) -> datetime | None:
 
 def micros_column(table: Any, name: str) -> MicrosArray:
     """Return a timestamp column of an Arrow table as microseconds."""
-    return np.asarray(table[name].cast("int64").to_numpy())
+    # A view: a cast by Arrow costs 50 µs, which counts where many small files are read.
+    return np.asarray(table[name].to_numpy().view(np.int64))

@@ -14,6 +14,8 @@ from archiver.ingest.classify import READING_DTYPE, Array
 from archiver.ingest.decoding import DecodedRows, decode_raw, select_raw
 from archiver.times import micros_column
 
+_NO_READINGS = np.empty(0, dtype=READING_DTYPE)
+
 
 def read_rows_as_earlier(
     schema: StreamSchema,
@@ -25,20 +27,21 @@ def read_rows_as_earlier(
     Rows that a declaration refuses, and rows newer than all that were archived under it, have no
     reading: they repeat none of its rows.
     """
-    parts = [np.empty(0, dtype=READING_DTYPE)]
-    if schema.earlier:
-        ts = micros_column(rows.table, schema.time)
-        for number, declaration in enumerate(schema.earlier):
-            is_candidate = np.ones(len(ts), dtype=bool)
-            if declaration.newest is not None:
-                is_candidate = ts <= declaration.newest
-            positions = np.flatnonzero(is_candidate)
-            if len(positions):
-                raw = select_raw(rows.raw, positions.tolist())
-                lines = rows.line_numbers[positions]
-                readings = read_as_declared(schema, number, raw, reading, lines)
-                readings["row"] = positions[readings["row"]]
-                parts.append(readings)
+    if not schema.earlier:
+        return _NO_READINGS
+    parts = [_NO_READINGS]
+    ts = micros_column(rows.table, schema.time)
+    for number, declaration in enumerate(schema.earlier):
+        is_candidate = np.ones(len(ts), dtype=bool)
+        if declaration.newest is not None:
+            is_candidate = ts <= declaration.newest
+        positions = np.flatnonzero(is_candidate)
+        if len(positions):
+            raw = select_raw(rows.raw, positions.tolist())
+            lines = rows.line_numbers[positions]
+            readings = read_as_declared(schema, number, raw, reading, lines)
+            readings["row"] = positions[readings["row"]]
+            parts.append(readings)
     return np.concatenate(parts)
 
 

@@ -5,7 +5,8 @@ compared with the archive.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ class OpenUnit:
     partition_before: PartitionProgress | None = None
 
     def __post_init__(self) -> None:
-        self.add_counts(tombstones=self.unit.tombstones)
+        if self.unit.tombstones:
+            self.add_counts(tombstones=self.unit.tombstones)
 
     def flag_late(self, ts: Array) -> LateRows:
         """The late rows among the next rows of the unit."""
@@ -109,7 +111,10 @@ class OpenUnit:
 
     def add_counts(self, **counts: int) -> None:
         """Add to the counters of the given names."""
-        self.counters += Counters(**counts)
+        before = vars(self.counters)
+        self.counters = replace(
+            self.counters, **{name: before[name] + count for name, count in counts.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -222,18 +227,33 @@ def refuse_by_time(
 def count_classified(slices: Sequence[DecodedSlice], classification: RowClassification) -> None:
     """Count the classified rows of consecutive slices in their units, and refuse conflicts."""
     is_archived = classification.new | classification.replayed
-    start = 0
-    for decoded in slices:
-        rows = slice(start, start + len(decoded))
-        start = rows.stop
+    is_late = np.concatenate([decoded.late_rows.late for decoded in slices])
+    is_by_ahead = np.concatenate([decoded.late_rows.by_ahead for decoded in slices])
+    ends = np.cumsum([0, *map(len, slices)])
+    counts = zip(
+        _count_between(ends, is_archived),
+        _count_between(ends, is_archived & is_late),
+        _count_between(ends, is_archived & is_by_ahead),
+        _count_between(ends, classification.duplicate),
+        _count_between(ends, classification.conflict),
+        strict=True,
+    )
+    for decoded, (start, end), (archived, late, late_by_ahead, duplicates, conflicts) in zip(
+        slices, pairwise(ends.tolist()), counts, strict=True
+    ):
         decoded.open_unit.add_counts(
-            archived=int(is_archived[rows].sum()),
-            late=int((is_archived[rows] & decoded.late_rows.late).sum()),
-            late_by_ahead=int((is_archived[rows] & decoded.late_rows.by_ahead).sum()),
-            duplicates=int(classification.duplicate[rows].sum()),
+            archived=archived, late=late, late_by_ahead=late_by_ahead, duplicates=duplicates
         )
-        conflicts = _refuse(decoded, classification.conflict[rows], "conflict", CONFLICT_DETAIL)
-        decoded.open_unit.add_refused(conflicts)
+        if conflicts:
+            is_refused = classification.conflict[start:end]
+            refused_lines = _refuse(decoded, is_refused, "conflict", CONFLICT_DETAIL)
+            decoded.open_unit.add_refused(refused_lines)
+
+
+def _count_between(ends: Array, mask: Mask) -> list[int]:
+    """How many rows of a mask are between each end and the next."""
+    counts: list[int] = np.diff(np.concatenate([[0], np.cumsum(mask)])[ends]).tolist()
+    return counts
 
 
 def _refuse(

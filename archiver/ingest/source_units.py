@@ -161,27 +161,30 @@ def _decode_together(
         opened = list(group)
         taken = [unit.unread.take(BATCH_RECORDS) for unit in opened]
         records = list(chain.from_iterable(unit.records for unit in taken))
-        rows = decode_blocks(schema, opened[0].reading, records, 0)
+        decoded = decode_blocks(schema, opened[0].reading, records, 0)
+        rows = _renumber(decoded, np.concatenate([unit.line_numbers for unit in taken]))
         table = rows.table.combine_chunks()
-        refused = deque(rows.refused_lines)
-        first = 0
+        refused = deque(zip(decoded.refused_lines, rows.refused_lines, strict=True))
+        ends = np.cumsum([len(unit.records) for unit in taken])
         row = 0
-        for unit, (line_numbers, unit_records) in zip(opened, taken, strict=True):
-            end = first + len(unit_records)
-            row_end = int(np.searchsorted(rows.line_numbers, end))
+        for unit, unit_records, end, row_end in zip(
+            opened,
+            taken,
+            ends.tolist(),
+            np.searchsorted(decoded.line_numbers, ends).tolist(),
+            strict=True,
+        ):
             unit_refused: list[RefusedLine] = []
-            while refused and refused[0].line < end:
-                line = refused.popleft()
-                unit_refused.append(replace(line, line=int(line_numbers[line.line - first])))
+            while refused and refused[0][0].line < end:
+                unit_refused.append(refused.popleft()[1])
             unit_rows = DecodedRows(
                 table=table.slice(row, row_end - row),
-                line_numbers=line_numbers[rows.line_numbers[row:row_end] - first],
+                line_numbers=rows.line_numbers[row:row_end],
                 raw=rows.raw[row:row_end],
                 refused_lines=unit_refused,
             )
-            batch = UnitBatch(len(unit_records), unit_rows, unit.reading)
+            batch = UnitBatch(len(unit_records.records), unit_rows, unit.reading)
             yield _continue_unit(unit, batch, schema)
-            first = end
             row = row_end
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from archiver.ingest import SourceUnit
 from moirae.config.settings import load_settings_from_environment
@@ -257,3 +258,42 @@ def test_a_copy_that_is_not_complete_yet_is_no_file_of_its_own(
     os.truncate(log, 0)
     append(log, f"{TIME} new\n")
     assert reader.update() == [*texts, "new"]
+
+
+def test_nul_bytes_that_truncation_leaves_before_the_first_line_are_skipped(
+    start: Reader, logs: Path
+) -> None:
+    """A writer that does not append goes on at its offset: the file gets a hole."""
+    reader = start()
+    log = logs / "app.log"
+    with log.open("w") as writer:
+        writer.write(lines("a") + ("-" * 1_000_000 + "\n") * 9 + lines("b"))
+        writer.flush()
+        assert reader.update() == ["a", "b"]
+        shutil.copy(log, logs / "app.log.1")
+        os.truncate(log, 0)
+        writer.write(lines("c", "d"))
+    hole = (logs / "app.log.1").stat().st_size
+    assert log.read_bytes().startswith(bytes(hole))
+    with capture_logs() as entries:
+        assert reader.update(wait=0.3) == ["a", "b", "c", "d"]
+    skipped = [entry["bytes"] for entry in entries if entry["action"] == "nul_bytes_skipped"]
+    assert skipped == [hole]
+    assert start().update() == ["a", "b", "c", "d"]
+    refused = reader.connection.execute("SELECT sum(malformed) FROM units").fetchone()
+    assert refused == (9,), "only the lines that are no records"
+
+
+def test_nul_bytes_that_a_crash_leaves_between_lines_are_skipped(start: Reader, logs: Path) -> None:
+    log = logs / "app.log"
+    append(log, lines("a") + "\0" * 5000 + lines("b") + lines("c"))
+    append(log, "\0" * 100)  # as of a file that is allocated before it is written
+    reader = start()
+    assert reader.update() == ["a", "b", "c"]
+    size = log.stat().st_size
+    with log.open("r+") as writer:
+        writer.seek(size - 100)
+        writer.write(lines("d"))
+    assert reader.update() == ["a", "b", "c", "d"]
+    refused = reader.connection.execute("SELECT sum(malformed) FROM units").fetchone()
+    assert refused == (0,)

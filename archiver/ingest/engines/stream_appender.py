@@ -174,12 +174,14 @@ class StreamAppender:
 
 def _readings(slices: Sequence[DecodedSlice]) -> Array:
     """The readings of the rows by earlier declarations, numbered by position in all slices."""
-    starts = np.cumsum([0, *map(len, slices)]).tolist()
-    parts: list[Array] = []
-    for decoded, start in zip(slices, starts, strict=False):
-        readings = decoded.readings.copy()
-        readings["row"] += start
-        parts.append(readings)
+    parts: list[Array] = [slices[0].readings[:0]]
+    start = 0
+    for decoded in slices:
+        if len(decoded.readings):
+            readings = decoded.readings.copy()
+            readings["row"] += start
+            parts.append(readings)
+        start += len(decoded)
     return np.concatenate(parts)
 
 

@@ -1,9 +1,10 @@
 """Files as source units."""
 
+import os
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from archiver.file_names import escape_name
@@ -37,11 +38,19 @@ def make_units(
     units: list[SourceUnit] = []
     for file in sorted(discovered, key=lambda f: (f.stream, f.modified, str(f.path))):
         name = unit_name(file.path, base)
-        unit = make_unit(file.stream, name, formats[file.stream], file.path, file.size)
-        version = FileVersionRow(name, file.size, file.modified, file.reading)
-        if file.reading > 1:
-            unit = replace(unit, name=f"{name}#{file.reading}", place=name)
-        units.append(replace(unit, version=version))
+        file_format = formats[file.stream]
+        is_first = file.reading == 1
+        unit = SourceUnit(
+            stream=file.stream,
+            name=name if is_first else f"{name}#{file.reading}",
+            format=file_format,
+            read=open_file(file_format, file.path),
+            path=file.path,
+            size=file.size,
+            place=None if is_first else name,
+            version=FileVersionRow(name, file.size, file.modified, file.reading),
+        )
+        units.append(unit)
     return units
 
 
@@ -93,4 +102,4 @@ def unit_name(path: Path | ObjectPath, base: Path) -> str:
     """The name of a file in the ledger: relative to the workspace, so that it can be moved."""
     if isinstance(path, ObjectPath):
         return path.url
-    return escape_name(path.relative_to(base) if path.is_relative_to(base) else path)
+    return escape_name(str(path).removeprefix(os.path.join(base, "")))

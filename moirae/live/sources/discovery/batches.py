@@ -10,11 +10,12 @@ class FileBatches:
     """The files of all streams that are discovered and not archived.
 
     A batch takes files of each stream, so that the backlog of one does not hold back the others:
-    up to `max_bytes` of each, at least one.
+    up to `max_bytes` and `max_files` of each, at least one.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, max_files: int) -> None:
         self._max_bytes = max_bytes
+        self._max_files = max_files
         self._waiting: dict[str, list[tuple[int, str, DiscoveredFile]]] = {}
         self._current: list[DiscoveredFile] = []
         self._postponed: list[DiscoveredFile] = []
@@ -43,10 +44,12 @@ class FileBatches:
             return False
         for waiting in self._waiting.values():
             size = 0
-            while waiting and (not size or size + waiting[0][2].size <= self._max_bytes):
+            for number in range(min(self._max_files, len(waiting))):
+                if number and size + waiting[0][2].size > self._max_bytes:
+                    break
                 file = heapq.heappop(waiting)[2]
                 self._current.append(file)
-                size += max(file.size, 1)
+                size += file.size
         return bool(self._current)
 
     def finish_batch(self, postponed: Iterable[DiscoveredFile] = ()) -> None:

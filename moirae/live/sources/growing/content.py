@@ -1,5 +1,6 @@
 """Content of growing files: their bytes, the hashes by which they are found again, their ranges."""
 
+import errno
 import os
 from hashlib import blake2b
 from pathlib import Path
@@ -54,6 +55,30 @@ def read_whole_range(path: Path, start: int, size: int) -> bytes:
     return content
 
 
+def find_text_start(path: Path, start: int) -> int | None:
+    """The offset of the first byte from an offset on that is not NUL; None: there is none.
+
+    Holes of a sparse file are not read. Raises `OSError`, `EOFError`.
+    """
+    with open_content(path) as file:
+        if is_compressed(path):
+            _skip(file, start)
+        else:
+            try:
+                start = os.lseek(file.fileno(), start, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole
+                    return None
+                raise
+            file.seek(start)
+        while block := file.read(_BLOCK_BYTES):
+            text = block.lstrip(b"\0")
+            if text:
+                return start + len(block) - len(text)
+            start += len(block)
+    return None
+
+
 def _skip(file: IO[bytes], size: int) -> None:
     while size > 0 and (block := file.read(min(size, _BLOCK_BYTES))):
         size -= len(block)
@@ -62,9 +87,14 @@ def _skip(file: IO[bytes], size: int) -> None:
 def find_complete_end(content: bytes, record_format: Format, *, is_settled: bool) -> int:
     """How many of the bytes are complete records; the rest waits for more.
 
-    `content`: begins with a record. `is_settled`: the file was not written for a while: what may
-    continue a record will not come, except for the end of a line.
+    `content`: begins with a record, which ends where NUL bytes follow a line. `is_settled`: the
+    file was not written for a while: what may continue a record will not come, except for the end
+    of a line.
     """
+    nul_start = content.find(b"\n\0") + 1
+    if nul_start:
+        is_settled = is_settled or bool(content[nul_start:].strip(b"\0"))
+        content = content[:nul_start]
     end = content.rfind(b"\n") + 1
     if not end:
         # A line past the limit of records is refused, whatever follows.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import structlog
@@ -25,6 +25,7 @@ from moirae.live.sources.files import unit_name
 from moirae.live.sources.growing.content import (
     HASHED_BYTES,
     find_complete_end,
+    find_text_start,
     hash_bytes,
     read_range,
     read_whole_range,
@@ -48,6 +49,13 @@ _FLUSH_AFTER = 5.0
 _COPY_TIMEOUT = 5.0
 # In the ledger the growing files of a stream are the partitions of one topic.
 _IDENTITY = TopicIdentity("growing files", "growing files", "", "")
+
+
+class CompleteRecords(NamedTuple):
+    """The content of complete records, and its offset."""
+
+    start: int
+    content: bytes
 
 
 class GrowingStream:
@@ -219,7 +227,10 @@ class GrowingStream:
     def _register(self, file: ListedFile) -> int | None:
         """Give a file that is seen first a number, once it has a whole line."""
         try:
-            if b"\n" not in read_range(file.path, 0, _MAX_RANGE_BYTES):
+            text_start = find_text_start(file.path, 0)
+            if text_start is None:
+                return None
+            if b"\n" not in read_range(file.path, text_start, _MAX_RANGE_BYTES):
                 return None
             name = unit_name(file.path, self._base)
             row = GrowingFileRow(0, name, name, file.device, file.inode, 0, b"", 0, b"")
@@ -278,39 +289,60 @@ class GrowingStream:
         if file.size <= read_to:
             return 0
         try:
-            return len(self._read_complete(file, read_to))
+            return len(self._read_complete(file, read_to).content)
         except (OSError, EOFError):
             return 0
 
-    def _read_complete(self, file: ListedFile, read_to: int) -> bytes:
-        """The complete records from an offset on, up to the size at which the file was listed."""
+    def _read_complete(self, file: ListedFile, read_to: int) -> CompleteRecords:
+        """The complete records from an offset on, up to the size at which the file was listed.
+
+        NUL bytes before them are skipped: truncation leaves them to a writer that does not append,
+        and a crash of the machine to all.
+        """
         size = min(file.size - read_to, _MAX_RANGE_BYTES)
         content = read_range(file.path, read_to, size)
+        if content.startswith(b"\0"):
+            text_start = find_text_start(file.path, read_to)
+            if text_start is None or text_start >= file.size:
+                return CompleteRecords(read_to, b"")
+            return self._read_complete(file, text_start)
         is_settled = self._drain or file.is_compressed
         is_settled = is_settled or time.time() - file.changed / 1e9 > _FLUSH_AFTER
         end = find_complete_end(content, self._source.record_format, is_settled=is_settled)
         if not end and len(content) == _MAX_RANGE_BYTES:
             end = content.rfind(b"\n") + 1
-        return content[:end]
+        return CompleteRecords(read_to, content[:end])
 
     def _read_unit(self, number: int, file: ListedFile) -> SourceUnit | None:
         read_to = self._read_to(number)
         if file.size <= read_to:
             return None
         try:
-            content = self._read_complete(file, read_to)
+            start, content = self._read_complete(file, read_to)
             if not content:
                 return None
             header = read_range(file.path, 0, HASHED_BYTES).partition(b"\n")[0]
             # Now, not once the range is archived: the file may be truncated until then.
-            described = self._describe(self._rows[number], file, read_to + len(content))
+            described = self._describe(self._rows[number], file, start + len(content))
             if not self._has_content(file, KnownFile(self._rows[number], read_to)):
                 return None
         except (OSError, EOFError):
             return None
-        self._described[number, read_to + len(content)] = described
-        return self._make_unit(
-            number, OffsetRange(read_to, read_to + len(content)), content, header
+        if start > read_to:
+            self._skip(number, start, start - read_to)
+        self._described[number, start + len(content)] = described
+        return self._make_unit(number, OffsetRange(start, start + len(content)), content, header)
+
+    def _skip(self, number: int, start: int, size: int) -> None:
+        """Read a file from an offset on, after some NUL bytes."""
+        self._archive.topics.skip(self._name, {str(number): start})
+        _LOG.warning(
+            "NUL bytes before a line were skipped: the file was truncated while its writer had it "
+            "open without appending, or the machine crashed",
+            action="nul_bytes_skipped",
+            stream=self._name,
+            name=self._rows[number].path,
+            bytes=size,
         )
 
     def _make_unit(

@@ -17,7 +17,7 @@ def _next_names(batches: FileBatches) -> list[str]:
 
 
 def test_batches_are_of_limited_size_in_order_of_time_and_name() -> None:
-    batches = FileBatches(max_bytes=25)
+    batches = FileBatches(max_bytes=25, max_files=100)
     batches.add([_file("s", "c", 2), _file("s", "b", 2), _file("s", "a", 3), _file("s", "d", 1)])
     assert _next_names(batches) == ["d", "b"]
     batches.add([_file("s", "early", 0)])
@@ -27,20 +27,27 @@ def test_batches_are_of_limited_size_in_order_of_time_and_name() -> None:
 
 
 def test_batch_has_files_of_each_stream_and_at_least_one() -> None:
-    batches = FileBatches(max_bytes=5)
+    batches = FileBatches(max_bytes=5, max_files=100)
     batches.add([_file("s", "a", 1), _file("s", "b", 2), _file("t", "c", 9)])
     assert _next_names(batches) == ["a", "c"]
     assert _next_names(batches) == ["b"]
 
 
 def test_empty_files_share_a_batch() -> None:
-    batches = FileBatches(max_bytes=5)
+    batches = FileBatches(max_bytes=5, max_files=100)
     batches.add([_file("s", "a", 1, size=0), _file("s", "b", 2, size=0)])
     assert _next_names(batches) == ["a", "b"]
 
 
+def test_batches_have_a_limited_number_of_files() -> None:
+    batches = FileBatches(max_bytes=100, max_files=2)
+    batches.add(_file("s", name, 1, size=0) for name in "abc")
+    assert _next_names(batches) == ["a", "b"]
+    assert _next_names(batches) == ["c"]
+
+
 def test_there_is_one_batch_at_a_time() -> None:
-    batches = FileBatches(max_bytes=5)
+    batches = FileBatches(max_bytes=5, max_files=100)
     assert not batches.start_batch()
     batches.add([_file("s", "a", 1), _file("s", "b", 2)])
     assert batches.start_batch()
@@ -54,7 +61,7 @@ def test_there_is_one_batch_at_a_time() -> None:
 
 
 def test_postponed_file_is_in_no_batch_until_it_is_resumed() -> None:
-    batches = FileBatches(max_bytes=100)
+    batches = FileBatches(max_bytes=100, max_files=100)
     files = [_file("s", "a", 1), _file("s", "b", 2), _file("s", "c", 3)]
     batches.add(files)
     batches.start_batch()
