@@ -2,7 +2,7 @@
 
 Both commits drain new workspaces with such files, one after the other. The time of a drain of few
 files, which is the start and the end of the processes, is subtracted. The earlier commit drains a
-tenth of the files: it lists them again for each micro-batch, so that more would be slower each.
+twentieth of the files: it lists them again for each micro-batch, so that more would be slower each.
 """
 
 import os
@@ -22,7 +22,7 @@ from benchmarks.timing import time_noise_kernel
 
 _REPETITIONS = 3
 _FILE_COUNT = 30_000
-_FILE_COUNT_BEFORE = 3_000
+_FILE_COUNT_BEFORE = 1_500
 _FEW_FILES = 10
 _TIMEOUT = 3_600.0  # seconds
 _BEFORE = "f2ec7c13~1"
