@@ -38,6 +38,6 @@ def make_alerting_rule(definition: Definition) -> AlertingRule:
         definition.version,
         timing,
         labels,
-        make_renderer(spec.annotations, labels, floats),
+        make_renderer(spec.annotations, labels, floats, spec.parameters),
         definition.is_early,
     )

@@ -17,6 +17,7 @@ def make_renderer(
     annotations: Mapping[str, str],
     labels: Mapping[str, str],
     float_attributes: Collection[str] = (),
+    parameters: Mapping[str, object] | None = None,
 ) -> Callable[[Event], Mapping[str, str]]:
     """A function that fills the templates for an event.
 
@@ -32,13 +33,14 @@ def make_renderer(
             if values.get(name) in _NOT_FINITE:
                 values[name] = float(values[name])
         values["ts"] = from_micros(event.ts).isoformat().replace("+00:00", "Z")
-        return {name: _fill_template(text, values, labels) for name, text in annotations.items()}
+        variables = {"event": values, "labels": labels, "parameters": parameters or {}}
+        return {name: _fill_template(text, variables) for name, text in annotations.items()}
 
     return fill_all
 
 
-def _fill_template(text: str, event: Mapping[str, object], labels: Mapping[str, str]) -> str:
+def _fill_template(text: str, variables: Mapping[str, Mapping[str, object]]) -> str:
     try:
-        return render(text, {"event": event, "labels": labels})[:_MAX_LENGTH]
+        return render(text, variables)[:_MAX_LENGTH]
     except TemplateFault as fault:
         return f"{text} (not filled: {fault})"[:_MAX_LENGTH]

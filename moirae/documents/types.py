@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainValidator,
     Strict,
     WithJsonSchema,
 )
@@ -106,6 +107,14 @@ def _keep_bool_source_text(value: Any) -> Any:
     return _keep_source_text(value)
 
 
+def _require_constant(value: Any) -> int | float | str | bool:
+    """The value without its spelling in the file."""
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    raise ValueError("must be a number, a text, true or false")
+
+
 def _check_sql_size(value: str) -> str:
     if len(value) > MAX_SQL_LENGTH:
         raise ValueError(f"longer than {MAX_SQL_LENGTH} characters")
@@ -144,3 +153,9 @@ TextNumberOrFlag = Annotated[
     Text, BeforeValidator(_keep_bool_source_text, json_schema_input_type=str | int | float | bool)
 ]
 """Text; a number is accepted in the spelling of the file, a boolean in lower case."""
+Parameter = Annotated[
+    int | float | str | bool,
+    PlainValidator(_require_constant),
+    WithJsonSchema({"anyOf": [{"type": kind} for kind in ("number", "string", "boolean")]}),
+]
+"""A constant of SQL."""

@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
+from moirae.documents import format_path
 from moirae.evaluation import (
     EventContexts,
     IndexedRules,
@@ -73,7 +74,9 @@ def explain_rule(
         }
     unused_keys = definition.rule.keys_without_effect()
     if unused_keys:
-        explanation["keys_without_effect"] = unused_keys
+        explanation["keys_without_effect"] = {
+            format_path(path): reason for path, reason in unused_keys.items()
+        }
     return explanation
 
 

@@ -18,6 +18,7 @@ from moirae.documents.types import (
     ConfigModel,
     Flag,
     LabelName,
+    Parameter,
     PositiveInt,
     Sql,
     TableName,
@@ -37,11 +38,11 @@ from moirae.rules.questions import (
     ThenStage,
     check_attributes,
 )
-from moirae.rules.templates import find_variables
+from moirae.rules.templates import find_attributes, find_variables
 
 RESERVED_LABELS = frozenset({"alertname"})
 # Variables that templates of annotations may use.
-TEMPLATE_VARIABLES = frozenset({"event", "labels"})
+TEMPLATE_VARIABLES = frozenset({"event", "labels", "parameters"})
 
 
 class DerivedStreamSpec(ConfigModel):
@@ -62,6 +63,14 @@ class AlertSpec(ConfigModel):
     """
 
     alert: Title = Field(description="Name of the alert, unique in its group.")
+    parameters: Mapping[TableName, Parameter] = Field(
+        default_factory=dict,
+        description=(
+            "Constants by name: in the SQL of the rule, :threshold stands for the value of "
+            "threshold. `moirae rules tune` tries other values."
+        ),
+        examples=[{"threshold": 90}],
+    )
     expr: Sql | None = Field(
         default=None,
         description=(
@@ -156,7 +165,7 @@ class AlertSpec(ConfigModel):
         default_factory=dict,
         description=(
             "Jinja templates of texts for operators. event.<attribute> is an attribute of the "
-            "event, labels.<name> a label."
+            "event, labels.<name> a label, parameters.<name> a constant."
         ),
     )
     context: Mapping[TableName, ContextSpec] = Field(
@@ -259,14 +268,21 @@ class AlertSpec(ConfigModel):
 
     @field_validator("annotations")
     @classmethod
-    def _validate_templates(cls, annotations: Mapping[str, str]) -> Mapping[str, str]:
+    def _validate_templates(
+        cls, annotations: Mapping[str, str], info: ValidationInfo
+    ) -> Mapping[str, str]:
         problems: list[ValueProblem] = []
         for name, template in annotations.items():
             try:
                 unknown = sorted(find_variables(template) - TEMPLATE_VARIABLES)
+                parameters = find_attributes(template, "parameters")
             except TemplateFault as fault:
                 problems.append(ValueProblem((name,), fault.message, fault.line))
                 continue
+            for parameter, line in parameters.items():
+                if parameter not in info.data.get("parameters", ()):
+                    message = f"unknown parameter {format_value(parameter)}"
+                    problems.append(ValueProblem((name,), message, line))
             if unknown:
                 available = ", ".join(sorted(TEMPLATE_VARIABLES))
                 message = f"unknown variable {format_value(unknown[0])}; available: {available}"

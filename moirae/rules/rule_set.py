@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,13 @@ from moirae.documents import Document, KeyPath, Position
 from moirae.errors import Problem, Severity
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, DerivedStreamSpec, Group
+from moirae.rules.parameters import (
+    ParameterValue,
+    fill_rule,
+    find_source_column,
+    find_used_parameters,
+    get_sql,
+)
 
 # The keys that determine the events of a rule and the rows of their contexts.
 _VERSION_KEYS = (
@@ -103,6 +110,7 @@ def revisions_table(stream: str) -> str:
 class Rule:
     """An alert rule and the settings of its group. `spec` includes defaults.
 
+    `source`: as written, without the values of its parameters in its SQL; None for a stored rule.
     `revision_streams`: those that its event query reads, set when the rule is checked.
     `term_types`: of columns that its contexts read and whose values had another text before their
     type was changed, set when its file is checked.
@@ -116,11 +124,18 @@ class Rule:
     limit: int | None = None  # events per evaluation; of the rule, else of its group
     revision_streams: tuple[RevisionStream, ...] = ()
     term_types: Mapping[str, str] = field(default_factory=dict, hash=False)
+    source: AlertSpec | None = field(default=None, compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> str:
         return f"{self.group}/{self.spec.alert}"
+
+    def with_parameters(self, values: Mapping[str, ParameterValue]) -> Rule:
+        """The rule with other values of some parameters. Only of a rule that was read from a file."""
+        assert self.source is not None
+        spec = fill_rule(self.source, {**self.source.parameters, **values})
+        return replace(self, spec=spec)
 
     @property
     def version(self) -> str:
@@ -147,6 +162,7 @@ class Rule:
         """The position of a key of the rule, see `Origin.position`; None for a stored rule."""
         if self.origin is None:
             return None
+        column = self._find_source_column(path, line, column)
         return self.origin.position(*path, line=line, column=column)
 
     def make_problem(
@@ -158,17 +174,30 @@ class Rule:
         severity: Severity = "error",
     ) -> Problem:
         """A problem at the key `path`, such as "context", "own", "sql"."""
+        column = self._find_source_column(path, line, column)
         return _build_problem(self.origin, self.id, message, path, line, column, severity)
 
-    def keys_without_effect(self) -> dict[str, str]:
+    def _find_source_column(self, path: KeyPath, line: int, column: int) -> int:
+        """The column in a text as written: values of parameters have other lengths."""
+        text = None if self.source is None else get_sql(self.source, path)
+        if text is None:
+            return column
+        return find_source_column(text, self.spec.parameters, line, column)
+
+    def keys_without_effect(self) -> dict[KeyPath, str]:
         """The keys of the rule and its group that are set but have no effect, with the reasons."""
-        reasons = {}
+        reasons: dict[KeyPath, str] = {}
         if self.interval is not None:
-            reasons["interval"] = (
+            reasons["interval",] = (
                 f"{_NOT_EVALUATED}, the key has no effect: rules are evaluated with every batch"
             )
         if self.spec.delay and not _uses_delay(self.spec):
-            reasons["delay"] = "the key has no effect: no query of the rule uses it as its delay"
+            reasons["delay",] = "the key has no effect: no query of the rule uses it as its delay"
+        if self.source is not None:
+            for name in self.spec.parameters.keys() - find_used_parameters(self.source):
+                reasons["parameters", name] = (
+                    f"neither SQL contains :{name} nor annotations parameters.{name}"
+                )
         return reasons
 
     def to_json(self) -> dict[str, Any]:
@@ -185,7 +214,10 @@ class Rule:
             "derived": derived,
             "rules": [self.spec],
         }
-        return Group.model_validate(group).model_dump(mode="json", by_alias=True)
+        content = Group.model_validate(group).model_dump(mode="json", by_alias=True)
+        if not self.spec.parameters:
+            del content["rules"][0]["parameters"]  # the digests of rules without any stay
+        return content
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rule:
@@ -222,7 +254,8 @@ def build_rules(group: Group, origin: Origin | None = None) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             group=group.name,
-            spec=spec,
+            spec=fill_rule(spec, spec.parameters) if spec.parameters else spec,
+            source=spec if spec.parameters and origin is not None else None,
             derived=derived,
             interval=group.interval,
             query_offset=group.query_offset,

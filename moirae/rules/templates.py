@@ -66,27 +66,27 @@ def find_variables(text: str) -> frozenset[str]:
     return variables - loop_variables - {"loop"}
 
 
-def find_event_attributes(text: str) -> dict[str, int]:
-    """The attributes of `event` that a template requires, each with its first line (from 1).
+def find_attributes(text: str, variable: str) -> dict[str, int]:
+    """The attributes of a variable that a template requires, each with its first line (from 1).
 
     Attributes with a default or a test for existence are not required. Raises `TemplateFault`.
     """
     find_variables(text)
     lines: dict[str, int] = {}
-    _collect_event_attributes(_ENVIRONMENT.parse(text), lines)
+    _collect_attributes(_ENVIRONMENT.parse(text), variable, lines)
     return lines
 
 
-def _collect_event_attributes(node: nodes.Node, lines: dict[str, int]) -> None:
+def _collect_attributes(node: nodes.Node, variable: str, lines: dict[str, int]) -> None:
     if isinstance(node, nodes.Filter | nodes.Test) and node.name in _ABSENCE_HANDLERS:
         return
     if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
         name = node.attr if isinstance(node, nodes.Getattr) else node.arg
         name = name.value if isinstance(name, nodes.Const) else name
-        if node.node.name == "event" and isinstance(name, str):
+        if node.node.name == variable and isinstance(name, str):
             lines.setdefault(name, node.lineno)
     for child in node.iter_child_nodes():
-        _collect_event_attributes(child, lines)
+        _collect_attributes(child, variable, lines)
 
 
 def render(text: str, variables: Mapping[str, Any]) -> str:

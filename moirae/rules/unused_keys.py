@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from moirae.documents import sort_problems
+from moirae.documents import KeyPath, sort_problems
 from moirae.errors import Problem
 from moirae.rules.names import describe_path
 from moirae.rules.rule_set import Origin, Rule, RuleSet
@@ -23,11 +23,11 @@ def find_unused_keys(rules: RuleSet) -> tuple[Problem, ...]:
 def _find_in_rule(rule: Rule, origin: Origin) -> Iterator[Problem]:
     group_origin = Origin(origin.document, origin.path[:2])
     for key, reason in rule.keys_without_effect().items():
-        key_origin = group_origin if key == "interval" else origin
+        key_origin = group_origin if key == ("interval",) else origin
         yield _build_warning(key_origin, key, reason)
 
 
-def _build_warning(origin: Origin, key: str, message: str) -> Problem:
-    path = (*origin.path, key)
+def _build_warning(origin: Origin, key: KeyPath, message: str) -> Problem:
+    path = (*origin.path, *key)
     text = f"{describe_path(origin.document, path)}: {message}"
     return Problem(origin.file, *origin.document.key_position(path), text, "warning")

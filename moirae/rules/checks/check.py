@@ -30,7 +30,7 @@ from moirae.rules.definition import (
 from moirae.rules.key_sources import find_hold_problem
 from moirae.rules.revision_streams import order_by_reads
 from moirae.rules.rule_set import Rule, RuleSet
-from moirae.rules.templates import find_event_attributes
+from moirae.rules.templates import find_attributes
 from recall.errors import QueryRejected
 from recall.query import (
     Tables,
@@ -271,7 +271,7 @@ def _find_unknown_attributes(definition: Definition) -> Iterator[Problem]:
     """Yield the attributes that templates require and the event query does not have."""
     rule = definition.rule
     for name, template in rule.spec.annotations.items():
-        for attribute, line in find_event_attributes(template).items():
+        for attribute, line in find_attributes(template, "event").items():
             if attribute != "ts" and attribute not in definition.types:
                 message = f"event.{attribute}: " + _describe_unknown_column(
                     attribute, definition.types
