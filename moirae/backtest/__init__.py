@@ -7,8 +7,17 @@ events as live. Nothing is stored and nobody is told.
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive, open_archive
 from moirae.backtest.incidents import IncidentReport, KnownIncident, find_caught, read_incidents
-from moirae.backtest.run import Backtest, find_notes, plan_backtest
+from moirae.backtest.parameter_values import combine_values
+from moirae.backtest.run import (
+    Backtest,
+    evaluate_together,
+    find_notes,
+    plan_backtest,
+    plan_together,
+)
+from moirae.backtest.slices import BacktestRange
 from moirae.backtest.statistics import Statistics, count_alerts
+from moirae.backtest.tuning import check_variants, report_value
 from moirae.backtest.versions import VersionChange, compare_versions
 
 __all__ = [
@@ -18,12 +27,18 @@ __all__ = [
     "IncidentReport",
     "Statistics",
     "BacktestArchive",
+    "BacktestRange",
     "VersionChange",
+    "check_variants",
+    "combine_values",
     "compare_versions",
     "count_alerts",
+    "evaluate_together",
     "find_caught",
     "find_notes",
     "open_archive",
     "plan_backtest",
+    "plan_together",
     "read_incidents",
+    "report_value",
 ]

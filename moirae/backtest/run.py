@@ -1,7 +1,7 @@
 """Back-tests of a rule: its events and alerts over the archive, newest day first."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -11,6 +11,7 @@ from moirae.backtest.archive import BacktestArchive
 from moirae.backtest.slices import BacktestRange
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap
+from recall.query import Shape
 
 
 @dataclass
@@ -23,19 +24,31 @@ class Backtest:
     events: list[Event] = field(default_factory=list)
     done_from: Micros | None = None
     """The start of the slices that are evaluated."""
+    error: Exception | None = None
+    """Why the rule is not evaluated any further."""
 
     def evaluate(self) -> Iterator[TimeRange]:
-        """Evaluate slice by slice, newest first, and yield each."""
-        newest = max(self.archive.newest[name] for name in self.rule.shape.streams)
-        for time_range in self.range.slices():
-            events = self.archive.finder.find_events(self.rule, time_range)
-            if self.rule.is_absence:
-                # Silence after the end of the input is not absence.
-                events = [event for event in events if event.ts <= newest]
-            self.events += events
-            assert time_range.start is not None
-            self.done_from = max(time_range.start, self.range.start)
-            yield TimeRange(self.done_from, time_range.end)
+        """Evaluate slice by slice, newest first, and yield each. Raises the error of the rule."""
+        for time_range in evaluate_together([self]):
+            if self.error is not None:
+                raise self.error
+            yield time_range
+
+    def add(self, outcome: Sequence[Event] | Exception, done_from: Micros) -> None:
+        """Add what the next slice gave."""
+        if isinstance(outcome, Exception):
+            self.error = outcome
+            return
+        if self.rule.is_absence:
+            # Silence after the end of the input is not absence.
+            newest = max(self.archive.newest[name] for name in self.rule.shape.streams)
+            outcome = [event for event in outcome if event.ts <= newest]
+        self.events += outcome
+        self.done_from = done_from
+
+    def count_events(self) -> int:
+        """The events of the range, without those of the overlap before it."""
+        return sum(event.ts >= self.range.start for event in self.events)
 
     def list_alerts(self) -> list[BacktestAlert]:
         """The alerts that start in the slices that are evaluated, by their start."""
@@ -62,6 +75,33 @@ class Backtest:
     def evaluates_where(self) -> bool:
         """Whether the rule has a `where`, over recalls of the first event of each alert."""
         return self.rule.spec.where is not None and not self.rule.recalls_every_event
+
+
+def evaluate_together(tests: Sequence[Backtest]) -> Iterator[TimeRange]:
+    """Evaluate tests over one range of one archive, slice by slice, newest first.
+
+    What differs in constants alone is one pass. A test that fails has its error.
+    """
+    finder, test_range = tests[0].archive.finder, tests[0].range
+    for time_range in test_range.slices():
+        assert time_range.start is not None
+        done_from = max(time_range.start, test_range.start)
+        for members in _group_by_shape(tests):
+            # What differs in `where` or labels alone has the same events.
+            rules = {test.rule.version: test.rule for test in members}
+            outcomes = finder.find_events_of_rules(list(rules.values()), time_range)
+            for test in members:
+                test.add(outcomes[rules[test.rule.version]], done_from)
+        yield TimeRange(done_from, time_range.end)
+
+
+def _group_by_shape(tests: Sequence[Backtest]) -> Iterable[Sequence[Backtest]]:
+    """The tests that have not failed, by shape."""
+    groups: dict[Shape, list[Backtest]] = {}
+    for test in tests:
+        if test.error is None:
+            groups.setdefault(test.rule.shape, []).append(test)
+    return groups.values()
 
 
 def find_notes(rule: ActiveRule) -> list[str]:
@@ -97,3 +137,13 @@ def plan_backtest(
         return None
     overlap = rule.keep_firing_for + event_overlap(rule.definition).before
     return BacktestRange(start, end, newest, overlap)
+
+
+def plan_together(ranges: Sequence[BacktestRange]) -> BacktestRange | None:
+    """The range that all of some tests have; None: there is none."""
+    start = max(item.start for item in ranges)
+    end = min(item.end for item in ranges)
+    if start >= end:
+        return None
+    overlap = max(item.overlap for item in ranges)
+    return replace(ranges[0], start=start, end=end, overlap=overlap)

@@ -1,16 +1,19 @@
 """`moirae rules backtest`: what rules would have done over the archive."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moirae.cli.backtest_options import (
+    BacktestWorkspace,
+    RangeOptions,
+    evaluate_with_progress,
+    open_backtest,
+    parse_range,
+)
 from moirae.cli.backtest_output import print_report
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -18,48 +21,20 @@ from moirae.cli.options import (
     OutputOption,
     WorkspaceOption,
     expand_option_groups,
-    format_count,
-    open_workspace,
     print_json,
 )
-from moirae.config import Settings, parse_duration
-from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from archiver.times import Micros
-    from moirae.backtest import Backtest, BacktestArchive
+    from moirae.backtest import Backtest
     from moirae.evaluation.plan import ActiveRule
 
-_DEFAULT_LAST = "7d"
 _EXIT_INCOMPLETE = 3
-_LOWER_PRIORITY = 10  # added to the niceness: alerts come first
-
-
-@dataclass(frozen=True)
-class _Range:
-    """Which part of the archive is read."""
-
-    last: Annotated[
-        str | None,
-        typer.Option(
-            "--last",
-            metavar="DURATION",
-            help="Event time before the newest row. Default: 7d, unless --from is set.",
-        ),
-    ] = None
-    since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Alerts that start from here on.")
-    ] = None
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Only events before this time.")
-    ] = None
 
 
 @expand_option_groups
 def backtest(
-    time_range: _Range,
+    time_range: RangeOptions,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -98,9 +73,9 @@ def backtest(
     from moirae.backtest import read_incidents
 
     known_incidents = None if incidents is None else read_incidents(incidents)
-    choose_start, end = _parse_range(time_range)
-    with _open(workspace) as (settings, start_spark, archive):
-        session = _Session(settings, start_spark, archive, choose_start, end)
+    choose_start, end = parse_range(time_range)
+    with open_backtest(workspace) as opened:
+        session = _Session(opened, choose_start, end)
         tested = session.load(files or [], rule or [])
         compared = session.load(baseline, []) if baseline else []
         report = session.run(tested, {other.name: other for other in compared}, known_incidents)
@@ -112,75 +87,19 @@ def backtest(
         raise typer.Exit(_EXIT_INCOMPLETE)
 
 
-@contextmanager
-def _open(
-    workspace: Path,
-) -> "Iterator[tuple[Settings, Callable[[], SparkSession], BacktestArchive]]":
-    from archiver.spark import open_session
-    from moirae.backtest import open_archive
-    from recall.statements import WORKER_DAEMON
-
-    with open_workspace(workspace) as (settings, connection):
-        os.nice(_LOWER_PRIORITY)
-        conf = {"spark.python.daemon.module": WORKER_DAEMON}
-        warehouse = Path(settings.home) / "warehouse-backtest"
-        with open_session("moirae rules backtest", warehouse, conf=conf) as spark:
-            archive = open_archive(settings, connection, spark.newSession())
-            yield settings, lambda: spark, archive
-
-
-def _parse_range(options: _Range) -> "tuple[Callable[[Micros], Micros], Micros | None]":
-    """The start, by the newest row, and the end of the range. Raises `UsageError`."""
-    from archiver.times import duration_to_micros
-
-    if options.last is not None and options.since is not None:
-        raise UsageError("--last and --from exclude each other")
-    end = None if options.until is None else _parse_time("--to", options.until)
-    if options.since is not None:
-        start = _parse_time("--from", options.since)
-        if end is not None and end <= start:
-            raise UsageError("--to must be later than --from")
-        return lambda newest: start, end
-    try:
-        duration = duration_to_micros(parse_duration(options.last or _DEFAULT_LAST))
-    except ValueError as error:
-        raise UsageError(f"--last: {error}") from error
-    return lambda newest: min(newest, end or newest) - duration, end
-
-
-def _parse_time(option: str, text: str) -> "Micros":
-    from archiver.ingest import parse_iso_time
-    from archiver.times import to_micros
-
-    moment = parse_iso_time(text)
-    if moment is None:
-        raise UsageError(f"{option}: {text!r} is not a time, such as 2026-01-31T12:00Z")
-    return to_micros(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
-
-
 @dataclass(frozen=True)
 class _Session:
-    settings: Settings
-    start_spark: "Callable[[], SparkSession]"
-    archive: "BacktestArchive"
+    workspace: BacktestWorkspace
     choose_start: "Callable[[Micros], Micros]"
     end: "Micros | None"
 
     def load(self, files: Sequence[Path], names: Sequence[str]) -> "list[ActiveRule]":
         """The rules of files. Raises `ProblemsError`, and `UsageError` for unknown names."""
-        from moirae.deployments import check_rule_files, select_rule_files
         from moirae.evaluation.plan import ActiveRule
 
-        paths = select_rule_files(self.settings, files)
-        definitions, _ = check_rule_files(self.start_spark, self.settings, paths)
-        for name in names:
-            if not any(name in (rule.name, rule.spec.alert) for rule in definitions):
-                rule_names = ", ".join(rule.name for rule in definitions)
-                raise UsageError(f"--rule: no rule {name!r}; rules are {rule_names}")
         return [
-            ActiveRule.of_workspace(definition, self.settings)
-            for definition in definitions
-            if not names or definition.name in names or definition.spec.alert in names
+            ActiveRule.of_workspace(definition, self.workspace.settings)
+            for definition in self.workspace.load(files, names)
         ]
 
     def run(
@@ -228,7 +147,7 @@ class _Session:
         test = self._plan(rule)
         if isinstance(test, str):
             return report | {"notes": [test]}, [], False
-        is_complete = self._evaluate(test, prefix)
+        is_complete = evaluate_with_progress([test], prefix)
         if test.done_from is None:
             return report | {"notes": ["cancelled before the first day"]}, [], True
         alerts = test.list_alerts()
@@ -238,9 +157,11 @@ class _Session:
             "notes": find_notes(rule),
             "from": start,
             "to": end,
-            "events": sum(event.ts >= test.done_from for event in test.events),
+            "events": test.count_events(),
             "hidden": sum(alert.is_hidden for alert in alerts),
-            "statistics": asdict(count_alerts(alerts, start, min(end, _newest(test)))),
+            "statistics": asdict(
+                count_alerts(alerts, start, min(end, from_micros(test.range.newest + 1)))
+            ),
             "alerts": list(map(asdict, alerts)),
         }
         return report, alerts, not is_complete
@@ -254,7 +175,7 @@ class _Session:
         test = self._plan(baseline)
         if isinstance(test, str):
             return None, False
-        is_complete = self._evaluate(test, f"{prefix} (baseline)")
+        is_complete = evaluate_with_progress([test], f"{prefix} (baseline)")
         if not is_complete:
             return None, True
         change = compare_versions(test.list_alerts(), alerts)
@@ -275,33 +196,10 @@ class _Session:
 
         if rule.reads_revisions:
             return "not tested: rules that read streams of recalls or stages have no past"
-        planned = plan_backtest(rule, self.archive, self.choose_start, self.end)
+        planned = plan_backtest(rule, self.workspace.archive, self.choose_start, self.end)
         if planned is None:
             return "not tested: the archive has no settled rows of its streams in the range"
-        return Backtest(rule, self.archive, planned)
-
-    def _evaluate(self, test: "Backtest", prefix: str) -> bool:
-        """Evaluate and show progress; returns False if the user cancelled."""
-        from archiver.times import from_micros
-
-        total = max(1, test.range.end - test.range.start)
-        try:
-            for time_range in test.evaluate():
-                assert time_range.start is not None
-                share = 100 * (test.range.end - time_range.start) // total
-                day = from_micros(time_range.start).date()
-                events = format_count(len(test.events), "event")
-                print(f"{prefix}: back to {day}, {share} %, {events}", file=sys.stderr)
-        except KeyboardInterrupt:
-            print(f"{prefix}: cancelled", file=sys.stderr)
-            return False
-        return True
-
-
-def _newest(test: "Backtest") -> datetime:
-    from archiver.times import from_micros
-
-    return from_micros(test.range.newest + 1)
+        return Backtest(rule, self.workspace.archive, planned)
 
 
 def _caught_to_json(row: Any) -> dict[str, Any]:

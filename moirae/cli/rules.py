@@ -25,6 +25,7 @@ from moirae.cli.options import (
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
 from moirae.cli.rule_tests import run_tests
+from moirae.cli.tune import tune
 from moirae.config import format_duration, load_settings_from_environment
 from moirae.errors import MoiraeError, Problem, UsageError
 
@@ -42,6 +43,7 @@ typer.Typer.command(app, "import-sigma")(import_sigma)
 # Only here: it reads files beside the rule files, and needs no running workspace.
 typer.Typer.command(app, "test")(run_tests)
 typer.Typer.command(app, "backtest")(backtest)
+typer.Typer.command(app, "tune")(tune)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

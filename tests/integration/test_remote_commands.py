@@ -46,6 +46,7 @@ LOCAL_COMMANDS = """
     moirae receivers test, moirae receivers preview, moirae routes import,
     moirae streams infer, moirae streams test,
     moirae rules import-sigma, moirae rules test, moirae rules backtest,
+    moirae rules tune, moirae rules why,
     moirae setup, moirae upgrade
 """
 # Read only, in all formats.

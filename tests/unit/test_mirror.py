@@ -29,6 +29,8 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
+    "integration/test_tuning.py": "moirae.backtest.tuning",
+    "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
     "unit/moirae/backtest/test_alerts.py": """
         moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",
     "property/test_formats.py": """

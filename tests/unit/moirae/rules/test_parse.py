@@ -170,7 +170,7 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
         ),
         (
             with_keys("annotations: {s: '{{ evnt.x }}'}"),
-            "r.yaml:7:23: g/A.annotations.s: unknown variable 'evnt'; available: event, labels",
+            "r.yaml:7:23: g/A.annotations.s: unknown variable 'evnt'; available: event, labels, parameters",
         ),
         (
             with_keys("annotations: {s: '{{ event.x.y() }}'}"),

@@ -1,4 +1,4 @@
-"""`moirae rules backtest` on the command line: options that are refused."""
+"""The range of `moirae rules backtest` and `rules tune`: options that are refused."""
 
 import pytest
 from typer.testing import CliRunner
