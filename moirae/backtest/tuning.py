@@ -99,12 +99,12 @@ def report_value(
     shown = [alert for alert in alerts if alert.is_shown]
     figures: dict[str, Any] = {}
     if incidents is not None:
-        found = find_caught(incidents, alerts)
-        delays = [row.delay.total_seconds() for row in found.caught]
+        matches = find_caught(incidents, alerts)
+        delays = [row.delay.total_seconds() for row in matches.caught]
         figures = {
-            "caught": [row.incident.id for row in found.caught],
-            "missed": [incident.id for incident in found.missed],
-            "false_alerts": len(found.false_alerts),
+            "caught": [row.incident.id for row in matches.caught],
+            "missed": [incident.id for incident in matches.missed],
+            "false_alerts": len(matches.false_alerts),
             "delay": median(delays) if delays else None,
         }
     start, end = span
