@@ -34,7 +34,7 @@ _FEW_FILES = 100
 _MANY_FILES = 300_000
 _READ_TIMEOUT = 3_600.0  # seconds, for files that are not measured
 _POLL_INTERVAL = 2.0  # seconds: counting them takes processor time
-_WARM_UP_SECONDS = 40.0
+_WARM_UP_SECONDS = 90.0  # until the JVM has compiled what it executes
 _SETTLING_SECONDS = 20.0  # once many files are archived
 _MEASURED_SECONDS = 30.0
 _FIRST_AGE = timedelta(days=20)

@@ -33,7 +33,6 @@ _REPETITIONS = 5
 _CLIENTS = 100
 _WARM_UP_SECONDS = 20.0
 _PHASE_SECONDS = 20.0
-_WORKSPACE = f'{CPU_WORKSPACE}server: {{listen: "127.0.0.1:0"}}\n'
 _RULES = """
 groups:
 - name: bench
@@ -86,7 +85,7 @@ def run() -> list[BenchmarkResult]:
     idle: list[float] = []
     ratios: list[float] = []
     arrivals: list[float] = []
-    with temporary_workspace(_WORKSPACE, _RULES) as root:
+    with temporary_workspace(CPU_WORKSPACE, _RULES) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with (
             database.connect_database(settings, "benchmark") as connection,

@@ -28,6 +28,7 @@ streams:
     source: {files: landing/past/*.jsonl}
 chunks: {rows: 20_000, age: 30d}
 rules: [rules.yaml]
+server: {listen: "127.0.0.1:0"}
 """
 """With the stream of the producer, and one that recalls read."""
 

@@ -27,6 +27,7 @@ streams:
     lateness: 0s
     source: {files: landing/*.jsonl}
 rules: [rules.yaml]
+server: {listen: "127.0.0.1:0"}
 """
 """A workspace with the stream of `CpuStream`."""
 

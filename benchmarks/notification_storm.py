@@ -32,7 +32,6 @@ _START_TIMEOUT = 600.0  # seconds until alerts are stored as rows come
 _STORM = 10_000  # alerts in a window
 _STEP = 0.05  # seconds between alerts of the storm that are stored together
 _NOTIFICATIONS = """
-server: {{listen: "127.0.0.1:0"}}
 receivers: {{hook: {{webhook: "{url}"}}}}
 routes: [{{receiver: hook, group_by: ['...'], group_wait: 0s}}]
 """

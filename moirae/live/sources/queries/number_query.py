@@ -37,6 +37,9 @@ class NumberQuery:
         self._handle_number = handle_number
         self._last_number = 0
         self._numbers_name = ""
+        # Each name on the way to a class of the JVM is a round trip.
+        jvm: Any = spark._jvm
+        self._numbers: Any = jvm.org.moirae.numbers.Numbers
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
@@ -99,11 +102,6 @@ class NumberQuery:
                 f"{self._checkpoint}: cannot set the checkpoint aside: {error.strerror}; "
                 f"it cannot be used: {reason}"
             ) from error
-
-    @property
-    def _numbers(self) -> Any:
-        jvm: Any = self._spark._jvm
-        return jvm.org.moirae.numbers.Numbers
 
 
 def _read_last_number(checkpoint: Path) -> int:
