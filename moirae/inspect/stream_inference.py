@@ -1,5 +1,6 @@
 """Proposes the declaration of a stream from a sample of a file. What a sample leaves open is named."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,12 @@ _TIME_NAMES = (
     "ts", "time", "timestamp", "@timestamp", "datetime", "date", "eventtime", "lasttimestamp",
     "starttime", "created", "createdat", "published", "start", "when",
 )  # fmt: skip
-_KEY_NAMES = ("host", "hostname", "instance", "node", "machine", "device", "service", "name", "id")
+_KEY_NAMES = (
+    "host", "hostname", "instance", "node", "machine", "device", "sensor", "station", "meter",
+    "system", "unit", "site", "service", "name", "id",
+)  # fmt: skip
+# Other names of integers that are no amounts: host_id, nodeId, rack_number.
+_NUMBER_OF_THING = re.compile(r"(?:[_. -](?i:id|num|no|number)|[a-z](?:Id|ID|Num|No|Number))$")
 _MAX_COLUMNS = 40
 # Of a sample: bounds its time where records have thousands of fields.
 _MIN_RECORDS = 20
@@ -171,17 +177,28 @@ def _declare_time(summary: FieldSummary, time_of_day: FieldSummary | None) -> tu
 
 
 def _choose_key(fields: Sequence[FieldSummary], columns: Mapping[str, Any]) -> str | None:
-    """The column of a text that names what the rows are about."""
+    """The column of a text, or of numbers of things, that names what the rows are about."""
     by_field = {
         column["from"] if isinstance(column, Mapping) else name: name
         for name, column in columns.items()
     }
-    candidates = []
-    for summary in fields:
-        plain = summary.name.rpartition(".")[2].lower()
-        repeats = summary.distinct <= max(1, summary.count * _MAX_KEY_SHARE)
-        if summary.type == "string" and summary.time is None and summary.is_whole:
-            rank = _KEY_NAMES.index(plain) if plain in _KEY_NAMES else len(_KEY_NAMES)
-            if rank < len(_KEY_NAMES) or repeats:
-                candidates.append((rank, summary.name))
-    return by_field.get(min(candidates)[1]) if candidates else None
+    ranked = [(rank, s.name) for s in fields if (rank := _rank_key(s)) is not None]
+    return by_field.get(min(ranked)[1]) if ranked else None
+
+
+def _rank_key(summary: FieldSummary) -> int | None:
+    """How unlikely a field is the key; None: it is none."""
+    if not summary.is_whole:
+        return None
+    plain = summary.name.rpartition(".")[2].lower()
+    rank = _KEY_NAMES.index(plain) if plain in _KEY_NAMES else None
+    repeats = summary.distinct <= max(1, summary.count * _MAX_KEY_SHARE)
+    if summary.type == "string" and summary.time is None:
+        if rank is None and repeats:
+            return len(_KEY_NAMES) + 1
+        return rank
+    if summary.type == "bigint" and repeats:
+        if rank is None and _NUMBER_OF_THING.search(summary.name):
+            return len(_KEY_NAMES)
+        return rank
+    return None

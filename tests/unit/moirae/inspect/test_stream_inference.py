@@ -148,3 +148,33 @@ def test_records_with_many_texts_are_summarized_in_little_time(tmp_path: Path) -
     started_at = time.process_time()
     propose_stream([path])
     assert time.process_time() - started_at < 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"sensor": "77{i}", "speed": "6{i}"}, ["sensor"]),
+        ({"cause": "x", "node": "{i}"}, ["node"]),
+        ({"cause": "x", "rack_id": "{i}"}, ["rack_id"]),
+        ({"bytes": "{i}", "vmId": "{i}"}, ["vmId"]),
+        ({"host": "a", "node": "{i}"}, ["host"]),
+        ({"bytes": "{i}", "paid": "1"}, None),
+    ],
+)
+def test_numbers_of_things_are_keys(tmp_path: Path, fields: dict[str, str], key: Any) -> None:
+    lines = ["ts," + ",".join(fields)]
+    for number in range(12):
+        values = (value.format(i=number % 3) for value in fields.values())
+        lines.append(f"2026-11-20T10:00:{number:02}Z," + ",".join(values))
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(lines) + "\n")
+    declaration = propose_stream([file]).declaration
+    assert declaration.get("key") == key
+    Stream.model_validate(declaration)
+
+
+def test_a_number_that_differs_in_each_record_is_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    rows = [f"2026-11-20T10:00:{number:02}Z,{number},7" for number in range(12)]
+    file.write_text("\n".join(["ts,id,v", *rows]) + "\n")
+    assert "key" not in propose_stream([file]).declaration
