@@ -36,7 +36,6 @@ _LOG = structlog.get_logger()
 MAX_BATCH_BYTES = 64 << 20
 _MAX_BATCH_FILES = 10_000
 _RETRY_INTERVAL = 1.0  # seconds between looks for files to be tried again
-_CHECK_INTERVAL = 1.0  # seconds between looks whether the query has failed
 # Starts of the query without its checkpoint, of which none has handled a batch, until it fails.
 _MAX_RESTARTS = 2
 
@@ -91,7 +90,6 @@ class FileInput(UnitSource):
         self._present: list[DiscoveredFile] = []  # those of the batch that exist
         self._failure: Exception | None = None
         self._retry_timer = Timer(_RETRY_INTERVAL)
-        self._check_timer = Timer(_CHECK_INTERVAL)
         self._restarts = 0
         self._query = NumberQuery(
             spark, "ingest", Path(settings.home) / "checkpoints" / "live", self._handle_batch
@@ -129,11 +127,9 @@ class FileInput(UnitSource):
         if not self._discoveries:
             return
         self._discover()
-        if self._check_timer.is_due():
-            self._check_timer.restart()
-            reason = self._query.failure()
-            if reason is not None and self._failure is None:
-                self._restart_query(reason)
+        reason = self._query.find_failure()
+        if reason is not None and self._failure is None:
+            self._restart_query(reason)
         with self._archiving.lock:
             self._resume_postponed()
             self._start_batch()

@@ -14,11 +14,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from archiver.periodic import Timer
 from archiver.spark import NUMBER_SOURCE
 from moirae.errors import MoiraeError, first_line
 from moirae.live.sources.queries.checkpoint import last_batch, read_offsets, set_aside
 
 _MAX_NUMBER = 1 << 62
+_LOOK_INTERVAL = 1.0  # seconds between looks whether the query has ended: each is a round trip
 
 
 class NumberQuery:
@@ -41,6 +43,7 @@ class NumberQuery:
         jvm: Any = spark._jvm
         self._numbers: Any = jvm.org.moirae.numbers.Numbers
         self._query: StreamingQuery | None = None
+        self._look_timer = Timer(_LOOK_INTERVAL)
 
     def start(self) -> None:
         """Start the query. Raises `MoiraeError`."""
@@ -87,9 +90,12 @@ class NumberQuery:
             self._numbers.remove(self._numbers_name)
             self._query = None
 
-    def failure(self) -> str | None:
-        """Why the query has ended; None: it has not."""
-        if self._query is None or self._query.isActive:
+    def find_failure(self) -> str | None:
+        """Why the query has ended; None: it has not, when it was last looked at."""
+        if self._query is None or not self._look_timer.is_due():
+            return None
+        self._look_timer.restart()
+        if self._query.isActive:
             return None
         error = self._query.exception()
         return "the query has ended" if error is None else first_line(error)
