@@ -672,6 +672,28 @@ CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
 
+-- Alerts that other systems post. The rule of each name of an alert, decided when it was first seen.
+CREATE TABLE external_rules (
+    alertname text PRIMARY KEY,
+    rule      text NOT NULL,
+    first_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+-- The newest post of each posted alert.
+CREATE TABLE external_alerts (
+    alert_id    uuid PRIMARY KEY REFERENCES alerts (id) ON DELETE CASCADE,
+    fingerprint text NOT NULL,
+    posted_at   timestamptz NOT NULL,
+    -- For each start that was posted, in microseconds, until when it fires: several servers may post
+    -- the same alert, each with a start of its own.
+    ends        jsonb NOT NULL
+);
+-- The event time up to which posts are read: one row.
+CREATE TABLE external_progress (
+    one     boolean PRIMARY KEY DEFAULT true CHECK (one),
+    read_to timestamptz
+);
+INSERT INTO external_progress VALUES (true);
+
 -- Links of messages that act once: for one alert, one action, until a time.
 CREATE TABLE action_links (
     -- SHA-256 of the code, which is in the message only.

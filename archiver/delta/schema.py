@@ -72,7 +72,7 @@ class StreamSchema:
     has now, if it is read under one that it had before. `time_reading`: how the event time is read.
     `identity`: of rows without id columns: their content, or the place of their record in its unit.
     `redactions`: what is replaced in texts before anything is written; identity and content are
-    those of the redacted row.
+    those of the redacted row. `is_never_late`: rows are on time, whatever was read before.
     """
 
     name: str
@@ -89,6 +89,7 @@ class StreamSchema:
     time_reading: TimeReading = DEFAULT_TIME_READING
     identity: Literal["row", "place"] = "row"
     redactions: tuple[Redaction, ...] = ()
+    is_never_late: bool = False
 
     @property
     def is_identified_by_place(self) -> bool:

@@ -135,6 +135,11 @@ class ArchiveWriter:
         return self.tables[stream].is_rewriting
 
     @property
+    def _never_late(self) -> frozenset[str]:
+        names = (name for name, table in self.tables.items() if table.schema.is_never_late)
+        return frozenset(names)
+
+    @property
     def _writable_streams(self) -> list[str]:
         return [stream for stream in self.tables if not self.is_waiting(stream)]
 
@@ -217,6 +222,7 @@ class ArchiveWriter:
                 partitions=self.partitions,
                 watermarks={stream: self.watermark(stream) for stream in self.tables},
                 lateness={stream: self.lateness(stream) for stream in self.tables},
+                never_late=self._never_late,
             ),
             register_units=partial(self._registry.register, now=now),
             partition_clocks=self._registry.partition_clocks,

@@ -3,17 +3,24 @@
 from moirae.alerts import built_in
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
-from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
+from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate, make_alert_id
+from moirae.alerts.external import (
+    AlertPost,
+    PostedAlert,
+    continue_alert,
+    make_external_event,
+)
 from moirae.alerts.folding import FoldedAlert, fold_alerts, sort_event
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import NoteKind, Outcome, add_note
-from moirae.alerts.silence import AlertEnd, EndingAlert, decide_end
+from moirae.alerts.silence import AlertEnd, EndingAlert, SilenceReason, decide_end
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
 __all__ = [
     "AlertEnd",
     "AlertLifetime",
+    "AlertPost",
     "AlertStore",
     "AlertTiming",
     "AlertingRule",
@@ -25,9 +32,12 @@ __all__ = [
     "NoteKind",
     "Occurrence",
     "Outcome",
+    "PostedAlert",
+    "SilenceReason",
     "add_note",
     "built_in",
     "canonical_json",
+    "continue_alert",
     "decide_end",
     "deduplicate",
     "describe_alert",
@@ -36,8 +46,10 @@ __all__ = [
     "fold_alerts",
     "fold_events",
     "format_position",
+    "make_alert_id",
     "make_alerting_rule",
     "make_event_row",
+    "make_external_event",
     "make_lifetime_row",
     "parse_position",
     "select_last",

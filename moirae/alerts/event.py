@@ -62,6 +62,11 @@ def canonical_json(values: Sequence[Any]) -> str:
     return _encode(values)
 
 
+def write_object(values: Mapping[str, str]) -> str:
+    """Texts by name as a JSON object, in the order given, as `canonical_json` writes values."""
+    return _encode(dict(values))
+
+
 def make_fingerprint(key: Mapping[str, Any]) -> str:
     """The values of a key as canonical JSON; of those that are too long for an index, a digest."""
     fingerprint = canonical_json(list(key.values()))

@@ -7,6 +7,7 @@ from moirae.config.durations import (
     format_duration,
     parse_duration,
 )
+from moirae.config.external_alerts import EXTERNAL_ALERTS
 from moirae.config.matchers import Matcher
 from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Route
 from moirae.config.paths import interpolate
@@ -37,6 +38,7 @@ __all__ = [
     "BackupSettings",
     "DURATION_SCHEMA",
     "Duration",
+    "EXTERNAL_ALERTS",
     "FILE_NAME",
     "FileSource",
     "GROUP_BY_ALL",

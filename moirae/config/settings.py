@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from moirae.config.durations import Duration, PositiveDuration
+from moirae.config.external_alerts import EXTERNAL_ALERTS, external_alerts_stream
 from moirae.config.notifications import Heartbeat, InhibitRule, Route, find_route_problems
 from moirae.config.paths import (
     LocalFolder,
@@ -301,6 +302,12 @@ class Limits(ConfigModel):
         description="Messages per minute and receiver beyond which messages are folded into "
         "summaries.",
     )
+    external_rules: int = Field(
+        default=1_000,
+        ge=0,
+        description="Names of alerts posted by other systems that get a rule of their own; alerts of "
+        "further names belong to the rule external/other.",
+    )
 
 
 def parse_backup_location(location: str) -> str:
@@ -505,8 +512,11 @@ class Settings(ConfigModel):
         if "event" in streams:
             message = "a stream must not be named event: SQL uses it for the new event"
             raise_problems([ValueProblem(("event",), message)])
+        if EXTERNAL_ALERTS in streams:
+            message = f"the stream {EXTERNAL_ALERTS} is built in: it has the alerts that are posted"
+            raise_problems([ValueProblem((EXTERNAL_ALERTS,), message)])
         raise_problems(list(_find_rename_problems(streams)))
-        return streams
+        return {**streams, EXTERNAL_ALERTS: external_alerts_stream()} if streams else streams
 
     @field_validator("relations")
     @classmethod

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from moirae.config.external_alerts import EXTERNAL_ALERTS
 from moirae.config.streams import Relation, Stream
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         time_reading=declared.time_reading,
         identity=declared.identity,
         redactions=declared.redactions,
+        is_never_late=name == EXTERNAL_ALERTS,
     )
 
 

@@ -2,6 +2,7 @@
 
 from moirae.deployments.check import check_changed_keys, check_rule_files, select_rule_files
 from moirae.deployments.checked_files import find_checked_files, store_checked_files
+from moirae.deployments.external_rules import ExternalRules
 from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import DeploymentStep
@@ -11,6 +12,7 @@ from moirae.deployments.reload import RuleFileLoader, RuleReloader, compute_dige
 __all__ = [
     "DamagedRule",
     "DeploymentStep",
+    "ExternalRules",
     "InitialRules",
     "RuleFileLoader",
     "RuleRegistry",

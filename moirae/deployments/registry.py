@@ -9,7 +9,8 @@ import sql
 from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
-from moirae.rules import Definition
+from moirae.rules import Definition, make_external_definition
+from moirae.rules.external import EXTERNAL_PREFIX
 from sql.rules import (
     DeploymentGateway,
     DesiredRuleRow,
@@ -54,6 +55,7 @@ class RuleRegistry:
 
     def plan_changes(self, desired: Sequence[Definition]) -> list[DeploymentStep]:
         """The steps that `apply` would take, including rules that stay."""
+        desired = self._with_external(desired)
         stored, damaged = self.load_stored()
         running = _applied_versions(stored)
         for rule in damaged:
@@ -62,9 +64,10 @@ class RuleRegistry:
 
     def apply(self, desired: Sequence[Definition]) -> list[DeploymentStep]:
         """Make these the desired rules, atomically. Returns the steps that changed something."""
-        definitions = {definition.name: definition for definition in desired}
         with self._connection.transaction():
             self._rules.lock_revision()
+            desired = self._with_external(desired)
+            definitions = {definition.name: definition for definition in desired}
             steps = changing_steps(self.plan_changes(desired))
             for step in steps:
                 if step.action == "stop":
@@ -75,6 +78,28 @@ class RuleRegistry:
             if steps:
                 self._rules.raise_revision()
         return steps
+
+    def add_missing(self, definitions: Iterable[Definition]) -> bool:
+        """Add the rules whose name no applied rule has. Returns whether there were any."""
+        with self._connection.transaction():
+            self._rules.lock_revision()
+            names = set(self._rules.list_names())
+            missing = [definition for definition in definitions if definition.name not in names]
+            for definition in missing:
+                self._rules.put(definition.name, definition.version, definition.to_json())
+            if missing:
+                self._rules.raise_revision()
+        return bool(missing)
+
+    def _with_external(self, desired: Sequence[Definition]) -> list[Definition]:
+        """The desired rules, with those of posted alerts that are applied and no file declares."""
+        declared = {definition.name for definition in desired}
+        undeclared = [
+            make_external_definition(name.removeprefix(EXTERNAL_PREFIX))
+            for name in self._rules.list_names()
+            if name.startswith(EXTERNAL_PREFIX) and name not in declared
+        ]
+        return [*desired, *undeclared]
 
     def start_version(
         self, rule: str, version: str, settled_to: Micros | None, undecided_for: Micros

@@ -28,7 +28,7 @@ from moirae.history import undecided_duration
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
-from moirae.rules import Definition
+from moirae.rules import Definition, make_external_definition
 from moirae.rules.checks import RuleAdmission
 from sql.rules import DeploymentGateway, RuleGateway
 
@@ -63,6 +63,7 @@ class ActiveRules:
         self._revision: int | None = None
         self._unsaved: set[str] = set()
         self._cohorts: list[RuleCohort] = []
+        self._external_rules: dict[str, ActiveRule] = {}
         self._rules_by_name: dict[str, ActiveRule] = {}
 
     @property
@@ -80,8 +81,13 @@ class ActiveRules:
 
     @property
     def rules(self) -> list[ActiveRule]:
-        """Active rules, without quarantined rules."""
-        return list(chain.from_iterable(map(attrgetter("rules"), self.cohorts)))
+        """Active rules, without quarantined rules; also those of posted alerts."""
+        evaluated = chain.from_iterable(map(attrgetter("rules"), self.cohorts))
+        return [*evaluated, *self._external_rules.values()]
+
+    def find_external(self, name: str) -> ActiveRule | None:
+        """A rule of posted alerts; None: it does not run."""
+        return self._external_rules.get(name)
 
     @property
     def sampled_rules(self) -> list[ActiveRule]:
@@ -129,7 +135,9 @@ class ActiveRules:
         too, so that it continues from there once it is admitted. Returns the rules that started.
         """
         enabled = [definition for definition in desired if definition.spec.enabled]
-        admitted, refusals = self._admission.admit(enabled)
+        admitted, refusals = self._admission.admit(
+            [definition for definition in enabled if not _is_default_external(definition)]
+        )
         definitions: dict[str, Definition] = {}
         versions: dict[str, str] = {}
         for definition in (*enabled, *admitted):
@@ -185,6 +193,8 @@ class ActiveRules:
         """
         if definition is not None and definition.reads_revisions:
             return None  # all that is stored: the streams may be new
+        if definition is not None and definition.is_external:
+            return None  # no event was before its first post
         watermarks = get_watermarks(self._archive)
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid
@@ -197,6 +207,7 @@ class ActiveRules:
         sampled_rules: list[ActiveRule] = []
         losing_since: dict[str, datetime] = {}
         groups: list[SettledRules] = []
+        external_rules: dict[str, ActiveRule] = {}
         deployments = self._deployments.list_active()
         self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
@@ -206,13 +217,17 @@ class ActiveRules:
                 continue
             if deployment.state == "running":
                 rule = self._get_or_make_rule(definitions[deployment.rule])
+                if rule.definition.is_external:
+                    external_rules[rule.name] = rule
+                    continue
                 active_rules.append(rule)
                 groups.append(SettledRules([rule], deployment.settled_to))
             elif deployment.losing_since is not None:
                 sampled_rules.append(self._get_or_make_rule(definitions[deployment.rule]))
                 losing_since[deployment.rule] = deployment.losing_since
         evaluated_rules = [*active_rules, *sampled_rules]
-        self._rules_by_name = {rule.name: rule for rule in evaluated_rules}
+        self._external_rules = external_rules
+        self._rules_by_name = {rule.name: rule for rule in evaluated_rules} | external_rules
         self._cohorts = build_cohorts(groups)
         self._evaluators.losses.load(evaluated_rules, losing_since)
         self._evaluators.rules.set_active_rules(evaluated_rules)
@@ -266,3 +281,8 @@ class ActiveRules:
                 self._registry.record_settled(
                     versions, settled_to, self._evaluators.guard.rules_over_limit
                 )
+
+
+def _is_default_external(definition: Definition) -> bool:
+    """Whether a rule of posted alerts is as no file declares it: it has no SQL to be admitted."""
+    return definition.is_external and definition == make_external_definition(definition.spec.alert)

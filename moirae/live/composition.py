@@ -19,8 +19,14 @@ from archiver.read import WIDE_SCAN_ROWS
 from archiver.storage import StorageRoot
 from archiver.threads import start_daemon
 from archiver.times import duration_to_micros
-from moirae.config import FileSource, Settings, stream_schema
-from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
+from moirae.config import EXTERNAL_ALERTS, FileSource, Settings, stream_schema
+from moirae.deployments import (
+    ExternalRules,
+    InitialRules,
+    RuleFileLoader,
+    RuleRegistry,
+    RuleReloader,
+)
 from moirae.errors import MoiraeError
 from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
@@ -30,6 +36,7 @@ from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import RuleEngines, build_evaluators
+from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.ingest import Ingest
@@ -55,6 +62,7 @@ from moirae.live.sources import (
     InputArchiving,
     LandedBatches,
     LandingFolders,
+    SourceKey,
     Sources,
     TopicReaders,
 )
@@ -101,6 +109,7 @@ _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _LOST_INPUT_INTERVAL = 2.0  # seconds between checks whether records were lost
 _LOST_VERDICTS_INTERVAL = 5.0  # seconds between checks of rules that lose verdicts
+_POSTED_ALERTS_INTERVAL = 1.0  # seconds between looks for posted alerts that have ended
 _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _BACKUP_INTERVAL = 10.0  # seconds between checks whether a backup is overdue
 _FORECASTS_INTERVAL = 10.0  # seconds between checks whether forecasts are worse than frequencies
@@ -188,6 +197,14 @@ def build_live_process(
         idle_tracker=idle_tracker,
         record_batch=record_batch,
     )
+    external_alerts = ExternalAlerts(
+        connection,
+        archive.tables[EXTERNAL_ALERTS],
+        ExternalRules(connection, settings.limits.external_rules),
+        detector.find_external_rule,
+        lambda: detector.reload(ingest.event_time),
+    )
+    ingest.external_alerts = external_alerts
     lock = threading.Lock()
     archiving = InputArchiving(
         archive=archive, ingest=ingest, failures=unit_failures, units=units, lock=lock
@@ -212,6 +229,11 @@ def build_live_process(
         topics.report()
         unread_input.record()
 
+    def end_silent_alerts() -> None:
+        # What is posted and not archived yet may prolong them.
+        if not sources.has_unread(SourceKey(EXTERNAL_ALERTS, None)):
+            external_alerts.end_silent(datetime.now(UTC))
+
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
     lost_input = LostInputMonitor(AlertGateway(connection), LostRecordsGateway(connection))
@@ -220,6 +242,7 @@ def build_live_process(
         AlertGateway(connection), DeploymentGateway(connection), detector.resume_recovered
     )
     periodics += [
+        Periodic("end posted alerts", _POSTED_ALERTS_INTERVAL, end_silent_alerts),
         Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once),
         Periodic("watch forecasts", _FORECASTS_INTERVAL, worse_forecasts.run_once),
         Periodic("watch lost verdicts", _LOST_VERDICTS_INTERVAL, losing_rules.run_once),

@@ -78,6 +78,10 @@ class Detector:
         """Active rules, without quarantined rules."""
         return self._active_rules.rules
 
+    def find_external_rule(self, name: str) -> ActiveRule | None:
+        """A rule of posted alerts; None: it does not run."""
+        return self._active_rules.find_external(name)
+
     @property
     def reads_revisions(self) -> bool:
         """Whether active rules read streams of recalls or stages."""

@@ -14,6 +14,7 @@ from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.event_time import current_event_time
+from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
 from moirae.live.metrics import BatchFigures
@@ -49,11 +50,18 @@ class Ingest:
         self._failures = unit_failures
         self._idle_tracker = idle_tracker
         self._record_batch = record_batch
+        self.external_alerts: ExternalAlerts | None = None
+        """Records posted alerts; None: not yet."""
 
     @property
     def event_time(self) -> datetime:
         """The event time of what is archived; see `current_event_time`."""
         return current_event_time(self._archive)
+
+    def recover(self) -> None:
+        """Record what the process before has archived, and not recorded."""
+        if self.external_alerts is not None:
+            self.external_alerts.recover()
 
     def ingest_units(self, units: Sequence[SourceUnit]) -> list[SourceUnit]:
         """Archive and evaluate units.
@@ -167,4 +175,6 @@ class Ingest:
         self._role.record_commit(self._archive.engines.stats)
         self._detector.detect_and_settle(ingested)
         self._detector.detect_early(ingested.streams_on_time)
+        if self.external_alerts is not None:
+            self.external_alerts.record(ingested)
         self._follow_up.run()

@@ -106,6 +106,7 @@ class LiveProcess:
         self.detector.reload(self.ingest.event_time)
         self.role.end_if_stopped()
         self.detector.detect_unsettled(self.detector.active_rules)
+        self.ingest.recover()
         self.role.end_if_stopped()
 
     def _stop(self) -> None:

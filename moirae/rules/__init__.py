@@ -12,6 +12,7 @@ from moirae.rules.definition import (
     build_rule_tables,
     build_watched_rows_sql,
     infer_event_shape,
+    make_external_definition,
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.key_sources import KeySource, find_key_sources
@@ -40,6 +41,7 @@ __all__ = [
     "find_hybrid_contexts",
     "find_key_sources",
     "find_unused_keys",
+    "make_external_definition",
     "parse_rules",
     "read_rule_files",
     "render",

@@ -7,10 +7,11 @@ from typing import Any
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.absence import build_absence_sql, build_rows_sql
-from moirae.rules.model import AlertSpec
+from moirae.rules.external import EXTERNAL_GROUP, LABELS_ATTRIBUTE, LABELS_CONTEXT
+from moirae.rules.model import AlertSpec, Group
 from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.revision_streams import derived_without
-from moirae.rules.rule_set import RevisionStream, Rule
+from moirae.rules.rule_set import RevisionStream, Rule, build_rules
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
 from recall.revisions import HIT_COLUMNS, context_column
@@ -99,6 +100,11 @@ class Definition:
     def is_absence(self) -> bool:
         """Whether the rule looks for absent rows, see `AlertSpec.absent`."""
         return self.spec.absent is not None
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its events are alerts that other systems post."""
+        return self.spec.external
 
     @property
     def is_early(self) -> bool:
@@ -214,6 +220,17 @@ class Definition:
             gap=duration_to_micros(similar.gap),
             numeric=bandwidths,
         )
+
+
+def make_external_definition(alert: str) -> Definition:
+    """The rule of a name of posted alerts that no rule file declares; `alert`: the encoded name."""
+    group = Group.model_validate(
+        {"name": EXTERNAL_GROUP, "rules": [{"alert": alert, "external": True}]}
+    )
+    (rule,) = build_rules(group)
+    key = (LABELS_ATTRIBUTE,)
+    types = {LABELS_ATTRIBUTE: "string"}
+    return Definition(rule, types, key, key, result_columns={LABELS_CONTEXT: types})
 
 
 def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:

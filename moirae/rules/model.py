@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from moirae.config import Duration, PositiveDuration
 from moirae.documents import KeyPath, format_value
@@ -29,6 +29,7 @@ from moirae.documents.types import (
     raise_problems,
 )
 from moirae.errors import TemplateFault
+from moirae.rules.external import EXTERNAL_GROUP, complete_external_rule
 from moirae.rules.questions import (
     AnyRecall,
     ContextSpec,
@@ -76,6 +77,14 @@ class AlertSpec(ConfigModel):
         description=(
             "Spark SQL whose rows are events. Select the event time AS ts; the other columns "
             "are attributes of the event."
+        ),
+    )
+    external: Flag = Field(
+        default=False,
+        description=(
+            "Alternative to expr: events are the posts of alerts with the name `alert` by other "
+            "systems. The rule is called external/<alert>; event.<label> is a label. It has the "
+            "context labels and the recall similar, which compares them."
         ),
     )
     absent: PositiveDuration | None = Field(
@@ -207,6 +216,13 @@ class AlertSpec(ConfigModel):
             "group."
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_external(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("external") is True:
+            return complete_external_rule(data)
+        return data
 
     @field_validator("absent")
     @classmethod
@@ -375,6 +391,15 @@ class Group(ConfigModel):
         default=(), description="Derived streams of the group."
     )
     rules: tuple[AlertSpec, ...] = Field(default=(), description="Alert rules of the group.")
+
+    @field_validator("rules")
+    @classmethod
+    def _reject_reserved_group(
+        cls, rules: tuple[AlertSpec, ...], info: ValidationInfo
+    ) -> tuple[AlertSpec, ...]:
+        if info.data.get("name") == EXTERNAL_GROUP and not all(rule.external for rule in rules):
+            raise ValueError("the group external is reserved for rules with `external: true`")
+        return rules
 
 
 class RuleFile(ConfigModel):

@@ -10,6 +10,7 @@ from typing import Any
 
 from moirae.documents import Document, KeyPath, format_path, format_value
 from moirae.errors import Problem
+from moirae.rules.external import EXTERNAL_GROUP
 from moirae.rules.rule_set import revisions_table
 
 
@@ -77,7 +78,8 @@ def _definitions(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
                 yield "derived stream", derived["stream"], (*group_path, *path, "stream")
         for path, rule in _mappings(group, "rules"):
             if isinstance(rule.get("alert"), str):
-                alert = f"{group_name}/{rule['alert']}"
+                group_of_rule = EXTERNAL_GROUP if rule.get("external") is True else group_name
+                alert = f"{group_of_rule}/{rule['alert']}"
                 yield "alert", alert, (*group_path, *path, "alert")
             for name, stream_path in _revision_streams(rule):
                 yield "stage or recall stream", name, (*group_path, *path, *stream_path)

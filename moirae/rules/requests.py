@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
+from moirae.rules.external import LABELS_SQL
 from moirae.rules.hybrid_contexts import recalls_named_in
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
 from recall.event_plans import EventPlan, Stage
@@ -29,6 +30,8 @@ class ContextQuery:
     within: Micros
     delay: Micros
     recalls: frozenset[str] = frozenset()
+    is_labels: bool = False
+    """Whether it stands for the labels of a posted alert: one row with a column for each."""
 
 
 def build_context_queries(definition: Definition) -> list[ContextQuery]:
@@ -50,6 +53,7 @@ def build_context_queries(definition: Definition) -> list[ContextQuery]:
                 within=duration_to_micros(within),
                 delay=duration_to_micros(delay),
                 recalls=recalls_named_in(query, spec),
+                is_labels=spec.external and is_compared and query.sql == LABELS_SQL,
             )
             context_queries.append(context_query)
     return context_queries

@@ -12,6 +12,7 @@ import orjson
 
 from moirae.documents import Document, KeyPath, Position
 from moirae.errors import Problem, Severity
+from moirae.rules.external import EXTERNAL_GROUP
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, DerivedStreamSpec, Group
 from moirae.rules.parameters import (
@@ -129,7 +130,8 @@ class Rule:
 
     @property
     def id(self) -> str:
-        return f"{self.group}/{self.spec.alert}"
+        group = EXTERNAL_GROUP if self.spec.external else self.group
+        return f"{group}/{self.spec.alert}"
 
     def with_parameters(self, values: Mapping[str, ParameterValue]) -> Rule:
         """The rule with other values of some parameters. Only of a rule that was read from a file."""
@@ -149,6 +151,9 @@ class Rule:
             content["expected"] = self.spec.expected
         if self.spec.on_silence == "hold":
             content["on_silence"] = "hold"
+        if self.spec.external:
+            # The query follows from the names of labels in other keys, also in annotations.
+            content["expr"] = EXTERNAL_GROUP
         content["derived"] = {derived.stream: derived.expr for derived in self.derived}
         recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
         if recalls:

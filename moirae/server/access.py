@@ -150,7 +150,9 @@ class AccessMiddleware:
             return route
         identity = await self._identify(scope)
         if not self._requests.take(identity.token_id):
-            raise RequestRejected(429, "too many requests of this token", _RATE_RETRY)
+            raise RequestRejected(
+                route.overload_status, "too many requests of this token", _RATE_RETRY
+            )
         methods = self._routes.list_methods(path)
         if methods and route.method not in methods:
             raise RequestRejected(405, f"{method} is not supported: use {' or '.join(methods)}")

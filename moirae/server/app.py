@@ -34,6 +34,7 @@ from moirae.server.routes.metrics import add_metrics_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import OperationRunner, add_operation_routes
 from moirae.server.routes.pages import add_page_routes, send_unknown_page
+from moirae.server.routes.protocols import add_protocol_routes
 from moirae.server.routes.sessions import add_session_routes
 from moirae.server.state_probe import StateProbe
 from moirae.services import problems
@@ -80,6 +81,7 @@ def _create_routes(
         *add_openapi_route(app),
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
+        *add_protocol_routes(app, ingest_handler),
         *add_callback_routes(app, settings, pool),
         *add_action_link_routes(app, pool),
         *add_mcp_route(app, settings, pool, runner),

@@ -6,7 +6,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from archiver.errors import ArchiverError
 from archiver.formats import Format, landed_format, landed_suffix
-from moirae.config import Stream
+from moirae.config import EXTERNAL_ALERTS, Stream
 from moirae.errors import RequestRejected
 from moirae.runtime.storage import DISK_RESERVE, LandingFolder, redact_batch
 from moirae.server.pool import ConnectionPool
@@ -32,6 +33,7 @@ from sql.archive import UnitGateway
 
 _KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,128}")
 _NAME_PREFIX = "push-"  # of batches; keeps the names apart from those of `moirae ingest`
+_LINES_SUFFIX = landed_suffix("jsonl")
 _BACKLOG_MAX_AGE = 0.5  # seconds before the landing folder is scanned again
 _BUSY_RETRY = 1  # seconds after which a client may retry
 _BACKLOG_RETRY = 5  # seconds
@@ -50,6 +52,20 @@ class IngestLimits:
     disk_reserve_bytes: int = DISK_RESERVE
     max_concurrent: int = 8  # requests
     read_timeout: float = 30.0  # seconds to receive a body
+
+
+@dataclass(frozen=True)
+class ConvertedBody:
+    """The records of a protocol's body as JSON lines by stream.
+
+    `name`: of the batches: the same body has the same, and is stored once; None: each body is new.
+    """
+
+    lines: Mapping[str, bytes]
+    name: str | None = None
+
+
+ConvertBody = Callable[[bytes], ConvertedBody]
 
 
 @dataclass(frozen=True)
@@ -86,8 +102,8 @@ class IngestHandler:
         self._limits = limits
         self._active_requests = 0
         self._backlogs: dict[str, _Backlog] = {}
-        for landing in self._landing_folders.values():
-            landing.remove_unfinished(_NAME_PREFIX)
+        for stream in (*formats, EXTERNAL_ALERTS):
+            LandingFolder(home, stream).remove_unfinished(_NAME_PREFIX)
 
     async def accept_batch(self, stream: str, request: Request) -> dict[str, Any]:
         """Store the posted batch durably and return the answer. Raises `RequestRejected`."""
@@ -95,19 +111,14 @@ class IngestHandler:
         if landing is None:
             raise RequestRejected(404, "no stream of this name accepts posted rows")
         body_format, compression = parse_content_headers(request.headers, self._formats[stream])
+        self._check_length(request)
         key = request.headers.get("idempotency-key")
         if key is not None and _KEY_PATTERN.fullmatch(key) is None:
             raise RequestRejected(
                 400,
                 "invalid Idempotency-Key: use 1 to 128 printable ASCII characters without spaces",
             )
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._limits.max_body_bytes:
-            raise self._body_too_large()
-        if self._active_requests >= self._limits.max_concurrent:
-            raise RequestRejected(503, "too many concurrent ingest requests", _BUSY_RETRY)
-        self._active_requests += 1
-        try:
+        with self._take_slot():
             await run_in_threadpool(self.check_capacity, landing)
             body = await self._read_body(request)
             return await run_in_threadpool(
@@ -118,6 +129,54 @@ class IngestHandler:
                 key=key,
                 body=body,
             )
+
+    async def accept_records(
+        self, request: Request, streams: Collection[str], convert: ConvertBody
+    ) -> None:
+        """Store the records of a protocol's body durably, one batch for each of the streams.
+
+        `convert` returns rows as JSON lines by stream, and raises `RequestRejected`. Overload is
+        status 503: what is answered with 429, clients of protocols drop.
+        """
+        self._check_length(request)
+        landings = {stream: LandingFolder(self._home, stream) for stream in streams}
+        with self._take_slot():
+            for landing in landings.values():
+                await run_in_threadpool(self.check_capacity, landing, status=503)
+            body = await self._read_body(request)
+            await run_in_threadpool(self._store_records, landings, convert, body)
+
+    def _store_records(
+        self, landings: Mapping[str, LandingFolder], convert: ConvertBody, body: bytes
+    ) -> None:
+        converted = convert(body)
+        for stream, lines in converted.lines.items():
+            name = f"{_NAME_PREFIX}{converted.name or secrets.token_hex(16)}"
+            if converted.name is not None and self._is_stored(landings[stream], name):
+                continue
+            redacted = self._redact(stream, _LINES_SUFFIX, lines)
+            self._write(landings[stream], name, _LINES_SUFFIX, redacted)
+
+    def _is_stored(self, landing: LandingFolder, name: str) -> bool:
+        """Whether a batch of JSON lines waits to be archived, or is archived."""
+        if landing.has_batch(name, _LINES_SUFFIX):
+            return True
+        with self._pool.connection() as connection:
+            return UnitGateway(connection).is_finished(landing.stream, name)
+
+    def _check_length(self, request: Request) -> None:
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or len(length) > 15 or int(length) > self._limits.max_body_bytes:
+            raise self._body_too_large()
+
+    @contextmanager
+    def _take_slot(self) -> Iterator[None]:
+        """One of the concurrent requests."""
+        if self._active_requests >= self._limits.max_concurrent:
+            raise RequestRejected(503, "too many concurrent ingest requests", _BUSY_RETRY)
+        self._active_requests += 1
+        try:
+            yield
         finally:
             self._active_requests -= 1
 
@@ -133,8 +192,11 @@ class IngestHandler:
     def _body_too_large(self) -> RequestRejected:
         return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
 
-    def check_capacity(self, landing: LandingFolder) -> None:
-        """Raise `RequestRejected` if the disk is full or too much data of the stream is pending."""
+    def check_capacity(self, landing: LandingFolder, status: int = 429) -> None:
+        """Raise `RequestRejected` if the disk is full or too much data of the stream is pending.
+
+        `status`: of the answer in the second case.
+        """
         if self.disk_is_full():
             raise RequestRejected(503, "disk space is low: see `moirae status`", _DISK_RETRY)
         backlog = self._measure_backlog(landing)
@@ -143,7 +205,7 @@ class IngestHandler:
             or backlog.batch_count > self._limits.max_pending_batches
         ):
             raise RequestRejected(
-                429,
+                status,
                 f"too many pending batches: {backlog.batch_count} batches of this stream "
                 "are not archived yet",
                 _BACKLOG_RETRY,
@@ -206,20 +268,23 @@ class IngestHandler:
             duplicate = self._is_duplicate(landing, name, suffix, key=key, digest=digest)
         if not duplicate:
             lines = self._redact(landing.stream, suffix, lines)
-            try:
-                landing.write_batch(name, suffix, lines)
-            except OSError as error:
-                raise RequestRejected(
-                    503, f"cannot write the batch: {error.strerror}", _DISK_RETRY
-                ) from error
+            self._write(landing, name, suffix, lines)
         return {"stream": landing.stream, "batch": name, "rows": row_count}
+
+    def _write(self, landing: LandingFolder, name: str, suffix: str, lines: bytes) -> None:
+        try:
+            landing.write_batch(name, suffix, lines)
+        except OSError as error:
+            raise RequestRejected(
+                503, f"cannot write the batch: {error.strerror}", _DISK_RETRY
+            ) from error
 
     def _redact(self, stream: str, suffix: str, lines: bytes) -> bytes:
         declared = self._redacted.get(stream)
         if declared is None:
             return lines
         try:
-            stored = landed_format(f"batch{suffix}", self._formats[stream])
+            stored = landed_format(f"batch{suffix}", self._formats.get(stream, Format("jsonl")))
             return redact_batch(stream, declared, stored, lines)
         except ArchiverError as error:
             raise RequestRejected(400, f"the body cannot be read: {error}") from error

@@ -14,13 +14,17 @@ _PROGRAM_PREFIXES = ("/api/", "/-/", "/static/")  # of addresses that are no pag
 
 @dataclass(frozen=True)
 class RouteAccess:
-    """Access to a route. `role` None: no token is needed. `reads_body`: it checks its body itself."""
+    """Access to a route. `role` None: no token is needed. `reads_body`: it checks its body itself.
+
+    `overload_status`: of the answer to too many requests of a token.
+    """
 
     method: str
     path: str
     role: Role | None
     has_json_body: bool = False
     reads_body: bool = False
+    overload_status: int = 429
 
 
 _INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "source", reads_body=True)

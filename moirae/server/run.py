@@ -13,7 +13,7 @@ import uvicorn
 from archiver.formats import Format
 from archiver.periodic import Periodic
 from archiver.threads import start_daemon
-from moirae.config import HttpSource, Settings
+from moirae.config import EXTERNAL_ALERTS, HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
 from moirae.server.app import create_application
@@ -105,7 +105,8 @@ def _http_formats(settings: Settings) -> dict[str, Format]:
     """The formats of the streams with an HTTP source."""
     formats: dict[str, Format] = {}
     for name, stream in settings.streams.items():
-        if isinstance(stream.source, HttpSource):
+        # What is posted about alerts has a route of its own.
+        if isinstance(stream.source, HttpSource) and name != EXTERNAL_ALERTS:
             formats[name] = stream.source.record_format
     return formats
 

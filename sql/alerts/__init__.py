@@ -12,6 +12,7 @@ from sql.alerts.alerts import (
     RaisedAlertRow,
     to_json_row,
 )
+from sql.alerts.external_alerts import ExternalAlertGateway, ExternalAlertRow, NewestPostRow
 
 __all__ = [
     "AlertDescriptionRow",
@@ -21,8 +22,11 @@ __all__ = [
     "AlertNoteGateway",
     "AlertNoteRow",
     "AlertRow",
+    "ExternalAlertGateway",
+    "ExternalAlertRow",
     "NewAlert",
     "NewAlertNote",
+    "NewestPostRow",
     "OpenAlertRow",
     "RaisedAlertRow",
     "to_json_row",

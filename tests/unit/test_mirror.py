@@ -59,6 +59,9 @@ MODULES_BY_TEST = {
         moirae.live.sources.growing.growing_stream moirae.live.sources.growing.known_files
         moirae.live.sources.growing.listing moirae.live.sources.growing.open_files
         sql.archive.growing_files""",
+    "integration/test_external_alerts.py": """
+        moirae.config.external_alerts moirae.deployments.external_rules
+        moirae.live.external_alerts moirae.server.routes.protocols sql.alerts.external_alerts""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",

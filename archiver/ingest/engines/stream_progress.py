@@ -24,19 +24,22 @@ class StreamProgress:
     """Read progress by stream, which changes with each unit that is read.
 
     `partitions`, `watermarks`: before the batch, by stream; times in microseconds. `lateness`: by
-    stream.
+    stream. `never_late`: streams whose rows are always on time.
     """
 
     streams: dict[str, ReadProgress]
     partitions: Mapping[str, Mapping[str, PartitionProgress]]
     watermarks: Mapping[str, Micros | None]
     lateness: Mapping[str, Micros]
+    never_late: frozenset[str] = frozenset()
 
     def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit: which of its rows are late follows from the units before it."""
         if unit.partition is not None:
             return self._open_partition(unit, unit.partition, registered)
         unit_id, clock = registered
+        if unit.stream in self.never_late:
+            return OpenUnit(unit, unit_id, LateRule(clock=clock))
         if unit.stream in self.partitions:
             bound = self.watermarks[unit.stream]
             return OpenUnit(

@@ -191,7 +191,13 @@ class ContextEvaluator:
                 shared = shared_queries.setdefault(query.sharing_key, SharedQuery(query))
                 shared.add(rule, query, events)
         texts: TextsByEvent = {}
-        remaining = self._query_locally(shared_queries.values(), texts)
+        computed: list[SharedQuery] = []
+        for shared in shared_queries.values():
+            if shared.query.context_query.is_labels:
+                shared.add_labels(texts)
+            else:
+                computed.append(shared)
+        remaining = self._query_locally(computed, texts)
         if remaining:
             names = set[str]().union(*(shared.rule_names for shared in remaining))
             rules = [rule for rule, _ in group if rule.name in names]

@@ -2,18 +2,21 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
 
 from sqlglot import exp
 
 from archiver.time_range import TimeRange
-from archiver.times import Micros
+from archiver.times import Micros, to_micros
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules.requests import ContextQuery, build_context_queries, lift_context_query
 from recall.query import PhysicalTables, find_horizon, sql_names
 from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
+
+_END_OF_TIME = to_micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 def rows_view(stream: str) -> str:
@@ -146,8 +149,12 @@ class ContextQueries:
             return None
         # Events over streams of recalls are settled when these have ended; contexts do not read them.
         streams = set(self.rule.shape.streams & self.rule.tables.streams.keys())
+        if self.rule.definition.is_external:
+            streams = set()  # what is posted is complete
         for query in self.queries:
             streams |= query.streams
+        if not streams and self.rule.definition.is_external:
+            return _END_OF_TIME
         if not streams:
             streams = {name for name, mark in watermarks.items() if mark is not None}
         return find_horizon(streams, watermarks, self.settle_delay)

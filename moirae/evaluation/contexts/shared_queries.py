@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import orjson
+
 from archiver.time_range import TimeRange
 from moirae.evaluation.contexts.queries import LiftedContextQuery
 from moirae.evaluation.plan import ActiveRule
@@ -55,6 +57,11 @@ class SharedQuery:
     def time_ranges(self) -> list[TimeRange]:
         """For each event, the event times of the rows that it needs."""
         return self.query.time_ranges(list(self.events.values()))
+
+    def add_labels(self, texts: TextsByEvent) -> None:
+        """Add the labels of posted alerts, which are their keys, each as one row."""
+        for eid, event in self.events.items():
+            self.add_text(texts, eid, orjson.dumps(dict(event.key)).decode())
 
     def add_text(self, texts: TextsByEvent, eid: str, text: str) -> None:
         """Add a row of an event to the contexts that it is for."""

@@ -1,0 +1,1 @@
+"""Protocols by which other systems send data: their bodies become rows of streams."""
