@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from archiver.times import Micros
 from moirae.alerts.event import Event, EventRow, make_event_id, make_fingerprint, write_object
-from moirae.rules.external import LABELS_ATTRIBUTE
+from moirae.rules import LABELS_ATTRIBUTE
 
 RESOLVE_TIMEOUT = 300_000_000  # microseconds, as Alertmanager's default
 # Starts of one alert that are told apart; of more, those that end first are forgotten.

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 
 import sql
 from moirae.deployments.registry import RuleRegistry
-from moirae.rules import make_external_definition
-from moirae.rules.external import EXTERNAL_PREFIX, OTHER_ALERTS, encode_alert_name
+from moirae.rules import EXTERNAL_PREFIX, OTHER_ALERTS, encode_alert_name, make_external_definition
 from sql.alerts import ExternalAlertGateway
 
 OTHER_RULE = EXTERNAL_PREFIX + OTHER_ALERTS

@@ -9,8 +9,7 @@ import sql
 from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
-from moirae.rules import Definition, make_external_definition
-from moirae.rules.external import EXTERNAL_PREFIX
+from moirae.rules import EXTERNAL_PREFIX, Definition, make_external_definition
 from sql.rules import (
     DeploymentGateway,
     DesiredRuleRow,

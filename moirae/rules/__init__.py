@@ -14,6 +14,12 @@ from moirae.rules.definition import (
     infer_event_shape,
     make_external_definition,
 )
+from moirae.rules.external import (
+    EXTERNAL_PREFIX,
+    LABELS_ATTRIBUTE,
+    OTHER_ALERTS,
+    encode_alert_name,
+)
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.key_sources import KeySource, find_key_sources
 from moirae.rules.model import AlertSpec, RuleFile
@@ -26,7 +32,10 @@ from moirae.rules.unused_keys import find_unused_keys
 __all__ = [
     "AlertSpec",
     "Definition",
+    "EXTERNAL_PREFIX",
     "KeySource",
+    "LABELS_ATTRIBUTE",
+    "OTHER_ALERTS",
     "RevisionStream",
     "Rule",
     "RuleFile",
@@ -38,6 +47,7 @@ __all__ = [
     "build_event_sql",
     "build_watched_rows_sql",
     "build_event_tables",
+    "encode_alert_name",
     "find_hybrid_contexts",
     "find_key_sources",
     "find_unused_keys",
