@@ -27,7 +27,7 @@ from sql.alerts import AlertGateway
 
 _REPETITIONS = 3
 _WINDOW = timedelta(seconds=60)
-_PAUSE = timedelta(seconds=10)  # after a storm, and at first once alerts are stored as rows come
+_PAUSE = timedelta(seconds=5)  # after a storm, and at first once alerts are stored as rows come
 _START_TIMEOUT = 600.0  # seconds until alerts are stored as rows come
 _STORM = 10_000  # alerts in a window
 _STEP = 0.05  # seconds between alerts of the storm that are stored together

@@ -1,6 +1,7 @@
 """`moirae routes`: show and test routes of notifications, import those of Alertmanager."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,13 +114,21 @@ def _parse_labels(texts: Sequence[str]) -> dict[str, str]:
 def _format_route(route: Any) -> str:
     line = f"{'  ' * route.depth}{route.matchers} → {route.receiver}"
     line += f"  group by [{', '.join(route.group_by)}]"
-    line += f", wait {route.group_wait_seconds:g} s, interval {route.group_interval_seconds:g} s"
-    line += f", repeat {route.repeat_interval_seconds:g} s"
+    line += f", wait {_format_seconds(route.group_wait_seconds)}"
+    line += f", interval {_format_seconds(route.group_interval_seconds)}"
+    line += f", repeat {_format_seconds(route.repeat_interval_seconds)}"
     if route.goes_on:
         line += ", continue"
     if route.muted:
         line += ", muted now"
     return line
+
+
+def _format_seconds(seconds: float) -> str:
+    """A duration as the workspace file writes it."""
+    from moirae.config import format_duration
+
+    return format_duration(timedelta(seconds=seconds))
 
 
 def _format_alert(alert: Any) -> str:

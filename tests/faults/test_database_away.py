@@ -7,8 +7,10 @@ counted twice.
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -29,6 +31,7 @@ ASKING = f"""{RULES}
 # At once, without a word; after its sessions were ended; from without.
 ENDS = [signal.SIGQUIT, signal.SIGINT, signal.SIGKILL]
 ROLES = {"up", "live", "recall", "server"}
+_MAX_STARTS = 10
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
 
@@ -44,7 +47,11 @@ class Server:
         self.dsn: str = self._server.get_uri()
 
     def start(self) -> None:
-        """Again."""
+        """Again. Its recovery may take longer than one call waits."""
+        for _ in range(_MAX_STARTS - 1):
+            with suppress(subprocess.TimeoutExpired):
+                self._server.start()
+                return
         self._server.start()
 
     def stop(self) -> None:

@@ -151,7 +151,9 @@ def _check_greeting(answer: tuple[int, bytes]) -> None:
 
 def _describe(target: EmailTarget, error: Exception) -> str:
     if isinstance(error, smtplib.SMTPNotSupportedError):
-        return f"{target.host} offers no STARTTLS or no login: set tls to implicit or none"
+        if "STARTTLS" in str(error):
+            return f"{target.host} offers no STARTTLS: set tls to implicit or none"
+        return f"{target.host} offers no login: remove username and password"
     if isinstance(error, smtplib.SMTPResponseException):
         return f"{target.host} answered {error.smtp_code}"
     return f"{target.host}: {first_line(error)}"
