@@ -316,6 +316,7 @@ def test_alerts_are_told_after_database_outages() -> None:
         (folder / "moirae.yaml").write_text(
             f"database: '{server.dsn}'\nreceivers: {{ops: {{webhook: '{receiver.url}'}}}}\n"
             f"routes: [{{receiver: ops, group_by: ['...'], {_ROUTE}}}]\n"
+            "limits: {notifications: 1000000}\n"
         )
         settings = load_settings(folder, {})
         fired: set[str] = set()
