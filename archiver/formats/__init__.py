@@ -37,6 +37,7 @@ from archiver.formats.format import (
 from archiver.formats.redaction import (
     Redaction,
     Redactions,
+    redact_number,
     redact_table,
     redact_text,
     redact_value,
@@ -90,6 +91,7 @@ __all__ = [
     "media_types",
     "parse_path",
     "redact_table",
+    "redact_number",
     "redact_text",
     "redact_value",
     "replace_value",

@@ -4,7 +4,7 @@ Functions for tables load Arrow when they are called: the command line reads set
 Patterns have RE2's syntax, so that time is linear in the length of the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EXTRA = "_extra"
+_NO_SECRET = "x0"
 
 
 class Redaction(NamedTuple):
@@ -44,15 +45,47 @@ def redact_text(text: str, redactions: Redactions) -> str:
     return text
 
 
-def redact_value(value: Any, redactions: Redactions) -> Any:
-    """A value of JSON with its texts redacted."""
+def redact_number(value: float, redactions: Redactions) -> Any:
+    """A number as it is, or as redacted text."""
+    text = redact_text(str(value), redactions)
+    return value if text == str(value) else text
+
+
+def redact_value(value: Any, redactions: Redactions, plain_names: Collection[str] = ()) -> Any:
+    """A value of JSON with its texts redacted.
+
+    Numbers, and names of fields other than `plain_names`, are redacted by patterns that tell what a
+    secret looks like: one that matches any character replaces the whole of a column.
+    """
+    specific = [r for r in redactions if _compile(r.pattern).search(_NO_SECRET) is None]
+    return _redact_value(value, redactions, specific, plain_names)
+
+
+def _redact_value(
+    value: Any, redactions: Redactions, specific: Redactions, plain_names: Collection[str]
+) -> Any:
     if isinstance(value, str):
         return redact_text(value, redactions)
     if isinstance(value, dict):
-        return {name: redact_value(inner, redactions) for name, inner in value.items()}
+        fields: dict[str, Any] = {}
+        for name, inner in value.items():
+            redacted = name if name in plain_names else redact_text(name, specific)
+            unique = _make_unique(redacted, fields)
+            fields[unique] = _redact_value(inner, redactions, specific, plain_names)
+        return fields
     if isinstance(value, list):
-        return [redact_value(inner, redactions) for inner in value]
+        return [_redact_value(inner, redactions, specific, plain_names) for inner in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return redact_number(value, specific)
     return value
+
+
+def _make_unique(name: str, fields: Mapping[str, Any]) -> str:
+    """A name that no other field has: several may be redacted to the same one."""
+    unique, count = name, 2
+    while unique in fields:
+        unique, count = f"{name} {count}", count + 1
+    return unique
 
 
 def redact_table(table: "pa.Table", redactions: Redactions) -> "pa.Table":

@@ -6,6 +6,7 @@ all columns. A malformed record has no fields: it is searched as text. No I/O.
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from archiver.formats import (
     RecordReading,
     Redactions,
     find_value,
+    parse_path,
+    redact_number,
     redact_text,
     redact_value,
     replace_value,
@@ -29,6 +32,7 @@ from archiver.ingest.decoding.record_parsers import parse_records
 from archiver.ingest.decoding.records import RefusedLine
 
 _JSON_FORMATS = ("jsonl", "json", "docker")
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _UNKNOWN_REASON = "refused before it was redacted"
 
 
@@ -86,9 +90,12 @@ class _Redactor:
         self._schema = schema
         self._all = schema.redactions
         self._by_column: dict[str, Redactions] = {}
+        self._declared_names: set[str] = set()
         for name, kind in schema.columns.items():
             own = [redaction for redaction in schema.redactions if redaction.column == name]
             self._by_column[name] = self._all if is_refused and kind != "string" else own
+            for path in schema.fields_of(name):
+                self._declared_names.update((path, *map(str, parse_path(path))))
 
     def redact_record(
         self, reading: RecordReading, record: bytes, fields: dict[str, Any] | str
@@ -111,17 +118,25 @@ class _Redactor:
 
     def redact_fields(self, record: dict[str, Any]) -> dict[str, Any]:
         """The fields: those of a column by its own redactions, others by all of them."""
-        redacted: dict[str, Any] = redact_value(record, self._all)
+        redacted: dict[str, Any] = redact_value(record, self._all, self._declared_names)
         for column, own in self._by_column.items():
             field = value_field(self._schema, column, record)
             if field is not None:
-                replace_value(redacted, field, redact_value(find_value(record, field), own))
+                value = find_value(record, field)
+                if not isinstance(value, int | float) or isinstance(value, bool):
+                    value = redact_value(value, own, self._declared_names)
+                elif self._schema.columns[column] == "string":
+                    value = redact_number(value, own)
+                replace_value(redacted, field, value)
         return redacted
 
     def _redact_as_text(self, record: bytes) -> bytes:
         text = record.decode("utf-8", "replace")
-        redacted = redact_text(text, self._all)
-        return record if redacted == text else redacted.encode()
+        for readable in (_unescape(text), text):
+            redacted = redact_text(readable, self._all)
+            if redacted != readable:
+                return redacted.encode("utf-8", "replace")
+        return record
 
     def _replace_texts(
         self, record: bytes, fields: dict[str, Any], redacted: dict[str, Any]
@@ -135,6 +150,11 @@ class _Redactor:
                 return self._redact_as_text(record)
             record = record.replace(text, replacement)
         return record
+
+
+def _unescape(text: str) -> str:
+    """A text without escapes of JSON that hide a secret: `https:\\/\\/user:password\\u0040host`."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).replace("\\/", "/")
 
 
 def _write_csv(values: Sequence[str | None], dialect: CsvDialect) -> bytes:

@@ -11,12 +11,12 @@ def test_redactions_follow_each_other() -> None:
     assert redact_text("password=a password=b", [PASSWORD, again]) == "password=- password=-"
 
 
-def test_texts_inside_of_values_are_redacted() -> None:
+def test_texts_and_names_inside_of_values_are_redacted() -> None:
     value = {"a": ["password=x", 1], "b": {"c": "1234-5678"}, "password=k": None}
     assert redact_value(value, [PASSWORD, CARD]) == {
         "a": ["password=***", 1],
         "b": {"c": "#"},
-        "password=k": None,
+        "password=***": None,
     }
 
 

@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
 
 from archiver.delta.schema import StreamSchema
-from archiver.formats import CSV, CsvDialect, Format, Redaction
+from archiver.formats import CSV, JSONL, CsvDialect, Format, Redaction
 from archiver.ingest.redaction import redact_content
 
 ZERO = timedelta(0)
@@ -19,6 +23,15 @@ SCHEMA = StreamSchema(
     ZERO,
     fields={"token": ("auth.token",)},
     redactions=(Redaction("token", "^.+$", "***"), Redaction("note", r"key-\w+", "key")),
+)
+CARDS = replace(
+    SCHEMA,
+    columns={"ts": "timestamp", "card": "string", "n": "bigint", "msg": "string"},
+    fields={},
+    redactions=(
+        Redaction("card", r"\b\d{12}(\d{4})\b", r"x\1"),
+        Redaction("msg", r"[\w.]+@[\w.]+", "[mail]"),
+    ),
 )
 TEN = "2026-11-20T10:00:00Z"
 
@@ -45,3 +58,27 @@ def test_other_encodings_stay() -> None:
     content = f"ts,note\n{TEN},é key-1\n".encode("latin-1")
     redacted = redact_content(schema, replace(CSV, encoding="latin-1"), content)
     assert redacted == f"ts,note\n{TEN},é key\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (
+            b'{"card":4111111111111111,"n":4111111111111111}',
+            {"card": "x1111", "n": 4111111111111111},
+        ),
+        (b'{"amounts":[4111111111111111,7]}', {"amounts": ["x1111", 7]}),
+        (b'{"seen":{"a@b.cc":1,"d@e.ff":2}}', {"seen": {"[mail]": 1, "[mail] 2": 2}}),
+        (b'{"msg":"x","msg@x.yy":1}', {"msg": "x", "[mail]": 1}),
+        (b'{"n":7,"card":"4111111111111111"}', {"n": 7, "card": "x1111"}),
+    ],
+)
+def test_secrets_in_numbers_and_names_are_redacted(record: bytes, expected: Any) -> None:
+    assert orjson.loads(redact_content(CARDS, JSONL, record)) == expected
+
+
+@pytest.mark.parametrize(
+    "record", [b'{"msg":"a\\u0040b.cc",', b'{"msg":"https:\\/\\/u:a@b.cc",', b'{"msg":"a@b.cc",']
+)
+def test_escapes_hide_no_secret_in_a_malformed_record(record: bytes) -> None:
+    assert redact_content(CARDS, JSONL, record).count(b"[mail]") == 1
