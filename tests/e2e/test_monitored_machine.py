@@ -39,6 +39,7 @@ def _requests() -> str:
 
 def _journal() -> str:
     systemd = {"_SYSTEMD_UNIT": "init.scope", "UNIT": "app.service"}
+    systemd["SYSLOG_IDENTIFIER"] = "systemd"
     entries = [_entry(n, "(root) CMD (true)", SYSLOG_IDENTIFIER="CRON") for n in range(60)]
     entries.append(_entry(290, "app.service: Failed with result 'exit-code'.", **systemd))
     entries.append(_entry(300, [27, 91, 109], SYSLOG_IDENTIFIER="app"))

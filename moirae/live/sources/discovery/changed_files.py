@@ -14,8 +14,9 @@ from sql.archive import FileVersionRow
 _LOG = structlog.get_logger()
 
 # Seconds of each call in which files are looked at, and from one look at all files to the next.
-_SWEEP_SECONDS = 0.002
+_SWEEP_SECONDS = 0.001
 _SWEEP_INTERVAL = 1.0
+_COMPARED_FILES = 1_000  # that are compared with the ledger together
 
 Versions = Mapping[str, FileVersionRow]
 
@@ -48,6 +49,8 @@ class ChangedFiles:
         self._settle = settle
         self._clock = clock
         self._unseen: Iterator[str] | None = None
+        # By name: those that were looked at, and are not compared yet.
+        self._candidates: dict[str, DiscoveredFile] = {}
         self._sweep_again_at = 0.0
         self._is_reported = False
         # By path, size and modification time that the ledger has, as the hash of both: of the last
@@ -63,7 +66,6 @@ class ChangedFiles:
                 return []
             self._unseen = self._iterate_paths()
             self._sweep_again_at = started_at + _SWEEP_INTERVAL
-        candidates: dict[str, DiscoveredFile] = {}
         is_end = True
         for path in self._unseen:
             file = stat_file(self._stream, Path(path))
@@ -72,11 +74,14 @@ class ChangedFiles:
                 if recorded == hash(_version(file)):
                     self._compared[path] = recorded
                 else:
-                    candidates[unit_name(file.path, self._base)] = file
+                    self._candidates[unit_name(file.path, self._base)] = file
             if not all_files and self._clock() - started_at > _SWEEP_SECONDS:
                 is_end = False
                 break
-        changed = self._compare(candidates) if candidates else []
+        changed: list[DiscoveredFile] = []
+        if self._candidates and (is_end or len(self._candidates) >= _COMPARED_FILES):
+            changed = self._compare(self._candidates)
+            self._candidates = {}
         if is_end:
             self._unseen = None
             self._recorded, self._compared = self._compared, {}
@@ -92,8 +97,10 @@ class ChangedFiles:
             if recorded.size is None:
                 self._adopt(replace(recorded, size=file.size, modified=file.modified))
             elif (recorded.size, recorded.modified) != _version(file):
-                changed.append(replace(file, reading=recorded.readings + 1))
-                self._report(name)
+                present = stat_file(self._stream, Path(str(file.path)))  # it may be read since
+                if present is not None and (recorded.size, recorded.modified) != _version(present):
+                    changed.append(replace(present, reading=recorded.readings + 1))
+                    self._report(name)
                 continue
             else:
                 self._settle(file)

@@ -69,3 +69,20 @@ def test_a_copy_with_equal_size_and_time_is_no_change(tmp_path: Path) -> None:
     (tmp_path / "copy").replace(path)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert ledger.find() == []
+
+
+def test_a_file_that_is_read_after_it_was_looked_at_is_no_change(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n")
+    versions = ledger.changed_files._list_versions
+
+    def read_meanwhile(names: Collection[str]) -> dict[str, FileVersionRow]:
+        path.write_text("{}\n{}\n")
+        status = path.stat()
+        modified = status.st_mtime_ns // 1_000_000 * 1000
+        ledger.adopt(FileVersionRow("a.jsonl", status.st_size, modified))
+        return dict(versions(names))
+
+    ledger.changed_files._list_versions = read_meanwhile
+    assert ledger.find() == []
