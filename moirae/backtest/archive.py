@@ -20,6 +20,7 @@ class BacktestArchive:
     """`finder`: evaluates rules. `watermarks`: by stream. `oldest`, `newest`: of the rows."""
 
     finder: PastFinder
+    reader: Reader
     watermarks: Mapping[str, Micros | None]
     oldest: Mapping[str, Micros]
     newest: Mapping[str, Micros]
@@ -36,7 +37,7 @@ class BacktestArchive:
             if files:
                 oldest[stream] = min(file.oldest for file in files)
                 newest[stream] = max(file.newest for file in files)
-        return cls(finder, watermarks, oldest, newest)
+        return cls(finder, reader, watermarks, oldest, newest)
 
 
 def open_archive(

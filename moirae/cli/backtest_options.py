@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import sql
 from moirae.cli.options import format_count, open_workspace
 from moirae.config import Settings, parse_duration
 from moirae.errors import UsageError
@@ -51,6 +52,7 @@ class BacktestWorkspace:
     """A workspace whose archive rules are tested over."""
 
     settings: Settings
+    connection: sql.Connection
     start_spark: "Callable[[], SparkSession]"
     archive: "BacktestArchive"
 
@@ -70,6 +72,19 @@ class BacktestWorkspace:
             if not names or definition.name in names or definition.spec.alert in names
         ]
 
+    def load_one(self, files: Sequence[Path], name: str) -> "Definition":
+        """The rule of a name, which reads the archive. Raises `UsageError` if there is none."""
+        definitions = self.load(files, [name])
+        if len(definitions) > 1:
+            names = ", ".join(definition.name for definition in definitions)
+            raise UsageError(f"{name!r} names several rules: {names}")
+        (definition,) = definitions
+        if definition.reads_revisions:
+            raise UsageError(
+                f"{definition.name} reads streams of recalls or stages, which have no past"
+            )
+        return definition
+
 
 @contextmanager
 def open_backtest(
@@ -86,7 +101,7 @@ def open_backtest(
         warehouse = Path(settings.home) / "warehouse-backtest"
         with open_session("moirae rules backtest", warehouse, conf=conf) as spark:
             archive = open_archive(settings, connection, spark.newSession())
-            yield BacktestWorkspace(settings, lambda: spark, archive)
+            yield BacktestWorkspace(settings, connection, lambda: spark, archive)
 
 
 def parse_range(options: RangeOptions) -> "tuple[Callable[[Micros], Micros], Micros | None]":
@@ -95,9 +110,9 @@ def parse_range(options: RangeOptions) -> "tuple[Callable[[Micros], Micros], Mic
 
     if options.last is not None and options.since is not None:
         raise UsageError("--last and --from exclude each other")
-    end = None if options.until is None else _parse_time("--to", options.until)
+    end = None if options.until is None else parse_time("--to", options.until)
     if options.since is not None:
-        start = _parse_time("--from", options.since)
+        start = parse_time("--from", options.since)
         if end is not None and end <= start:
             raise UsageError("--to must be later than --from")
         return lambda newest: start, end
@@ -108,7 +123,8 @@ def parse_range(options: RangeOptions) -> "tuple[Callable[[Micros], Micros], Mic
     return lambda newest: min(newest, end or newest) - duration, end
 
 
-def _parse_time(option: str, text: str) -> "Micros":
+def parse_time(option: str, text: str) -> "Micros":
+    """The time of an option. Raises `UsageError`."""
     from archiver.ingest import parse_iso_time
     from archiver.times import to_micros
 

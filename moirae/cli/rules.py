@@ -26,6 +26,7 @@ from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
 from moirae.cli.rule_tests import run_tests
 from moirae.cli.tune import tune
+from moirae.cli.why import why
 from moirae.config import format_duration, load_settings_from_environment
 from moirae.errors import MoiraeError, Problem, UsageError
 
@@ -44,6 +45,7 @@ typer.Typer.command(app, "import-sigma")(import_sigma)
 typer.Typer.command(app, "test")(run_tests)
 typer.Typer.command(app, "backtest")(backtest)
 typer.Typer.command(app, "tune")(tune)
+typer.Typer.command(app, "why")(why)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

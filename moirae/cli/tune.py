@@ -78,7 +78,7 @@ def tune(
     known_incidents = None if incidents is None else read_incidents(incidents)
     choose_start, end = parse_range(time_range)
     with open_backtest(workspace) as opened:
-        definition = _load(opened, files or [], rule)
+        definition = opened.load_one(files or [], rule)
         try:
             variants = combine_values(parameter, definition.spec.parameters)
         except ValueError as error:
@@ -93,19 +93,6 @@ def tune(
         print_values(report)
     if not report["complete"]:
         raise typer.Exit(_EXIT_INCOMPLETE)
-
-
-def _load(workspace: BacktestWorkspace, files: Sequence[Path], name: str) -> "Definition":
-    definitions = workspace.load(files, [name])
-    if len(definitions) > 1:
-        names = ", ".join(definition.name for definition in definitions)
-        raise UsageError(f"{name!r} names several rules: {names}")
-    (definition,) = definitions
-    if definition.reads_revisions:
-        raise UsageError(
-            f"{definition.name} reads streams of recalls or stages, which have no past"
-        )
-    return definition
 
 
 def _plan(

@@ -117,7 +117,7 @@ class PastFinder:
         row of streams, where it is stored.
         """
         self._store_losses = store_losses
-        self._spark = spark
+        self.spark = spark
         self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader, first_times=first_times)
         self._context_evaluator = ContextEvaluator(spark, self._rows)

@@ -19,12 +19,13 @@ from moirae.notify.alert import make_matchers as make_alert_matchers
 from moirae.notify.alertmanager_import import convert_alertmanager
 from moirae.notify.content import format_time as format_go_time
 from moirae.notify.declared import read_declared
+from moirae.notify.muting import Silence
 from moirae.notify.policy import make_policy
 from moirae.notify.present import PresentAlert, list_present_alerts
 from moirae.notify.routing import RouteNode, find_routes, walk_tree
 from moirae.notify.run import run_notify
 from moirae.notify.schedule import Recurrence
-from moirae.notify.store import make_silence
+from moirae.notify.store import list_silences, make_silence
 from moirae.notify.trial import preview_message, send_test
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "PresentAlert",
     "Recurrence",
     "RouteNode",
+    "Silence",
     "acknowledge_alerts",
     "acknowledge_group",
     "convert_alertmanager",
@@ -42,6 +44,7 @@ __all__ = [
     "format_labels",
     "hash_action_code",
     "list_present_alerts",
+    "list_silences",
     "make_alert_labels",
     "make_alert_matchers",
     "make_policy",

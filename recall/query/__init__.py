@@ -18,7 +18,7 @@ from recall.query.parsing import (
     tables_in,
     tables_used,
 )
-from recall.query.parts import aggregates_of, clauses_of, sources_of
+from recall.query.parts import aggregates_of, clauses_of, common_tables, sources_of
 from recall.query.plain_columns import find_plain_columns
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
@@ -34,6 +34,7 @@ __all__ = [
     "bind_query",
     "check_table_count",
     "clauses_of",
+    "common_tables",
     "excludes_only_extra",
     "find_horizon",
     "find_outputs",
