@@ -57,4 +57,5 @@ def _describe(settings: Settings, paths: Sequence[Path]) -> Any:
             digests.append("")
     altered = {name: dict(types) for name, types in find_altered_types(settings).items()}
     changed = {name: dict(types) for name, types in find_changed_types(settings).items()}
-    return ["files", digests, sorted(settings.table_names), changed, altered]
+    routes = [route.model_dump(mode="json") for route in settings.routes]
+    return ["files", digests, sorted(settings.table_names), changed, altered, routes]

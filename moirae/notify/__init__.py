@@ -22,7 +22,7 @@ from moirae.notify.declared import read_declared
 from moirae.notify.muting import Silence
 from moirae.notify.policy import make_policy
 from moirae.notify.present import PresentAlert, list_present_alerts
-from moirae.notify.routing import RouteNode, find_routes, walk_tree
+from moirae.notify.routing import RouteNode, build_tree, find_routes, walk_tree
 from moirae.notify.run import run_notify
 from moirae.notify.schedule import Recurrence
 from moirae.notify.store import list_silences, make_silence
@@ -38,6 +38,7 @@ __all__ = [
     "Silence",
     "acknowledge_alerts",
     "acknowledge_group",
+    "build_tree",
     "convert_alertmanager",
     "find_routes",
     "format_go_time",

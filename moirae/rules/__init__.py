@@ -22,7 +22,7 @@ from moirae.rules.external import (
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.key_sources import KeySource, find_key_sources
-from moirae.rules.model import AlertSpec, RuleFile
+from moirae.rules.model import AlertSpec, LintName, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
@@ -34,6 +34,7 @@ __all__ = [
     "Definition",
     "EXTERNAL_PREFIX",
     "KeySource",
+    "LintName",
     "LABELS_ATTRIBUTE",
     "OTHER_ALERTS",
     "RevisionStream",

@@ -41,6 +41,11 @@ from moirae.rules.questions import (
 )
 from moirae.rules.templates import find_attributes, find_variables
 
+LintName = Literal[
+    "unused-context", "unbounded-recall", "spark-expression", "no-route", "partial-comparison"
+]
+"""Lints of `moirae rules check`."""
+
 RESERVED_LABELS = frozenset({"alertname"})
 # Variables that templates of annotations may use.
 TEMPLATE_VARIABLES = frozenset({"event", "labels", "parameters"})
@@ -204,6 +209,13 @@ class AlertSpec(ConfigModel):
     )
     then: tuple[ThenStage, ...] = Field(
         default=(), description="Streams computed from recalls, other stages and live streams."
+    )
+    lint: Mapping[LintName, Text] = Field(
+        default_factory=dict,
+        description=(
+            "Lints of `moirae rules check` that are silenced, by name, each with the reason."
+        ),
+        examples=[{"no-route": "shown on the wall only"}],
     )
     enabled: Flag = Field(
         default=True, description="If false, the rule is checked and stored, but not evaluated."

@@ -220,8 +220,9 @@ class Rule:
             "rules": [self.spec],
         }
         content = Group.model_validate(group).model_dump(mode="json", by_alias=True)
-        if not self.spec.parameters:
-            del content["rules"][0]["parameters"]  # the digests of rules without any stay
+        for key in ("parameters", "lint"):
+            if not getattr(self.spec, key):
+                del content["rules"][0][key]  # the digests of rules without any stay
         return content
 
     @classmethod

@@ -19,7 +19,7 @@ from moirae.backtest import BacktestArchive
 from moirae.evaluation.plan import ActiveRule, input_view, relation_view
 from moirae.why.conditions import list_conditions, remove_conditions
 from moirae.why.explanation import ConditionReport, StageReport, StreamReport
-from moirae.why.stage_queries import StageQuery, build_key_condition, build_stage_queries
+from moirae.why.stage_queries import StageCounts, build_key_condition, build_stage_queries
 from recall.query import sql_names
 
 _MAX_VERSIONS = 3  # rows of a relation that are shown
@@ -92,7 +92,7 @@ class KeySlice:
         """The stages in the order of their evaluation."""
         return [self._describe_stage(stage) for stage in build_stage_queries(self.query, self.key)]
 
-    def _describe_stage(self, stage: StageQuery) -> StageReport:
+    def _describe_stage(self, stage: StageCounts) -> StageReport:
         try:
             (row,) = self._spark.sql(stage.statement).collect()
         except _QUERY_ERRORS as error:
@@ -126,9 +126,9 @@ class KeySlice:
             return []
         needed = list(prefix)
         for number in prefix:
-            others = [other for other in needed if other != number]
-            if others and self._find_enough([others]) is not None:
-                needed = others
+            remaining = [other for other in needed if other != number]
+            if remaining and self._find_enough([remaining]) is not None:
+                needed = remaining
         return needed
 
     def _find_enough(self, removals: Sequence[Collection[int]]) -> list[int] | None:

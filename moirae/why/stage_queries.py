@@ -18,7 +18,7 @@ _WINDOW = "window"
 
 
 @dataclass(frozen=True)
-class StageQuery:
+class StageCounts:
     """The statement of a stage: one row of counts.
 
     `rows`: those of the key after FROM and JOIN; `row_N`: of these, those for which conditions up to
@@ -35,7 +35,7 @@ class StageQuery:
     statement: str
 
 
-def build_stage_queries(query: exp.Query, key: Mapping[str, str]) -> list[StageQuery]:
+def build_stage_queries(query: exp.Query, key: Mapping[str, str]) -> list[StageCounts]:
     """A statement for each SELECT of a bound query, in the order of their evaluation.
 
     `key`: texts of values by column of the result; where a stage has no such column, rows of other
@@ -100,7 +100,7 @@ def _find_output(select: exp.Select, name: str) -> exp.Expr | None:
 
 def _build(
     name: str, select: exp.Select, key: Mapping[str, str], common: exp.Expr | None
-) -> StageQuery:
+) -> StageCounts:
     where = conjuncts_of(select, "where")
     having = conjuncts_of(select, "having")
     is_grouped = select.args.get("group") is not None
@@ -114,7 +114,7 @@ def _build(
     else:
         statement = _render(rows, _count(where, ts, first=0), common)
     conditions = [*where, *having]
-    return StageQuery(
+    return StageCounts(
         name=name,
         sources=[_describe_source(source) for source in sources_of(select)],
         conditions=list(map(format_sql, conditions)),

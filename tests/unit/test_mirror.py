@@ -30,8 +30,10 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "integration/test_tuning.py": "moirae.backtest.tuning",
+    "unit/moirae/lints/test_lints.py": """
+        moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "property/test_why_is_live.py": """
-        moirae.why.alerts_at moirae.why.evaluation moirae.why.explain""",
+        moirae.why.alerts_at moirae.why.evaluation moirae.why.explain moirae.why.explanation""",
     "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
     "unit/moirae/backtest/test_alerts.py": """
         moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",

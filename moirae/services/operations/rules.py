@@ -300,12 +300,14 @@ def _count_rules(
 ) -> tuple[int, Sequence[Problem]]:
     """The number of rules in files, and warnings. Raises `ProblemsError`."""
     from moirae.deployments import find_checked_files, store_checked_files
+    from moirae.lints import find_lints
 
     with _write_files(body.files or [], allow_paths=allow_paths) as names:
         checked = find_checked_files(settings, list(names))
         if checked is None:
             with _rename_problems(names):
                 definitions, warnings = _check_paths(settings, list(names))
+                warnings = [*warnings, *find_lints(settings, definitions)]
             checked = len(definitions), warnings
             store_checked_files(settings, list(names), *checked)
         count, warnings = checked

@@ -1,11 +1,11 @@
 """Statements that count the rows of a key through the stages of a query."""
 
-from moirae.why.stage_queries import StageQuery, build_stage_queries
+from moirae.why.stage_queries import StageCounts, build_stage_queries
 from recall.query import bind_query
 from tests.unit.moirae.why.test_conditions import PHYSICAL, TABLES
 
 
-def build(sql: str, **key: str) -> list[StageQuery]:
+def build(sql: str, **key: str) -> list[StageCounts]:
     return build_stage_queries(bind_query(sql, TABLES, PHYSICAL), key)
 
 
