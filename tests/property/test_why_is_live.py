@@ -31,7 +31,7 @@ from tests.property.test_backtest_is_live import open_world_archive
 from tests.property.world import START, Plan, World, definitions, workspace
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
-QUESTIONS = 60  # of each world
+QUESTIONS = 12  # of each world
 
 
 @pytest.fixture(scope="module")
