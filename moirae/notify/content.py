@@ -83,7 +83,7 @@ def make_summary_content(
         "status": status,
         "labels": labels,
         "annotations": {
-            "summary": f"{summary['messages']} more like this: {counts}",
+            "summary": f"{summary['firing'] + summary['resolved']} more like this: {counts}",
             "description": f"{what} {rules}",
         },
         "startsAt": format_time(now),

@@ -49,9 +49,11 @@ class Server:
     def start(self) -> None:
         """Again. Its recovery may take longer than one call waits."""
         for _ in range(_MAX_STARTS - 1):
-            with suppress(subprocess.TimeoutExpired):
+            # The library asserts that a server which is starting is ready.
+            with suppress(subprocess.TimeoutExpired, AssertionError):
                 self._server.start()
                 return
+            time.sleep(1)
         self._server.start()
 
     def stop(self) -> None:

@@ -15,12 +15,14 @@ from moirae.config.receivers import EmailTarget
 from moirae.errors import DeliveryFailed, first_line
 from moirae.notify.channels.rendering import (
     escape_html,
+    list_texts,
     render_body,
     render_title,
 )
 from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
 
 _STYLE = "font-family:sans-serif;font-size:14px;color:#222;overflow-wrap:anywhere"
+_HEADING_STYLE = "border-top:1px solid #ddd;padding-top:8px"
 _TEXT_STYLE = "white-space:pre-line"  # line breaks of annotations
 # Mail programs give tables a font of their own.
 _TABLE_STYLE = "font-size:14px;word-break:break-word"
@@ -49,12 +51,17 @@ def make_mail(receiver: Receiver, delivery: Delivery, key: str) -> EmailMessage:
 def format_alert(alert: Mapping[str, Any]) -> str:
     """An alert in HTML; its values are escaped."""
     color = "#b3261e" if alert["status"] == "firing" else "#2e7d32"
-    reason = f" ({alert['reason']})" if alert["reason"] else ""
     labels = "".join(
         f"<tr><td>{name}</td><td><b>{value}</b></td></tr>"
         for name, value in sorted(alert["labels"].items())
+        if name != "alertname"
     )
-    texts = "".join(_format_text(name, text) for name, text in alert["annotations"].items())
+    texts = "".join(f'<p style="{_TEXT_STYLE}">{text}</p>' for text in list_texts(alert))
+    runbook = alert["annotations"].get("runbook_url", "")
+    if runbook.startswith(("http://", "https://")):
+        runbook = f'<a href="{runbook}">{runbook}</a>'
+    if runbook:
+        texts += f'<p style="{_TEXT_STYLE}">runbook: {runbook}</p>'
     history = "".join(f"<li>{line}</li>" for line in alert["history"])
     if history:
         history = f"<ul>{history}</ul>"
@@ -63,20 +70,10 @@ def format_alert(alert: Mapping[str, Any]) -> str:
         for action in alert["actions"]
     )
     return (
-        f'<h3 style="color:{color}">{alert["status"]}: {alert["labels"].get("alertname", "")}'
-        f'{reason}</h3>{texts}{history}<table style="{_TABLE_STYLE}">{labels}</table>'
-        f'<p>since {alert["starts_at"]} · <a href="{escape_html(alert["link"])}">open</a>'
-        f"{actions}</p>"
+        f'<h3 style="{_HEADING_STYLE};color:{color}">{alert["heading"]}</h3>{texts}{history}'
+        f'<table style="{_TABLE_STYLE}">{labels}</table>'
+        f'<p>{alert["period"]} · <a href="{escape_html(alert["link"])}">open</a>{actions}</p>'
     )
-
-
-def _format_text(name: str, text: str) -> str:
-    """An annotation, which is escaped."""
-    if name == "runbook_url":
-        if text.startswith(("http://", "https://")):
-            text = f'<a href="{text}">{text}</a>'
-        text = f"runbook: {text}"
-    return f'<p style="{_TEXT_STYLE}">{text}</p>'
 
 
 def _find_own_name(opened: socket.socket) -> str:

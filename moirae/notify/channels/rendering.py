@@ -27,6 +27,7 @@ _MAX_TITLE = 200  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MENTION = re.compile(r"@(?=everyone|here|channel|all\b)|(?<=<)(?=[@!#])", re.IGNORECASE)
 _HIDDEN_LABELS = frozenset({"alertname", "severity"})
+_REASONS = {"no_data": "its data vanished", "withdrawn": "withdrawn"}
 
 
 def keep(text: str) -> str:
@@ -56,8 +57,9 @@ def to_line(text: str, limit: int = _MAX_TITLE) -> str:
 
 
 def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[str, Any]:
-    """What templates of titles and texts may use."""
-    alerts = [_describe_alert(alert, escape) for alert in content["alerts"]]
+    """What templates of titles and texts may use. Alerts that fire come first."""
+    ordered = sorted(content["alerts"], key=_find_order)
+    alerts = [_describe_alert(alert, escape) for alert in ordered]
     labels = find_common([alert["labels"] for alert in content["alerts"]])
     common = _escape_texts(labels, escape)
     firing = sum(alert["status"] == "firing" for alert in content["alerts"])
@@ -65,7 +67,7 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
         sorted({alert["labels"].get("alertname", "") for alert in alerts})[:3]
     )
     where = " ".join(common[label] for label in sorted(common) if label not in _HIDDEN_LABELS)
-    return {
+    variables = {
         "status": content["status"],
         "receiver": content["receiver"],
         "cause": content["cause"],
@@ -83,10 +85,22 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
         if len(alerts) == 1
         else content["externalURL"],
     }
+    if alerts and "summary" in ordered[0]["moirae"]:
+        counts = ordered[0]["moirae"]["summary"]
+        variables |= {"firing": counts["firing"], "resolved": counts["resolved"], "late": False}
+        variables |= {"name": alerts[0]["heading"], "where": "", "link": alerts[0]["link"]}
+    return variables
+
+
+def _find_order(alert: Mapping[str, Any]) -> tuple[bool, bool]:
+    """What counts others first, then alerts that fire."""
+    return "summary" not in alert["moirae"], alert["status"] != "firing"
 
 
 def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
     return {
+        "heading": escape(_make_heading(alert)),
+        "period": _format_period(alert),
         "status": alert["status"],
         "labels": _escape_texts(alert["labels"], escape),
         "annotations": _escape_texts(alert["annotations"], escape),
@@ -99,6 +113,27 @@ def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
         "actions": alert["moirae"].get("actions", ()),
         "moirae": _escape_all(alert["moirae"], escape),
     }
+
+
+def _make_heading(alert: Mapping[str, Any]) -> str:
+    """The first line about an alert; of one that counts others, how many."""
+    if "summary" in alert["moirae"]:
+        return str(alert["annotations"]["summary"])
+    name = alert["labels"].get("alertname", "")[:_MAX_VALUE]
+    reason = _REASONS.get(alert["moirae"].get("reason", ""))
+    return f"{alert['status']}: {name}" + (f" ({reason})" if reason else "")
+
+
+def _format_period(alert: Mapping[str, Any]) -> str:
+    """When an alert began, and when it ended if it has."""
+    if alert["status"] == "firing":
+        return f"since {_format_time(alert['startsAt'])}"
+    return f"from {_format_time(alert['startsAt'])} to {_format_time(alert['endsAt'])}"
+
+
+def _format_time(text: str) -> str:
+    """A time for people, in seconds."""
+    return re.sub(r"\.\d+(?=Z$)", "", text).replace("T", " ", 1)
 
 
 def _escape_texts(texts: Mapping[str, str], escape: Escape) -> dict[str, str]:
@@ -128,13 +163,12 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
         lines.append(line)
     lines += [*format_forecast(moirae), *format_match(moirae.get("match"))]
     for number, hit in enumerate(moirae.get("similar", ()), 1):
-        line = f"similar {number}: {hit['at']}"
+        line = f"similar {number}: {_format_time(hit['at'])}"
         if hit.get("resolution"):
             line += f", fixed by: {hit['resolution']}"
             if hit.get("tag"):
                 line += f" [{hit['tag']}]"
-        lines.append(line)
-        lines += hit.get("reasons", ())
+        lines.append(" · ".join([line, *hit.get("reasons", ())]))
     incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
     if incomplete:
         lines.append(f"history still being read: {', '.join(incomplete)}")
@@ -181,15 +215,21 @@ def _render(template: str, fallback: str, variables: Mapping[str, Any]) -> str:
         return f"{text or names} (template failed: {fault})"
 
 
+def list_texts(alert: Mapping[str, Any]) -> list[str]:
+    """The annotations of an alert but the runbook, and but what its heading says."""
+    return [
+        text
+        for name, text in alert["annotations"].items()
+        if name != "runbook_url" and text != alert["heading"]
+    ]
+
+
 def format_plain(alert: Mapping[str, Any]) -> str:
     """An alert in lines of plain text."""
     labels = ", ".join(f"{name}={value}" for name, value in sorted(alert["labels"].items()))
-    lines = [f"{alert['status']}: {alert['labels'].get('alertname', '')}"]
-    if alert["reason"]:
-        lines[0] += f" ({alert['reason']})"
-    lines += [text for name, text in alert["annotations"].items() if name != "runbook_url"]
+    lines = [alert["heading"], *list_texts(alert)]
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
-    lines += [labels, f"since {alert['starts_at']}", *alert["history"], alert["link"]]
+    lines += [labels, alert["period"], *alert["history"], alert["link"]]
     lines += [f"{action['label']}: {action['link']}" for action in alert["actions"]]
     return "\n".join(lines)

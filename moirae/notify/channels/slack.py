@@ -8,7 +8,12 @@ import orjson
 from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
 from moirae.notify.acknowledgements import ACKNOWLEDGE_ACTION, make_group_token
-from moirae.notify.channels.rendering import escape_slack, render_body, render_title
+from moirae.notify.channels.rendering import (
+    escape_slack,
+    list_texts,
+    render_body,
+    render_title,
+)
 from moirae.notify.delivery import Answer
 
 # Limits of Slack's blocks and messages, in characters.
@@ -64,15 +69,14 @@ def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[s
 
 def format_alert(alert: Mapping[str, Any]) -> str:
     """An alert in Slack's mrkdwn; its values are escaped."""
-    lines = [f"*{alert['status']}: {alert['labels'].get('alertname', '')}*"]
-    if alert["reason"]:
-        lines[0] += f" ({alert['reason']})"
-    for name, text in alert["annotations"].items():
-        lines.append(f"runbook: {text}" if name == "runbook_url" else text)
+    lines = [f"*{alert['heading']}*", *list_texts(alert)]
+    if "runbook_url" in alert["annotations"]:
+        lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     names = sorted(name for name in alert["labels"] if name != "alertname")
     lines.append(
         " ".join(f"`{_to_code(name)}={_to_code(alert['labels'][name])}`" for name in names)
     )
+    lines.append(alert["period"])
     lines += [f"• {line}" for line in alert["history"]]
     lines.append(" · ".join(f"<{action['link']}|{action['label']}>" for action in alert["actions"]))
     return "\n".join(filter(None, lines))

@@ -11,6 +11,8 @@ from moirae.notify.channels.rendering import (
     render_title,
     to_line,
 )
+from moirae.notify.content import make_summary_content
+from tests.unit.moirae.notify.builders import START
 from tests.unit.moirae.notify.channels.contents import (
     HISTORY,
     make_message_content,
@@ -28,18 +30,40 @@ def test_text_has_what_history_says() -> None:
     assert describe_history(HISTORY) == [
         "norm: mean 40.12, sd 3 (not normal: +17 standard deviations)",
         "probable resolution: restart (80%)",
-        "similar 1: 2026-01-01T00:00:00Z, fixed by: restart [r]",
+        "similar 1: 2026-01-01 00:00:00Z, fixed by: restart [r]",
         "history still being read: norm",
     ]
 
 
-def test_reasons_of_similar_alerts_are_lines_and_escaped() -> None:
+def test_reasons_of_similar_alerts_are_in_their_line_and_escaped() -> None:
     reason = "Both have msg “<!channel>”."
     hit = {"at": "2026-01-01T00:00:00Z", "reasons": [reason]}
-    assert describe_history({"similar": [hit]})[1] == reason
+    assert describe_history({"similar": [hit]}) == [f"similar 1: 2026-01-01 00:00:00Z · {reason}"]
     content = make_message_content()
     content["alerts"][0]["moirae"]["similar"] = [hit]
     assert "“&lt;!channel&gt;”" in render_body(make_receiver(**WEBHOOK), content, escape_slack)
+
+
+def test_alerts_that_fire_come_before_those_that_ended() -> None:
+    content = make_message_content()
+    (firing,) = content["alerts"]
+    moirae = {**firing["moirae"], "reason": "no_data"}
+    times = {"startsAt": "2026-01-01T00:00:00.25Z", "endsAt": "2026-01-01T00:05:00Z"}
+    content["alerts"] = [{**firing, **times, "status": "resolved", "moirae": moirae}, firing]
+    lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
+    assert lines[0] == "firing: Disk"
+    assert "resolved: Disk (its data vanished)" in lines
+    assert "from 2026-01-01 00:00:00Z to 2026-01-01 00:05:00Z" in lines
+
+
+def test_summary_is_titled_by_what_it_counts() -> None:
+    counts = {"firing": 400, "resolved": 12, "rules": {"g/A": 412}, "more_rules": 0}
+    worst = make_message_content()["alerts"]
+    content = make_summary_content("ops", {**counts, "worst": worst}, "http://m", START, "Storm:")
+    title = "412 more like this: 400 firing, 12 resolved"
+    assert render_title(make_receiver(**WEBHOOK), content) == f"[FIRING:400] {title}"
+    lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
+    assert lines[:2] == [title, "Storm: g/A: 412"]
 
 
 def test_template_of_a_value_is_not_rendered() -> None:
