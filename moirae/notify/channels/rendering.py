@@ -168,7 +168,8 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
             line += f", fixed by: {hit['resolution']}"
             if hit.get("tag"):
                 line += f" [{hit['tag']}]"
-        lines.append(" · ".join([line, *hit.get("reasons", ())]))
+        reasons = " ".join(hit.get("reasons", ()))
+        lines.append(f"{line} · {reasons}" if reasons else line)
     incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
     if incomplete:
         lines.append(f"history still being read: {', '.join(incomplete)}")
