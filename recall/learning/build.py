@@ -85,6 +85,7 @@ def build_model(
     learn_until(end)
     if not learner.learned_rows:
         return None
+    learner.learn_waiting()
     # Last, so that they are among the newest samples: there are few, and they are explicit.
     for _, sample in judged:
         learner.model.pair_model.learn(sample)

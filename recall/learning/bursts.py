@@ -1,11 +1,13 @@
-"""Finds episodes that are exceptions in the burst of another one. No I/O.
+"""Holds lessons back until their bursts are complete, and leaves out those of exceptions. No I/O.
 
 A burst weighs as one sample. If the tag of one of its events differs from that of the rest, as when
 the tags of single events are wrong, it begins an episode of its own. Were it a sample, probabilities
-would follow the number of episodes, and say of all events what holds for the exceptions.
+would follow the number of episodes, and say of all events what holds for the exceptions. Which ones
+are exceptions is not known before the burst is over.
 """
 
-from collections import Counter, deque
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,39 +16,72 @@ from recall.learning.votes import score_by_attributes
 from recall.similarity.measures import Corpus
 
 # Events of one burst score at least this by `attributes`.
-_SIMILARITY = 0.4
-# An event is an exception if so many similar ones have another tag, and this share of all of them.
-_MIN_EVENTS = 2
-_MIN_SHARE = 0.7
-_MAX_EVENTS = 50  # resolved ones that are compared: the newest
+_SIMILARITY = 0.5
+_MAX_EVENTS = 200  # resolved ones that are compared: the newest
+
+Lesson = TypeVar("Lesson")
 
 
-class Bursts:
-    """The newest resolved events, by rows of a corpus."""
+class _Waiting(NamedTuple, Generic[Lesson]):
+    """What can be learned from the first event of an episode: its row and its tag."""
+
+    row: int
+    tag: str
+    lesson: Lesson
+
+
+class Bursts(Generic[Lesson]):
+    """The newest resolved events, by rows of a corpus, and the lessons that wait."""
 
     def __init__(self, corpus: Corpus, gap: Micros) -> None:
         """`gap`: of episodes."""
         self._corpus = corpus
         self._gap = gap
         self._newest: deque[tuple[int, str]] = deque(maxlen=_MAX_EVENTS)
+        self._waiting: deque[_Waiting[Lesson]] = deque()
 
     def add(self, row: int, tag: str) -> None:
         """The tag of an event is known."""
         self._newest.append((row, tag))
 
-    def is_exception(self, row: int, tag: str) -> bool:
-        """Whether similar resolved events within the gap agree on another tag."""
+    def wait(self, row: int, tag: str, lesson: Lesson) -> None:
+        """An episode begins with an event that was added."""
+        self._waiting.append(_Waiting(row, tag, lesson))
+
+    def take_complete(self, ts: Micros) -> list[Lesson]:
+        """The lessons of the bursts that are over when the tags of events up to `ts` are known."""
+        count = 0
+        for waiting in self._waiting:
+            if ts <= self._corpus.times[waiting.row] + self._gap:
+                break
+            count += 1
+        return self._take(count)
+
+    def take_all(self) -> list[Lesson]:
+        """All lessons that wait, by what is known of their bursts."""
+        return self._take(len(self._waiting))
+
+    def _take(self, count: int) -> list[Lesson]:
+        lessons = []
+        for _ in range(count):
+            row, tag, lesson = self._waiting.popleft()
+            if not self._is_exception(row, tag):
+                lessons.append(lesson)
+        return lessons
+
+    def _is_exception(self, row: int, tag: str) -> bool:
+        """Whether most of the burst has other tags."""
         times = self._corpus.times
-        recent = [item for item in self._newest if abs(times[item[0]] - times[row]) <= self._gap]
-        rows = np.array([recent_row for recent_row, _ in recent])
-        if sum(recent_tag != tag for _, recent_tag in recent) < _MIN_EVENTS:
+        rows, same_count = [], 0
+        for other_row, other_tag in self._newest:
+            if abs(times[other_row] - times[row]) <= self._gap:
+                if other_tag == tag:
+                    same_count += 1
+                else:
+                    rows.append(other_row)
+        if len(rows) <= same_count:
             return False
         contexts = self._corpus.contexts
-        past = contexts.oldest_rows(int(rows.max()) + 1).select_rows(rows)
-        scores = score_by_attributes(contexts[row], self._corpus.counts(), past)
-        similar = np.flatnonzero(scores >= _SIMILARITY).tolist()
-        if len(similar) < _MIN_EVENTS:
-            return False
-        [(common_tag, count)] = Counter(recent[number][1] for number in similar).most_common(1)
-        agrees = count >= max(_MIN_EVENTS, _MIN_SHARE * len(similar))
-        return agrees and common_tag != tag
+        others = contexts.oldest_rows(max(rows) + 1).select_rows(np.array(rows))
+        scores = score_by_attributes(contexts[row], self._corpus.counts(), others)
+        return int(np.count_nonzero(scores >= _SIMILARITY)) > same_count

@@ -51,6 +51,8 @@ class LearnedScorer:
     ) -> KnownRows:
         """See `recall.similarity.EventScorer`: those of resolved events."""
         rows, facts, _ = self._stored.resolved_rows(segment)
+        if not len(rows):
+            return KnownRows(rows, np.zeros(0))
         learned_query = self._build_query(query, counts)
         return KnownRows(rows, self._stored.model.estimate_offsets(learned_query, facts))
 

@@ -1,6 +1,7 @@
 """The learned measure: tag model, pair model and calibration together. No I/O."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,12 @@ class LearnedQuery:
     """By tag, if it is not new: of the mixed forecast. Empty: nothing was learned yet."""
     chance: float
     """The probability that a past event of unknown tag has the same tag."""
+
+    @cached_property
+    def tag_features(self) -> Floats:
+        """The feature by tag. The last one is that of the unknown tag, whose number is -1."""
+        features: Floats = np.log(np.append(self.probabilities, self.chance) + _PROBABILITY_FLOOR)
+        return features
 
 
 class PastFacts(NamedTuple):
@@ -166,17 +173,10 @@ class LearnedModel:
         features[:, TERM_FEATURES:] = self._compare_facts(query, past.facts)
         return features
 
-    def _tag_features(self, query: LearnedQuery) -> Floats:
-        """The feature by tag. The last one is that of the unknown tag, whose number is -1."""
-        tag_features: Floats = np.log(
-            np.append(query.probabilities, query.chance) + _PROBABILITY_FLOOR
-        )
-        return tag_features
-
     def _compare_facts(self, query: LearnedQuery, facts: PastFacts) -> Floats:
         """The features that do not depend on contexts, by row."""
         features = np.zeros((len(facts.tags), len(Feature) - TERM_FEATURES), order="F")
-        features[:, Feature.TAG - TERM_FEATURES] = self._tag_features(query)[facts.tags]
+        features[:, Feature.TAG - TERM_FEATURES] = query.tag_features[facts.tags]
         same_place = (facts.places == query.place) & (query.place >= 0)
         features[:, Feature.PLACE - TERM_FEATURES] = same_place
         if self.use_time:
@@ -190,7 +190,7 @@ class LearnedModel:
         there may be a hundred thousand events.
         """
         weights = self.pair_model.weights / self.pair_model.term_weight
-        by_tag = weights[Feature.TAG] * self._tag_features(query)
+        by_tag = weights[Feature.TAG] * query.tag_features
         offsets = by_tag.astype(np.float32).take(facts.tags, mode="wrap")
         if query.place >= 0:
             offsets += np.float32(weights[Feature.PLACE]) * (facts.places == query.place)

@@ -5,7 +5,7 @@ prediction is compared with it and the event is counted. So each weight and each
 learned from predictions that could not know the outcome.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,7 +105,7 @@ class Learner:
         # By final tags, in the order in which events occur.
         self._observed_episodes = Episodes(gap)
         self._change_detector = ChangeDetector()
-        self._bursts = Bursts(corpus, gap)
+        self._bursts: Bursts[_Lesson] = Bursts(corpus, gap)
 
     @property
     def learned_rows(self) -> list[int]:
@@ -206,6 +206,7 @@ class Learner:
         `begins_episode`: whether it is the first of its episode; None: by its tag and its time.
         """
         outcome = self._outcomes.pop(row)
+        self._learn_lessons(self._bursts.take_complete(self._corpus.times[row]))
         position = int(begins_episode or 0)
         if begins_episode is None:
             position = self._add_to_episode(row, tag)
@@ -214,31 +215,34 @@ class Learner:
             return
         model = self.model
         known_at = model.tag_model.event_count
-        makes_lesson = self._makes_lesson(row, tag, outcome)
         is_new = outcome.is_new
         if is_new is None:
             is_new = model.tag_model.find_tag(tag) is None
         model.history.learn(self._count(row, tag, outcome.error), is_new)
-        if not makes_lesson:
-            return
         if outcome.lesson is not None:
-            self._learn_lesson(outcome.lesson)
+            self._learn_lesson(row, tag, outcome.lesson)
         if outcome.error is not None and self._has_changed(row, outcome, known_at):
             self._forget_old_meaning()
 
-    def _makes_lesson(self, row: int, tag: str, outcome: _Outcome) -> bool:
-        """Whether weights and the calibration are learned from the first event of an episode."""
-        if outcome.lesson is None or not self.model.use_time:
-            return True
-        return not self._bursts.is_exception(row, tag)
+    def _learn_lesson(self, row: int, tag: str, lesson: _Lesson) -> None:
+        """Learn from the first event of an episode, once its burst is over."""
+        if self.model.use_time and self._gap:
+            self._bursts.wait(row, tag, lesson)
+        else:
+            self._learn_lessons([lesson])
 
-    def _learn_lesson(self, lesson: _Lesson) -> None:
+    def _learn_lessons(self, lessons: Iterable[_Lesson]) -> None:
         model = self.model
-        if lesson.sample is not None:
-            model.pair_model.learn(lesson.sample)
-        model.calibration.learn(lesson.prediction)
-        model.mixture.learn(lesson.forecast, lesson.prediction.tag)
-        model.record.add(lesson.forecast.best_probability)
+        for lesson in lessons:
+            if lesson.sample is not None:
+                model.pair_model.learn(lesson.sample)
+            model.calibration.learn(lesson.prediction)
+            model.mixture.learn(lesson.forecast, lesson.prediction.tag)
+            model.record.add(lesson.forecast.best_probability)
+
+    def learn_waiting(self) -> None:
+        """Learn from the first events of episodes whose bursts may not be over."""
+        self._learn_lessons(self._bursts.take_all())
 
     def _learn_further(
         self, row: int, tag: str, error: PredictionError | None, position: int

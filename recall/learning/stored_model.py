@@ -27,7 +27,7 @@ from recall.learning.votes import Votes
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 4
+MODEL_FORMAT = 5
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."
@@ -155,6 +155,7 @@ class StoredModel:
             "novelty_mixture": model.mixture.novelty.weights,
             "forecasts": model.record.to_array(),
             "temperature": np.array(model.calibration.temperature),
+            "noise": np.array(model.calibration.noise),
             "best_weights": model.calibration.best_weights,
             "novelty_weights": model.calibration.novelty_weights,
         }
@@ -174,6 +175,7 @@ class StoredModel:
             raise ValueError(f"learned model has the unknown format {arrays['format']}")
         calibration = TagCalibration()
         calibration.temperature = float(arrays["temperature"])
+        calibration.noise = float(arrays["noise"])
         calibration.best_weights = arrays["best_weights"]
         calibration.novelty_weights = arrays["novelty_weights"]
         mixture = TagMixture(use_time=True)

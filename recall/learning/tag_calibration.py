@@ -1,8 +1,9 @@
 """Calibrated probabilities of tags, with that of a tag that was never seen. No I/O.
 
 All is fitted to predictions that were made before the tag was known: the temperature by which
-logarithms of probabilities are divided (Guo et al., ICML 2017), a logistic regression of whether the
-best tag was right on its log odds (Platt, Advances in Large Margin Classifiers, 1999), and one of
+logarithms of probabilities are divided (Guo et al., ICML 2017), the share of tags that say nothing
+(without it, a few wrong tags would make all probabilities small), a logistic regression of whether
+the best tag was right on its log odds (Platt, Advances in Large Margin Classifiers, 1999), and one of
 whether the tag was new.
 """
 
@@ -17,12 +18,19 @@ from recall.similarity.measures import Floats
 
 _MAX_PREDICTIONS = 1000  # the newest are fitted to
 _MAX_TEMPERATURE_PREDICTIONS = 500
-_REFIT_GROWTH = 0.15
 _FIRST_FIT = 10  # predictions
-_MAX_REFIT_INTERVAL = 500  # predictions
+# Fitted again when this share of predictions has been added: while there are few, they get better
+# quickly, and an old calibration says too little.
+_REFIT_GROWTH = 0.05
+_MIN_REFIT_INTERVAL = 3  # predictions
+_MAX_REFIT_INTERVAL = 500
 _TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 19))
 # The prior of log(temperature): mean 0, this standard deviation.
 _TEMPERATURE_DEVIATION = 0.3
+# The share of tags that say nothing: a wrong tag may be any.
+_NOISE_SHARES = np.array([0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3])
+# The mean of its exponential prior.
+_MEAN_NOISE = 0.05
 _MIN_SHARE = 0.01
 _MIN_PROBABILITY = 1e-6
 # The means of the weights of the regressions: probabilities stay as they are, and that of a new tag
@@ -45,10 +53,10 @@ class PastPrediction:
 
 @dataclass(frozen=True)
 class _CalibratedOutcome:
-    """What a prediction says at each temperature, compared with the tag.
+    """What a prediction says at each temperature and share of noise, compared with the tag.
 
-    `losses`: log loss, `best_log_odds`: of the most probable tag, by temperature. `is_right`:
-    whether that tag came. None if the tag was new: `features` alone count.
+    By both: `losses`: log loss, `best_log_odds`: of the most probable tag. `is_right`: whether that
+    tag came. None if the tag was new: `features` alone count.
     """
 
     features: Floats
@@ -64,6 +72,8 @@ class TagCalibration:
         """`refits`: whether `learn` fits from time to time."""
         self._refits = refits
         self.temperature = 1.0
+        self.noise = 0.0
+        """The share of tags that say nothing."""
         self.best_weights = _PRIOR_BEST_WEIGHTS
         """Of 1 and the log odds of the best tag, for the log odds that it is right."""
         self.novelty_weights = _PRIOR_NOVELTY_WEIGHTS
@@ -111,14 +121,15 @@ class TagCalibration:
         scaled = log_probabilities / self.temperature
         exponentials = np.exp(scaled - scaled.max())
         shares: Floats = exponentials / exponentials.sum()
-        return shares
+        noisy: Floats = (1 - self.noise) * shares + self.noise / len(shares)
+        return noisy
 
     def learn(self, prediction: PastPrediction) -> None:
         """Add the prediction for an event whose tag became known."""
         self._outcomes.append(_compare(prediction))
         self._prediction_count += 1
         if self._refits and self._prediction_count >= self._next_fit:
-            growth = int(self._prediction_count * _REFIT_GROWTH) + _FIRST_FIT
+            growth = max(int(self._prediction_count * _REFIT_GROWTH), _MIN_REFIT_INTERVAL)
             self._next_fit = self._prediction_count + min(growth, _MAX_REFIT_INTERVAL)
             self.fit()
 
@@ -126,24 +137,27 @@ class TagCalibration:
         """Fit to the newest predictions; nothing happens without one."""
         if not self._outcomes:
             return
-        temperature = self._fit_temperature()
+        temperature, noise = self._fit_scale()
         self.temperature = float(_TEMPERATURES[temperature])
-        self._fit_best_weights(temperature)
+        self.noise = float(_NOISE_SHARES[noise])
+        self._fit_best_weights(temperature, noise)
         self._fit_novelty_weights()
 
-    def _fit_temperature(self) -> int:
-        """The position of the best temperature."""
-        losses = (np.log(_TEMPERATURES) / _TEMPERATURE_DEVIATION) ** 2 / 2
+    def _fit_scale(self) -> tuple[int, int]:
+        """The positions of the best temperature and share of noise."""
+        losses = (np.log(_TEMPERATURES[:, None]) / _TEMPERATURE_DEVIATION) ** 2 / 2
+        losses = losses + _NOISE_SHARES / _MEAN_NOISE
         for outcome in list(self._outcomes)[-_MAX_TEMPERATURE_PREDICTIONS:]:
             if outcome.losses is not None:
                 losses += outcome.losses
-        return int(np.argmin(losses))
+        temperature, noise = np.unravel_index(np.argmin(losses), losses.shape)
+        return int(temperature), int(noise)
 
-    def _fit_best_weights(self, temperature: int) -> None:
+    def _fit_best_weights(self, temperature: int, noise: int) -> None:
         features, labels = [], []
         for outcome in self._outcomes:
             if outcome.best_log_odds is not None:
-                features.append(np.array([1.0, outcome.best_log_odds[temperature]]))
+                features.append(np.array([1.0, outcome.best_log_odds[temperature, noise]]))
                 labels.append(outcome.is_right)
         if features:
             self.best_weights = fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS)
@@ -162,10 +176,18 @@ def _compare(prediction: PastPrediction) -> _CalibratedOutcome:
     best = int(np.argmax(log_probabilities))
     scaled = (log_probabilities - log_probabilities[best]) / _TEMPERATURES[:, None]
     totals = np.exp(scaled).sum(axis=1)
-    losses = np.log(totals) - scaled[:, prediction.tag]
-    shares = np.clip(1 / totals, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    right = _add_noise(np.exp(scaled[:, prediction.tag]) / totals, len(log_probabilities))
+    shares = _add_noise(1 / totals, len(log_probabilities))
+    shares = np.clip(shares, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     log_odds = np.log(shares / (1 - shares))
+    losses = -np.log(np.maximum(right, _MIN_PROBABILITY))
     return _CalibratedOutcome(prediction.features, losses, log_odds, best == prediction.tag)
+
+
+def _add_noise(probabilities: Floats, tag_count: int) -> Floats:
+    """By temperature and share of noise. `probabilities`: of one tag, by temperature."""
+    noisy: Floats = np.outer(probabilities, 1 - _NOISE_SHARES) + _NOISE_SHARES / tag_count
+    return noisy
 
 
 def _clip(probability: float) -> float:

@@ -34,7 +34,7 @@ _ESTIMATE_SLACK = 1e-5
 _MAX_BOUNDED_ROWS = 2 * BEST_COUNT
 _BOUND_SHARE = 0.98
 # The rows with the highest bounds of estimates that are scored.
-_MAX_ESTIMATED_ROWS = ESTIMATED_COUNT * 4 // 3
+_MAX_ESTIMATED_ROWS = ESTIMATED_COUNT * 3 // 2
 
 
 class SegmentRange(NamedTuple):

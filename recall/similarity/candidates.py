@@ -18,9 +18,9 @@ from recall.similarity.ranking import TopK
 
 # In a corpus with up to this many events, all are ranked.
 RANK_ALL_EVENTS = 20_000
-BEST_COUNT = 100
+BEST_COUNT = 60
 """The number of candidates that are the best of all events by TF-IDF."""
-ESTIMATED_COUNT = 200
+ESTIMATED_COUNT = 120
 """The number of candidates that are the best by their estimates."""
 
 Rows = npt.NDArray[np.int64]

@@ -38,6 +38,8 @@ _TIE_FACTOR = 1.0 - 1e-11
 # smaller share means more lists and fewer candidates; the second one is for `search_bounds`.
 _STOP_SHARE = 0.2
 _BOUNDS_STOP_SHARE = 0.08
+# With known rows, lists are skipped once they can add no more than this to a score.
+_SKIPPED_WITH_KNOWN_ROWS = 0.004
 _BLOCK_ROWS = 64  # rows tested together
 _ESTIMATE_SLACK = 1e-5  # more than the rounding errors of estimates
 # As in `recall.similarity.measures`: 40 of the 52 bits of a score remain.
@@ -246,7 +248,7 @@ def search(
     if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
         return 0
     skipped_bound = _add_postings(
-        local_terms, gains, remaining, min_score, _STOP_SHARE, heads, docs, times, sums
+        local_terms, gains, remaining, min_score * _STOP_SHARE, heads, docs, times, sums
     )
     for number in range(len(query_terms)):
         if local_terms[number] >= 0:
@@ -364,7 +366,7 @@ def search_bounds(
     The same for estimates of other scores: those of `known_rows`, which are in [first, last), are
     the score of the row plus its offset. `estimated_rows` and `estimates` receive those with the
     highest bounds, at least `min_estimate`. Returned are also how many these are, and an upper bound
-    of all other estimates. With known rows no lists are skipped: they may share common terms alone.
+    of all other estimates. Known rows may share common terms alone, whose lists are skipped.
     """
     bounds_of = (
         starts,
@@ -388,9 +390,13 @@ def search_bounds(
         return 0, 0.0, 0.0, 0, min_estimate
     if len(known_rows) == 0 and remaining[0] < min_score * _TIE_FACTOR:
         return 0, 0.0, remaining[0], 0, min_estimate
-    least_score = min_score if len(known_rows) == 0 else 0.0
+    stop_bound = min_score * _BOUNDS_STOP_SHARE
+    if len(known_rows) > 0:
+        stop_bound = min(stop_bound, _SKIPPED_WITH_KNOWN_ROWS)
+        if min_score <= 0.0:
+            stop_bound = _SKIPPED_WITH_KNOWN_ROWS
     skipped_bound = _add_postings(
-        local_terms, gains, remaining, least_score, _BOUNDS_STOP_SHARE, heads, docs, times, sums
+        local_terms, gains, remaining, stop_bound, heads, docs, times, sums
     )
     required_sum = _required_sum(min_score, skipped_bound, norm)
     count = _best_candidates(
@@ -402,14 +408,18 @@ def search_bounds(
         row = rows[number]
         bounds[number] = float(sums[row]) * float(inverses[row]) * factor
         lowest = min(lowest, bounds[number])
-    others_bound = max(min_score, lowest + skipped_bound) if count == len(rows) else min_score
+    others_bound = max(min_score, skipped_bound)
+    if count == len(rows):
+        others_bound = max(min_score, lowest + skipped_bound)
     estimate_count = 0
+    offset_slack = skipped_bound + _ESTIMATE_SLACK
     for number in range(len(known_rows)):
         row = known_rows[number]
-        if sums[row] <= 0.0 or sequences[row] > max_sequence:
+        if sequences[row] > max_sequence or (sums[row] <= 0.0 and skipped_bound <= 0.0):
             continue
-        bound = float(sums[row]) * float(inverses[row]) * factor + offsets[number]
-        bound += _ESTIMATE_SLACK
+        bound = offset_slack + offsets[number]
+        if sums[row] > 0.0:
+            bound += float(sums[row]) * float(inverses[row]) * factor
         if bound >= min_estimate:
             estimate_count = _push(bound, row, estimates, estimated_rows, estimate_count)
     others_estimate = min_estimate
@@ -450,15 +460,14 @@ def _push(bound, row, bounds, rows, count):
 
 
 @compiled
-def _add_postings(local_terms, gains, remaining, min_score, stop_share, heads, docs, times, sums):
+def _add_postings(local_terms, gains, remaining, stop_bound, heads, docs, times, sums):
     """Add what the query's terms contribute to `sums`; return what the skipped ones can add.
 
-    `local_terms` and `remaining`: see `remaining_bounds`.
+    Lists are skipped once all that follow can add less than `stop_bound`. `local_terms` and
+    `remaining`: see `remaining_bounds`.
     """
     number = 0
-    while number < len(local_terms) and (
-        min_score <= 0.0 or remaining[number] >= min_score * stop_share
-    ):
+    while number < len(local_terms) and remaining[number] >= stop_bound:
         term = local_terms[number]
         if term >= 0:
             gain = np.float32(gains[number])

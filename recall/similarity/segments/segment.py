@@ -127,6 +127,8 @@ class KnownRows(NamedTuple):
 
     def slice_rows(self, first: int, last: int) -> "KnownRows":
         """Those from row `first` to before row `last`."""
+        if not len(self.rows) or (first <= self.rows[0] and self.rows[-1] < last):
+            return self
         low, high = np.searchsorted(self.rows, (first, last))
         return KnownRows(self.rows[low:high], self.offsets[low:high])
 
