@@ -82,6 +82,6 @@ class Bursts(Generic[Lesson]):
         if len(rows) <= same_count:
             return False
         contexts = self._corpus.contexts
-        others = contexts.oldest_rows(max(rows) + 1).select_rows(np.array(rows))
-        scores = score_by_attributes(contexts[row], self._corpus.counts(), others)
+        other_contexts = contexts.oldest_rows(max(rows) + 1).select_rows(np.array(rows))
+        scores = score_by_attributes(contexts[row], self._corpus.counts(), other_contexts)
         return int(np.count_nonzero(scores >= _SIMILARITY)) > same_count
