@@ -84,8 +84,9 @@ class KeySlice:
                 if column in frame.columns:
                     frame = frame.where(F.col(f"`{column}`").cast("string") == text)
             frame = frame.drop(sql_names.VALID_FROM, sql_names.VALID_TO)
-            rows = frame.limit(_MAX_VERSIONS).toJSON().collect()
-            versions[name] = [orjson.loads(str(row)) for row in rows]
+            as_json = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+            rows = frame.limit(_MAX_VERSIONS).select(as_json).collect()
+            versions[name] = [orjson.loads(row[0]) for row in rows]
         return versions
 
     def describe_stages(self) -> list[StageReport]:
