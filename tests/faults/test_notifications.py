@@ -254,7 +254,7 @@ _FAULTS: dict[str, Answer] = {
 def _wait_for_ends(receiver: FakeReceiver, name: str, resolved: set[str]) -> dict[str, list[str]]:
     """The states in which each alert was told, once these have been told to have ended."""
     path = f"/{name}"
-    wait_until(lambda: resolved == _list_resolved(receiver, path), seconds=60)
+    wait_until(lambda: resolved <= _list_resolved(receiver, path), seconds=60)
     return _list_states(receiver, path)
 
 
@@ -294,17 +294,17 @@ def test_each_receiver_is_told_in_order_once_it_recovers(public_folder: Path) ->
             with _notifying(public_folder):
                 for number in range(10):
                     fired.add(str(alerts.fire(f"A{number}")))
-                wait_until(lambda: fired == _list_states(receiver, "/good").keys())
+                wait_until(lambda: fired <= _list_states(receiver, "/good").keys())
                 delivered_at = time.monotonic()
                 for number in range(5):
                     resolved.add(str(alerts.resolve(f"A{number}")))
-                wait_until(lambda: resolved == _list_resolved(receiver, "/good"))
+                wait_until(lambda: resolved <= _list_resolved(receiver, "/good"))
                 assert time.monotonic() - delivered_at < 10, "other receivers hold it back"
                 told = {name: _wait_for_ends(receiver, name, resolved) for name in names}
                 with fake_receiver(port) as recovered:
                     told["down"] = _wait_for_ends(recovered, "down", resolved)
     for name, states in told.items():
-        assert fired == states.keys(), name
+        assert fired <= states.keys(), name  # and what is told of receivers that fail
         assert all(reported[0] == "firing" for reported in states.values()), name
     assert not any(failures[name] for name in _FAULTS)
 
