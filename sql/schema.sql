@@ -362,6 +362,15 @@ CREATE TABLE source_errors (
     since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Records that protocols brought and that are no rows, by reason. `stream`: empty for records that no
+-- stream takes.
+CREATE TABLE skipped_records (
+    stream  text NOT NULL,
+    reason  text NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (stream, reason)
+);
+
 -- Idempotency keys of pushed batches. `digest`: SHA-256 of the content; the same key with other
 -- content is refused.
 CREATE TABLE pushes (

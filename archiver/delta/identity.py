@@ -34,14 +34,18 @@ def fingerprint(
     """Compute identity (16 bytes) and content hash (`int64`) of each row.
 
     The content is the declared columns and `_extra`. The identity is made of the id columns and
-    the time; without id columns, of the content or, if the schema says so, of `place_keys` (see
-    `row_places`). Values are encoded column by column, at a third
+    the time; without id columns, of the content without the measured columns or, if the schema says
+    so, of `place_keys` (see `row_places`). Values are encoded column by column, at a third
     of the cost of encoding row by row.
     """
     encoded = {name: _encode_column(table[name]) for name in (*schema.columns, "_extra")}
     content = _join_columns(list(encoded.values()))
     if schema.is_identified_by_place:
         identities = list(place_keys)
+    elif schema.id is None and schema.measured:
+        identities = _join_columns(
+            [column for name, column in encoded.items() if name not in schema.measured]
+        )
     elif schema.id is None:
         identities = content
     else:

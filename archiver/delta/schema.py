@@ -73,6 +73,7 @@ class StreamSchema:
     `identity`: of rows without id columns: their content, or the place of their record in its unit.
     `redactions`: what is replaced in texts before anything is written; identity and content are
     those of the redacted row. `is_never_late`: rows are on time, whatever was read before.
+    `measured`: columns that do not identify a row without id columns.
     """
 
     name: str
@@ -90,6 +91,7 @@ class StreamSchema:
     identity: Literal["row", "place"] = "row"
     redactions: tuple[Redaction, ...] = ()
     is_never_late: bool = False
+    measured: tuple[str, ...] = ()
 
     @property
     def is_identified_by_place(self) -> bool:

@@ -28,6 +28,7 @@ from moirae.config.streams import (
     KafkaSource,
     Relation,
     RelationFile,
+    RemoteWriteSource,
     Stream,
     TableSource,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Receiver",
     "Relation",
     "RelationFile",
+    "RemoteWriteSource",
     "Route",
     "Settings",
     "Stream",

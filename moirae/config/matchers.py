@@ -198,6 +198,43 @@ def _read_matchers(value: Any) -> Any:
     return tuple(matchers)
 
 
+def _read_selectors(value: Any) -> Any:
+    """A selector as PromQL writes it, or a list of them."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError('must be a selector such as node_load1 or {job="node"}, or a list')
+    return tuple(map(_read_selector, value))
+
+
+def _read_selector(value: Any) -> Any:
+    if isinstance(value, list | tuple):  # as stored
+        return _read_matchers(list(value))
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:80]!r} is no selector such as node_load1")
+    name, brace, rest = value.strip().partition("{")
+    matchers = parse_matchers(brace + rest)
+    if name and _NAME.issuperset(name) and name[0] in _NAME_START:
+        return (Matcher("__name__", "=", name), *matchers)
+    if name:
+        raise ValueError(f"{value[:80]!r} is no selector such as node_load1")
+    if not matchers:
+        raise ValueError(f"{value[:80]!r} selects everything: leave match out")
+    return matchers
+
+
+Selectors = Annotated[
+    tuple[tuple[Matcher, ...], ...],
+    BeforeValidator(_read_selectors, json_schema_input_type=list[str] | str),
+    PlainSerializer(
+        lambda selectors: [list(map(str, matchers)) for matchers in selectors],
+        return_type=list[list[str]],
+    ),
+]
+"""Selectors of series in PromQL's syntax, of which one suffices."""
+
 Matchers = Annotated[
     tuple[Matcher, ...],
     BeforeValidator(_read_matchers, json_schema_input_type=list[str] | str),

@@ -28,6 +28,7 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         time_reading=declared.time_reading,
         identity=declared.identity,
         redactions=declared.redactions,
+        measured=declared.measured,
         is_never_late=name == EXTERNAL_ALERTS,
     )
 

@@ -40,6 +40,7 @@ from sql.archive import (
     DerivedChunkGateway,
     FileCheckGateway,
     RelationGateway,
+    SkippedRecordsGateway,
     StreamCounts,
     UnitGateway,
 )
@@ -70,6 +71,7 @@ def collect_status(
     relations = RelationGateway(connection)
     tasks = TaskGateway(connection)
     queue = tasks.waiting()
+    skipped = _count_skipped(connection)
     stream_counts = UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     now = datetime.now(UTC)
@@ -80,7 +82,8 @@ def collect_status(
     return {
         "accounting": sum_accounting(stream_counts),
         "ingest": next((process["ingest"] for process in processes if process["ingest"]), None),
-        "streams": _collect_streams(catalog, stream_counts, set_aside),
+        "streams": _collect_streams(catalog, stream_counts, set_aside, skipped),
+        "unmatched": skipped.get("", {}),
         "events": {"settled": counts.settled_events, "detected": counts.detected_events},
         "alerts": counts.alerts,
         "recalls": tasks.count_by_state(),
@@ -120,12 +123,23 @@ def collect_status(
     }
 
 
+def _count_skipped(connection: sql.Connection) -> dict[str, dict[str, int]]:
+    """Records of protocols that are no rows, by stream and reason; "": of no stream."""
+    skipped: dict[str, dict[str, int]] = {}
+    for row in SkippedRecordsGateway(connection).list_all():
+        skipped.setdefault(row.stream, {})[row.reason] = row.records
+    return skipped
+
+
 def _collect_streams(
     catalog: Catalog,
     stream_counts: Sequence[StreamCounts],
     set_aside: Sequence[SetAsideStatus],
+    skipped: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, Any]]:
-    """Counters and times of each stream of which something was read."""
+    """Counters and times of each stream of which something was read. `skipped`: see
+    `_count_skipped`.
+    """
     progress_by_stream = catalog.stream_progress()
     keys_ahead = catalog.keys_ahead()
     now = datetime.now(UTC)
@@ -138,7 +152,7 @@ def _collect_streams(
             **{counter: getattr(counts, counter) for counter in DEAD_LETTER_COUNTERS},
             "late": counts.late,
             "deleted": counts.deleted,
-            "skipped": {"tombstones": counts.tombstones},
+            "skipped": {"tombstones": counts.tombstones, **skipped.get(counts.stream, {})},
             "units": counts.units,
             "open_units": counts.open_units,
             "rewritten": counts.rewritten,

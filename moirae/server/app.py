@@ -81,7 +81,7 @@ def _create_routes(
         *add_openapi_route(app),
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
-        *add_protocol_routes(app, ingest_handler),
+        *add_protocol_routes(app, settings, pool, ingest_handler),
         *add_callback_routes(app, settings, pool),
         *add_action_link_routes(app, pool),
         *add_mcp_route(app, settings, pool, runner),

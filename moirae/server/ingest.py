@@ -180,6 +180,11 @@ class IngestHandler:
         finally:
             self._active_requests -= 1
 
+    @property
+    def max_unpacked_bytes(self) -> int:
+        """Limit of a body without its compression."""
+        return self._limits.max_unpacked_bytes
+
     def disk_is_full(self) -> bool:
         """Whether the disk of the workspace has no more free space than the reserve."""
         return shutil.disk_usage(self._home).free < self._limits.disk_reserve_bytes

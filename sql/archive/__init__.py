@@ -20,6 +20,7 @@ from sql.archive.relations import (
 from sql.archive.repairs import LostRowsRecord, RecordedUnitRow, RepairGateway
 from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
+from sql.archive.skipped_records import SkippedRecordsGateway, SkippedRow
 from sql.archive.source_tables import read_source_table
 from sql.archive.stream_renames import StreamRename, StreamRenameGateway
 from sql.archive.streams import ProgressRow, StreamGateway
@@ -64,6 +65,8 @@ __all__ = [
     "SetAsideGateway",
     "SetAsideRow",
     "StreamCounts",
+    "SkippedRecordsGateway",
+    "SkippedRow",
     "StreamGateway",
     "StreamRename",
     "StreamRenameGateway",

@@ -52,5 +52,6 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_set_aside_streams", **names)
         self._execute("rename_column_rewrites", **names)
         self._execute("rename_unread_input", **names)
+        self._execute("rename_skipped_records", **names)
         self._execute("rename_tokens", **names)
         self._execute("rename_stream", **names)

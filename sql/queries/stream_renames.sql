@@ -58,6 +58,9 @@ DELETE FROM column_rewrites WHERE stream = %(old)s
 -- rename_unread_input --
 DELETE FROM unread_input WHERE stream = %(old)s
 
+-- rename_skipped_records --
+UPDATE skipped_records SET stream = %(new)s WHERE stream = %(old)s
+
 -- rename_tokens --
 UPDATE tokens SET stream = %(new)s WHERE stream = %(old)s
 

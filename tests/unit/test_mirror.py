@@ -65,7 +65,8 @@ MODULES_BY_TEST = {
         sql.archive.growing_files""",
     "integration/test_external_alerts.py": """
         moirae.config.external_alerts moirae.deployments.external_rules
-        moirae.live.external_alerts moirae.server.routes.protocols sql.alerts.external_alerts""",
+        moirae.live.external_alerts moirae.server.routes.protocols sql.alerts.external_alerts
+        sql.archive.skipped_records""",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",

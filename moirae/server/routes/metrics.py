@@ -32,7 +32,14 @@ from moirae.runtime import list_processes, merge_metrics, read_backup_state
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
 from sql.alerts import AlertGateway
-from sql.archive import ChunkGateway, RelationGateway, StreamGateway, SubjectKind, UnitGateway
+from sql.archive import (
+    ChunkGateway,
+    RelationGateway,
+    SkippedRecordsGateway,
+    StreamGateway,
+    SubjectKind,
+    UnitGateway,
+)
 from sql.processes import ProcessGateway
 from sql.recalls import TaskGateway
 from sql.rules import DeploymentGateway, DeploymentRow, LostVerdictGateway
@@ -191,6 +198,8 @@ def _collect_records(connection: sql.Connection) -> Iterator[Metric]:
         late.add_metric([counts.stream], counts.late)
         late_by_ahead.add_metric([counts.stream], counts.late_by_ahead)
         skipped.add_metric([counts.stream, "tombstone"], counts.tombstones)
+    for row in SkippedRecordsGateway(connection).list_all():
+        skipped.add_metric([row.stream, row.reason], row.records)
     yield records
     yield late
     yield late_by_ahead

@@ -1,0 +1,161 @@
+"""Requests of remote write 1.0."""
+
+import math
+import struct
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from moirae.config.matchers import parse_matchers
+from moirae.errors import RequestRejected
+from moirae.server.protocols.remote_write import SeriesReader, WrittenSamples, decompress_block
+from moirae.server.protocols.write_messages import load_messages
+
+_STALE = struct.unpack(">d", bytes.fromhex("7ff0000000000002"))[0]
+_LIMIT = 1 << 20
+
+
+def _make_series(
+    labels: list[tuple[str, str]], samples: list[tuple[float, int]], **other: Any
+) -> bytes:
+    series = load_messages().series(**other)
+    for name, value in labels:
+        series.labels.add(name=name, value=value)
+    for sample_value, timestamp in samples:
+        series.samples.add(value=sample_value, timestamp=timestamp)
+    content: bytes = series.SerializeToString()
+    return content
+
+
+def _read(*series: bytes, **matches: list[str]) -> WrittenSamples:
+    selectors = {name: tuple(map(parse_matchers, texts)) for name, texts in matches.items()}
+    request = load_messages().request(timeseries=series)
+    return SeriesReader(load_messages(), selectors).read(request.SerializeToString())
+
+
+def _rows(written: WrittenSamples, stream: str = "all") -> list[dict[str, Any]]:
+    return list(map(orjson.loads, written.lines.get(stream, [])))
+
+
+UP = [("__name__", "up"), ("instance", "a")]
+
+
+def test_sample_becomes_a_row() -> None:
+    written = _read(_make_series(UP, [(1.5, 1_767_225_600_123), (-0.0, 0)]), all=[])
+    assert _rows(written) == [
+        {"metric": "up", "instance": "a", "value": 1.5, "ts": "2026-01-01T00:00:00.123Z"},
+        {"metric": "up", "instance": "a", "value": -0.0, "ts": "1970-01-01T00:00:00.000Z"},
+    ]
+    assert not written.skipped
+
+
+@pytest.mark.parametrize("value", [1e308, 5e-324, 0.1, 123456789012345678.0, 2.0])
+def test_value_is_exact(value: float) -> None:
+    (row,) = _rows(_read(_make_series(UP, [(value, 0)]), all=[]))
+    assert row["value"] == value
+
+
+def test_infinite_value_is_a_text() -> None:
+    samples = [(math.inf, 0), (-math.inf, 1)]
+    rows = _rows(_read(_make_series(UP, samples), all=[]))
+    assert [row["value"] for row in rows] == ["Infinity", "-Infinity"]
+
+
+def test_stale_markers_and_nan_are_counted() -> None:
+    written = _read(_make_series(UP, [(_STALE, 0), (math.nan, 1), (1, 2)]), all=[])
+    assert len(_rows(written)) == 1
+    assert written.skipped == {("all", "stale markers"): 1, ("all", "nan"): 1}
+
+
+def test_histograms_and_exemplars_are_counted_and_samples_are_not_lost() -> None:
+    series = _make_series(UP, [(1, 0)], histograms=[b"", b"x"], exemplars=[b""])
+    written = _read(series, all=[])
+    assert len(_rows(written)) == 1
+    assert written.skipped == {("all", "histograms"): 2, ("all", "exemplars"): 1}
+
+
+def test_streams_take_what_their_selectors_match() -> None:
+    down = [("__name__", "down"), ("instance", "a")]
+    series = [_make_series(labels, [(1, 0)]) for labels in (UP, down, [("instance", "b")])]
+    written = _read(*series, up=['{__name__="up"}'], a=['{instance="a"}', '{zone="x"}'])
+    assert [row["metric"] for row in _rows(written, "up")] == ["up"]
+    assert [row["metric"] for row in _rows(written, "a")] == ["up", "down"]
+    assert written.skipped == {("", "unmatched"): 1}
+
+
+def test_labels_named_like_fields_get_a_prefix() -> None:
+    labels = [("__name__", "up"), ("metric", "m"), ("ts", "t"), ("value", "v")]
+    (row,) = _rows(_read(_make_series(labels, [(1, 0)]), all=[]))
+    assert (row["label_metric"], row["label_ts"], row["label_value"]) == ("m", "t", "v")
+    assert (row["metric"], row["value"]) == ("up", 1)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        b"\xff\xff",
+        b"\x0a\x04\x0a\x02\xff\xfe",
+        _make_series([], [(1, 0)]),
+        _make_series([("", "x")], [(1, 0)]),
+        _make_series([("a", "1"), ("a", "2")], [(1, 0)]),
+        _make_series([(f"l{number}", "x") for number in range(201)], [(1, 0)]),
+        _make_series([("a", "x" * (1 << 20))], [(1, 0)]),
+    ],
+)
+def test_invalid_series_is_refused_and_others_are_not(series: bytes) -> None:
+    written = _read(_make_series(UP, [(1, 0)]), series, all=[])
+    assert len(_rows(written)) == 1
+    assert written.skipped == {("", "invalid series"): 1}
+
+
+@pytest.mark.parametrize("timestamp", [-(1 << 63), (1 << 63) - 1, 253_402_300_800_000])
+def test_time_out_of_range_is_counted(timestamp: int) -> None:
+    written = _read(_make_series(UP, [(1, timestamp)]), all=[])
+    assert written.skipped == {("all", "invalid times"): 1}
+
+
+def test_many_series_are_refused() -> None:
+    with pytest.raises(RequestRejected) as rejected:
+        _read(*[b""] * 50_001, all=[])
+    assert rejected.value.status == 413
+
+
+def test_content_that_is_no_request_is_refused() -> None:
+    reader = SeriesReader(load_messages(), {"all": ()})
+    for content in (b"\x0a\xff", b"\x0a\x05abc", b"\x07"):
+        with pytest.raises(RequestRejected) as rejected:
+            reader.read(content)
+        assert rejected.value.status == 400
+
+
+def test_snappy_block_is_decompressed() -> None:
+    for content in (b"", b"x", b"abc" * 10_000):
+        block = pa.Codec("snappy").compress(content, asbytes=True)
+        assert decompress_block(block, _LIMIT) == content
+
+
+@pytest.mark.parametrize(
+    ("block", "status"),
+    [
+        (b"", 400),
+        (b"\xff" * 10, 400),
+        (b"\x80\x80\x80", 400),
+        (b"\x05abc", 400),
+        (b"\xff\xff\xff\xff\x0f", 413),  # a bomb: 4 GiB announced
+        (b"\x81\x80\x40", 413),
+        (b"\x90\x4e" + b"\x00" * 5, 400),  # 10,000 bytes announced
+    ],
+)
+def test_damaged_block_and_bomb_are_refused(block: bytes, status: int) -> None:
+    with pytest.raises(RequestRejected) as rejected:
+        decompress_block(block, _LIMIT)
+    assert rejected.value.status == status
+
+
+def test_truncated_block_is_refused() -> None:
+    block = pa.Codec("snappy").compress(bytes(range(256)) * 50, asbytes=True)
+    for length in range(0, len(block), 97):
+        with pytest.raises(RequestRejected):
+            decompress_block(block[:length], _LIMIT)
