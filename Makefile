@@ -53,7 +53,8 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 broker: prerequisites $(STAMP)
 	-@$(BIN)/python -m tests.broker.install
 
-# Alertmanager, with which `make slow` compares notifications; without it that test is skipped.
+# Alertmanager, with which `make slow` compares notifications, and Prometheus, whose alerts and samples
+# it sends; without them these tests are skipped.
 alertmanager: setup
 	-@$(BIN)/python -m tests.alertmanager.install
 

@@ -1,0 +1,158 @@
+"""The real Prometheus posts its alerts, and writes its samples, as the how-to says."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from archiver.threads import start_daemon
+from tests.alertmanager import find_program
+from tests.commands import Commands
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_program("prometheus") is None, reason="make alertmanager fetches it"),
+]
+
+_TIMEOUT = 300.0  # seconds
+_WORKSPACE = """
+home: .moirae
+server: {{listen: "127.0.0.1:{port}"}}
+streams:
+  node:
+    columns: {{ts: timestamp, metric: string, value: double, instance: string}}
+    time: ts
+    key: [metric, instance]
+    source: {{remote_write: true, match: node_load1}}
+"""
+_RULES = """
+groups:
+- name: node
+  rules:
+  - alert: HighLoad
+    external: true
+    context:
+      busy: {sql: "SELECT metric FROM node WHERE instance = event.instance AND value > 5", within: 1m}
+"""
+_PROMETHEUS = """
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [rules.yml]
+scrape_configs:
+- job_name: node
+  static_configs: [{{targets: ["127.0.0.1:{exporter}"]}}]
+alerting:
+  alertmanagers:
+  - static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+    authorization: {{credentials_file: token}}
+remote_write:
+- url: http://127.0.0.1:{port}/api/v1/write
+  authorization: {{credentials_file: token}}
+"""
+_PROMETHEUS_RULES = """
+groups:
+- name: node
+  rules:
+  - alert: HighLoad
+    expr: node_load1 > 5
+    labels: {severity: page}
+    annotations: {summary: "load is {{ $value }}"}
+"""
+
+
+class _Exporter(BaseHTTPRequestHandler):
+    """An exporter of one gauge."""
+
+    load = 1.0
+
+    def do_GET(self) -> None:
+        body = f"# TYPE node_load1 gauge\nnode_load1 {self.load}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""
+
+
+def _find_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _running(command: list[str], log: Path) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """A process; yields a function that waits for a condition while it runs."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent)
+
+    def wait(condition: Callable[[], bool]) -> None:
+        def is_met() -> bool:
+            assert process.poll() is None, log.read_text()[-3000:]
+            return condition()
+
+        wait_until(is_met, _TIMEOUT)
+
+    try:
+        yield wait
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_alerts_and_samples_of_prometheus(public_folder: Path) -> None:
+    root = public_folder
+    port, exporter_port = _find_port(), _find_port()
+    (root / "rules").mkdir()
+    (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
+    (root / "rules" / "node.yaml").write_text(_RULES)
+    (root / "prometheus.yml").write_text(_PROMETHEUS.format(port=port, exporter=exporter_port))
+    (root / "rules.yml").write_text(_PROMETHEUS_RULES)
+    exporter = ThreadingHTTPServer(("127.0.0.1", exporter_port), _Exporter)
+    start_daemon(exporter.serve_forever, "exporter")
+    program = find_program("prometheus")
+    assert program is not None
+    up = [sys.executable, "-m", "moirae", "up", "--parent", str(os.getpid())]
+    prometheus = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb"]
+    prometheus.append(f"--web.listen-address=127.0.0.1:{_find_port()}")
+    with Commands(root) as commands, _running(up, root / "up.log") as wait_for_workspace:
+
+        def list_alerts() -> list[dict[str, Any]]:
+            listed: list[dict[str, Any]] = commands.json("alerts", "list", "--rule", "HighLoad")
+            return listed
+
+        token = commands.json("tokens", "create", "prometheus", "--role", "source")["token"]
+        (root / "token").write_text(token)
+        with _running(prometheus, root / "prometheus.log") as wait:
+            wait_for_workspace(lambda: commands.json("status")["accounting"]["archived"] > 0)
+            _Exporter.load = 9.0
+            wait(lambda: [alert["state"] for alert in list_alerts()] == ["firing"])
+            (first,) = list_alerts()
+            assert first["rule"] == "external/HighLoad"
+            assert first["labels"]["severity"] == "page"
+            assert first["annotations"] == {"summary": "load is 9"}
+            commands.output("alerts", "resolve", first["id"], "fan replaced", "--tag", "fan")
+            _Exporter.load = 1.0
+            wait(lambda: [alert["state"] for alert in list_alerts()] == ["resolved"])
+            _Exporter.load = 9.0
+            wait(lambda: len(list_alerts()) == 2)
+            second = next(alert for alert in list_alerts() if alert["id"] != first["id"])
+            wait(lambda: "fan replaced" in commands.output("similar", second["eid"]))
+            event = commands.json("events", "show", second["eid"])
+            assert {"metric": "node_load1"} in event["contexts"]["busy"]
+        status = commands.json("status")
+    assert status["unmatched"]["unmatched"] > 0
+    streams = status["streams"]
+    for name in ("node", "external_alerts"):
+        accounting = streams[name]["accounting"]
+        assert accounting["read"] == accounting["archived"] > 0, json.dumps(streams[name])
