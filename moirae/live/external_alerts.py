@@ -243,10 +243,26 @@ def _read_posts(rows: pa.Table) -> Iterator[AlertPost]:
     for at, labels, starts_at, ends_at, annotations in zip(
         *(rows[name].to_pylist() for name in columns), strict=True
     ):
+        label_texts = _read_texts(labels)
+        if not label_texts or starts_at is None:
+            # The server writes no such rows; `moirae ingest` may.
+            _LOG.warning("row without labels or start left out", action="post_left_out")
+            continue
         yield AlertPost(
             at=to_micros(at),
-            labels=orjson.loads(labels),
+            labels=label_texts,
             starts=to_micros(starts_at),
             ends=None if ends_at is None else to_micros(ends_at),
-            annotations=orjson.loads(annotations or "{}"),
+            annotations=_read_texts(annotations),
         )
+
+
+def _read_texts(text: str | None) -> dict[str, str]:
+    """Texts by name of a JSON object; none if it is another value."""
+    try:
+        values = orjson.loads(text or "")
+    except orjson.JSONDecodeError:
+        return {}
+    if not isinstance(values, dict):
+        return {}
+    return {name: value for name, value in values.items() if isinstance(value, str)}

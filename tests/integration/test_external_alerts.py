@@ -212,6 +212,18 @@ def test_rules_of_posted_alerts_stay_when_files_are_applied(receiver: Receiver) 
     assert [rule.name for rule in registry.desired_rules()] == ["external/Up"]
 
 
+def test_rows_that_are_no_posts_are_left_out(receiver: Receiver) -> None:
+    receiver.post(10, {**UP, "starts": 5})
+    (table,) = receiver.archived
+    (row,) = table.to_pylist()
+    bad_rows: list[dict[str, Any]] = [{"labels": text} for text in ("{", "[]", '{"a": 1}', None)]
+    bad_rows.append({"starts_at": None})
+    rows = [{**row, **changed} for changed in bad_rows]
+    receiver.archived.append(pa.Table.from_pylist(rows, table.schema))
+    receiver.alerts.recover()
+    assert receiver.count("alerts") == 1
+
+
 def test_posts_that_were_not_recorded_are_recorded_at_the_start(receiver: Receiver) -> None:
     receiver.post(10, {**UP, "starts": 5, "ends": 250})
     receiver.post(70, {**UP, "starts": 5, "ends": 68}, {**UP, "instance": "b", "starts": 60})
