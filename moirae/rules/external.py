@@ -60,7 +60,9 @@ def complete_external_rule(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     completed = dict(data)
     completed["context"] = _add_default(data.get("context"), LABELS_CONTEXT, {"sql": LABELS_SQL})
-    similar = {"similar": {"contexts": [LABELS_CONTEXT]}}
+    # Equal alerts are alike from the second one on: frequencies tell nothing yet, and a label that
+    # all alerts of the name have would weigh nothing.
+    similar = {"similar": {"contexts": [LABELS_CONTEXT], "measure": "binary"}}
     completed["recall"] = _add_default(data.get("recall"), "similar", similar)
     completed["expr"] = _build_expr(completed)
     completed["key"] = [LABELS_ATTRIBUTE]

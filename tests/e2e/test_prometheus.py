@@ -33,6 +33,7 @@ streams:
     columns: {{ts: timestamp, metric: string, value: double, instance: string}}
     time: ts
     key: [metric, instance]
+    lateness: 2s
     source: {{remote_write: true, match: node_load1}}
 """
 _RULES = """

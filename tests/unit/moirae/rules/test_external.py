@@ -43,6 +43,7 @@ def test_declared_rule_has_the_context_of_labels_and_its_own() -> None:
     assert rule.id == "external/HighLoad"
     assert list(rule.spec.context) == ["labels", "load"]
     assert list(rule.spec.recall) == ["similar"]
+    assert rule.to_json()["rules"][0]["recall"]["similar"]["similar"]["measure"] == "binary"
     assert "'$.instance'" in str(rule.spec.expr)
     assert "'$.job'" in str(rule.spec.expr)
 
