@@ -78,7 +78,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         {"severity": "page"},
         "ops",
     )
-    assert workspace.table_names == {"cpu", "hosts"}
+    assert workspace.table_names == {"cpu", "hosts", "external_alerts"}
 
 
 def test_defaults_are_as_documented(tmp_path: Path) -> None:
