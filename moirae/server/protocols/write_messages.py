@@ -7,8 +7,14 @@ body does not become millions of objects.
 from functools import cache
 from typing import Any, NamedTuple
 
-_STRING, _DOUBLE, _INT64, _BYTES, _MESSAGE = 9, 1, 3, 12, 11
-_OPTIONAL, _REPEATED = 1, 3
+# Types and labels of fields, as numbered in `descriptor.proto`.
+_DOUBLE = 1
+_INT64 = 3
+_STRING = 9
+_MESSAGE = 11
+_BYTES = 12
+_OPTIONAL = 1
+_REPEATED = 3
 _PACKAGE = "moirae.remote_write"
 # By message: name, number, type and label of its fields.
 _MESSAGES: dict[str, list[tuple[str, int, int | str, int]]] = {
