@@ -1,11 +1,11 @@
 """A part of Java's regular expressions as a tree. No I/O.
 
-Characters, classes, groups, alternatives, repetitions, `.`, `^`, `$`, `\\z`, `\\b` and the flags `i`,
-`u` and `s` at the start. Other patterns raise `SparkRequired`.
+Characters, classes, groups, alternatives, repetitions, `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\b`,
+quotations and the flags `i`, `u` and `s` at the start. Other patterns raise `SparkRequired`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ _PLAIN_TEXT = re.compile(r"(?:(?:[^\\.()\[\]|*+?{}^$]|\\[^a-zA-Z0-9])(?![*+?{]))
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MAX_REPEATS = 1000  # RE2's limit
 
+MarkKind = Literal["any", "start", "end", "last", "border", "no border"]
 Ranges = tuple[tuple[int, int], ...]  # of code points, both ends included
 
 _DIGITS: Ranges = ((48, 57),)
@@ -25,6 +26,13 @@ _WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 _SPACE: Ranges = ((9, 13), (32, 32))
 _LAST = 0x10FFFF
 _CLASS_ESCAPES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_MARK_ESCAPES: Mapping[str, MarkKind] = {"A": "start", "Z": "end", "z": "last", "B": "no border"}
+_QUOTATION = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
+_SIGN = re.compile(r"[\x00-/:-@\[-`{-\x7f]")
+# The digits of a character's number after `\x`, `\u` and `\0`, and their base.
+_HEXADECIMAL = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|x\{([0-9a-fA-F]{1,8})\}")
+_OCTAL = re.compile(r"0([0-3][0-7]{2}|[0-7]{1,2})")
+_CONTROL_BIT = 0x40  # of the letter in `\cX`, which is without it the control character
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Mark:
     `end`: also before a last line end; `last`: only after all characters.
     """
 
-    kind: Literal["any", "start", "end", "last", "border", "no border"]
+    kind: MarkKind
 
 
 @dataclass(frozen=True)
@@ -107,8 +115,14 @@ def parse_regex(pattern: str, *, has_groups: bool = False) -> Regex:
         candidate, _, rest = pattern[2:].partition(")")
         if candidate and _FLAGS.issuperset(candidate):
             flags, body = candidate, rest
-    node = _Parser(body, has_groups).parse()
+    node = _Parser(_QUOTATION.sub(_unquote, body), has_groups).parse()
     return Regex(node, "i" in flags, "u" in flags, "s" in flags)
+
+
+def _unquote(match: re.Match[str]) -> str:
+    """What is between `\\Q` and `\\E`, with each sign escaped; other escapes as they are."""
+    text = match[1]
+    return match.group() if text is None else _SIGN.sub(r"\\\g<0>", text)
 
 
 def concatenate(parts: list[Node]) -> Node:
@@ -220,25 +234,20 @@ class _Parser:
             return _class_escape(character)
         if character == "b" and self._peek() != "{":
             return Mark("border")
-        if character == "B":
-            return Mark("no border")
-        if character == "z":
-            return Mark("last")
+        if character in _MARK_ESCAPES:
+            return Mark(_MARK_ESCAPES[character])
         return Text(self._escaped_character(character))
 
     def _escaped_character(self, character: str) -> str:
         if character in _CONTROL_ESCAPES:
             return _CONTROL_ESCAPES[character]
-        if character in "xu":
-            digits = self._pattern[self._next : self._next + (2 if character == "x" else 4)]
-            self._next += len(digits)
-            try:
-                code = int(digits, 16) if digits.isalnum() else -1
-            except ValueError:
-                code = -1
-            if code < 0 or 0xD800 <= code < 0xE000:
-                raise _unsupported(f"\\{character}{digits}")
-            return chr(code)
+        if character == "c" and self._peek().isascii():
+            return chr(ord(self._take()) ^ _CONTROL_BIT)
+        for pattern, base in ((_HEXADECIMAL, 16), (_OCTAL, 8)):
+            match = pattern.match(self._pattern, self._next - 1)
+            if match is not None:
+                self._next = match.end()
+                return _character_of(int(match[match.lastindex or 0], base))
         if character.isalnum() or not character.isascii():
             raise _unsupported(f"\\{character}")
         return character
@@ -309,6 +318,12 @@ class _Parser:
         if character in "bB":
             raise _unsupported("\\b in a class")
         return self._escaped_character(character)
+
+
+def _character_of(code: int) -> str:
+    if code > _LAST or 0xD800 <= code < 0xE000:
+        raise _unsupported(f"the character {code:#x}")
+    return chr(code)
 
 
 def _class_escape(character: str) -> CharacterClass:
