@@ -31,6 +31,7 @@ from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros, from_micros
+from moirae.config import EXTERNAL_ALERTS
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.accounting import is_balanced, sum_accounting
@@ -109,7 +110,8 @@ class RetentionWorkspace:
         return [finding.check for finding in findings if finding.problems]
 
     def stream_counts(self) -> dict[str, Any]:
-        (counts,) = UnitGateway(self.connection).sum_by_stream()
+        sums = UnitGateway(self.connection).sum_by_stream()
+        (counts,) = (counts for counts in sums if counts.stream != EXTERNAL_ALERTS)
         assert is_balanced(sum_accounting([counts]))
         return asdict(counts)
 

@@ -219,7 +219,7 @@ def test_other_rows_late_after_the_watermark_followed_rows_ahead_are_counted(
     archive.idle_sources.follow_rows_ahead(NOON + 120 * SECOND)
     archive.ingest("1", [("h1", NOON), ("h2", NOON - 90 * SECOND)], NOON + 120 * SECOND)
     assert archive.late_hosts() == ["h1", "h2"]
-    (counts, _) = UnitGateway(archive.connection).sum_by_stream()
+    (counts, *_) = UnitGateway(archive.connection).sum_by_stream()
     assert (counts.stream, counts.late, counts.late_by_ahead) == ("cpu", 2, 1)
 
 
@@ -359,7 +359,7 @@ def test_records_ahead_are_not_compared_with_in_their_partition(
     archive.idle_sources.follow_rows_ahead(NOON + 400 * SECOND)
     assert archive.watermark() == NOON + FAST - 60 * SECOND
     _consume(archive, NOON + 400 * SECOND, (0, 4, NOON + 200 * SECOND))
-    (counts, _) = UnitGateway(archive.connection).sum_by_stream()
+    (counts, *_) = UnitGateway(archive.connection).sum_by_stream()
     assert (counts.late, counts.late_by_ahead) == (3, 1)
 
 
@@ -381,5 +381,5 @@ def test_longer_range_of_records_after_a_crash_has_the_recorded_clock(
     assert archive.clocks() == [NOON]
     assert archive.late_hosts() == []
     assert archive.watermark() == NOON - 60 * SECOND
-    (counts, _) = UnitGateway(archive.connection).sum_by_stream()
+    (counts, *_) = UnitGateway(archive.connection).sum_by_stream()
     assert (counts.archived, counts.duplicates, counts.open_units) == (3, 0, 0)
