@@ -6,6 +6,7 @@ is valid.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import ipaddress
@@ -62,6 +63,7 @@ _COMMON_HEADERS = (
 _CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 _MAX_LOGGED_PATH = 200  # characters
+_SHORT_BODY_TIMEOUT = 1.0  # seconds, in which the body of a refused request is received
 _RATE_RETRY = 1  # seconds after which a client may retry
 _TOO_MANY_REFUSED = "too many invalid tokens, logins and refused requests from this address"
 # Logins, invalid tokens and refused requests of one address.
@@ -131,6 +133,7 @@ class AccessMiddleware:
             response = error_response(rejection)
             if rejection.status == 405:
                 response.headers["Allow"] = ", ".join(self._routes.list_methods(scope["path"]))
+            await _receive_short_body(scope, receive)
             await response(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
@@ -327,6 +330,23 @@ async def _receive_body(receive: Receive, max_bytes: int, timeout: float) -> byt
                     return bytes(body)
     except TimeoutError:
         raise RequestRejected(408, f"body not received within {timeout:.0f} s") from None
+
+
+async def _receive_short_body(scope: Scope, receive: Receive) -> None:
+    """Receive the body of a refused request if it is short.
+
+    The connection is closed after a response to a body that has not arrived. If it then arrives,
+    the client gets a reset, which may come before it has read the response.
+    """
+    headers = Headers(scope=scope)
+    length = headers.get("content-length", "")
+    is_short = length.isdecimal() and len(length) <= _MAX_LENGTH_DIGITS
+    if not is_short or "expect" in headers:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_SHORT_BODY_TIMEOUT):
+            while (await receive()).get("more_body"):
+                pass
 
 
 def _has_large_body(headers: Headers) -> bool:

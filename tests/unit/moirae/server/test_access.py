@@ -182,6 +182,32 @@ def post_parts(pool: FakePool, parts: list[bytes | float], **headers: str) -> ht
     return asyncio.run(post())
 
 
+def test_short_body_of_a_refused_request_is_received_before_the_response(pool: FakePool) -> None:
+    """Else the connection is closed while it arrives, and the client may see a reset only."""
+    middleware = AccessMiddleware(echo, pool, ["Monitor"])  # type: ignore[arg-type]
+    messages: list[str] = []
+
+    async def receive() -> dict[str, Any]:
+        messages.append("received")
+        return {"type": "http.request", "body": b"{", "more_body": len(messages) < 2}
+
+    async def respond(message: Any) -> None:
+        messages.append(message.get("status", "body"))
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-length", b"2")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/rules",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+        "query_string": b"",
+    }
+    asyncio.run(middleware(scope, receive, respond))
+    assert messages == ["received", "received", 401, "body"]
+
+
 def test_body_is_received_whole_before_the_route(pool: FakePool) -> None:
     response = post_parts(pool, [b"{", b"}"], Authorization="Bearer o", Content_Type=JSON)
     assert (response.status_code, response.content) == (200, b"{}")
