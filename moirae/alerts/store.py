@@ -144,7 +144,8 @@ class AlertStore:
     ) -> None:
         if not events:
             return
-        rows = [make_event_row(alerting_rule, event, settled) for event in events]
+        rule, version = alerting_rule.rule, alerting_rule.version
+        rows = [make_event_row(rule, version, event, settled) for event in events]
         if alerting_rule.is_early and not settled:
             self._events.put_early(rows)
         else:
@@ -336,12 +337,12 @@ def make_lifetime_row(
     )
 
 
-def make_event_row(alerting_rule: AlertingRule, event: Event, settled: bool) -> NewEventRow:
+def make_event_row(rule: str, version: str, event: Event, settled: bool) -> NewEventRow:
     """An event with its rule, as it is stored."""
     return NewEventRow(
         eid=event.eid,
-        rule=alerting_rule.rule,
-        version=alerting_rule.version,
+        rule=rule,
+        version=version,
         ts=from_micros(event.ts),
         fingerprint=event.fingerprint,
         key=event.key,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moirae.cli.backtest_options import (
+    EXIT_INCOMPLETE,
+    NO_ROWS,
     BacktestWorkspace,
     RangeOptions,
     evaluate_with_progress,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from archiver.times import Micros
     from moirae.backtest import Backtest
     from moirae.evaluation.plan import ActiveRule
-
-_EXIT_INCOMPLETE = 3
 
 
 @expand_option_groups
@@ -84,7 +84,7 @@ def backtest(
     else:
         print_report(report)
     if not report["complete"]:
-        raise typer.Exit(_EXIT_INCOMPLETE)
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Session:
             return "not tested: rules that read streams of recalls or stages have no past"
         planned = plan_backtest(rule, self.workspace.archive, self.choose_start, self.end)
         if planned is None:
-            return "not tested: the archive has no settled rows of its streams in the range"
+            return f"not tested: {NO_ROWS}"
         return Backtest(rule, self.workspace.archive, planned)
 
 

@@ -1,4 +1,4 @@
-"""What `moirae rules backtest` and `rules tune` share: the range, the archive, the rules."""
+"""What `moirae rules backtest`, `tune` and `why` share: the range, the archive, the rules."""
 
 import os
 import sys
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from archiver.times import Micros
     from moirae.backtest import Backtest, BacktestArchive
     from moirae.rules import Definition
+
+NO_ROWS = "the archive has no settled rows of its streams in the range"
+EXIT_INCOMPLETE = 3
+
+RuleFilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="RULES",
+        help="Rule file. Default: those of the workspace; repeatable.",
+    ),
+]
 
 _DEFAULT_LAST = "7d"
 _LOWER_PRIORITY = 10  # added to the niceness: alerts come first

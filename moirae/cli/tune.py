@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moirae.cli.backtest_options import (
+    EXIT_INCOMPLETE,
+    NO_ROWS,
     BacktestWorkspace,
     RangeOptions,
+    RuleFilesOption,
     evaluate_with_progress,
     open_backtest,
     parse_range,
@@ -31,9 +34,7 @@ if TYPE_CHECKING:
     from moirae.backtest import Backtest, BacktestRange, KnownIncident
     from moirae.rules import Definition
 
-_EXIT_INCOMPLETE = 3
 _CURRENT = "*"  # marks the values of the rule file
-_NO_ROWS = "the archive has no settled rows of its streams in the range"
 
 
 @expand_option_groups
@@ -49,14 +50,7 @@ def tune(
             "combinations.",
         ),
     ],
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="RULES",
-            help="Rule file. Default: those of the workspace; repeatable.",
-        ),
-    ] = None,
+    files: RuleFilesOption = None,
     incidents: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +86,7 @@ def tune(
     else:
         print_values(report)
     if not report["complete"]:
-        raise typer.Exit(_EXIT_INCOMPLETE)
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 def _plan(
@@ -109,11 +103,11 @@ def _plan(
     for rule in rules:
         planned = plan_backtest(rule, workspace.archive, *bounds)
         if planned is None:
-            raise UsageError(f"{definition.name}: {_NO_ROWS}")
+            raise UsageError(f"{definition.name}: {NO_ROWS}")
         ranges.append(planned)
     tested = plan_together(ranges)
     if tested is None:
-        raise UsageError(f"{definition.name}: {_NO_ROWS}")
+        raise UsageError(f"{definition.name}: {NO_ROWS}")
     return [Backtest(rule, workspace.archive, tested) for rule in rules]
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moirae.cli.backtest_options import open_backtest, parse_time
+from moirae.cli.backtest_options import RuleFilesOption, open_backtest, parse_time
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -45,14 +44,7 @@ def why(
         str | None,
         typer.Option("--at", metavar="TIME", help="Event time. Default: the newest settled time."),
     ] = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="RULES",
-            help="Rule file. Default: those of the workspace; repeatable.",
-        ),
-    ] = None,
+    files: RuleFilesOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

@@ -66,8 +66,9 @@ class ViewStore:
 
     def put_events(self, alerting_rule: AlertingRule, past: DecidedPast) -> None:
         """Store the events and alerts of a range."""
+        rule, version = alerting_rule.rule, alerting_rule.version
         for events in _split_batches(past.events):
-            rows = [make_event_row(alerting_rule, event, settled=True) for event in events]
+            rows = [make_event_row(rule, version, event, settled=True) for event in events]
             with self._connection.transaction():
                 self._corpora.lock_numbering()
                 self._views.insert_events(rows)

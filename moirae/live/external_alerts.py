@@ -27,6 +27,7 @@ from moirae.alerts import (
     SilenceReason,
     continue_alert,
     make_alert_id,
+    make_event_row,
     make_external_event,
     make_lifetime_row,
 )
@@ -165,18 +166,7 @@ class ExternalAlerts:
         for changed in new:
             event = changed.event
             assert event is not None
-            event_rows.append(
-                NewEventRow(
-                    eid=event.eid,
-                    rule=rule.name,
-                    version=rule.version,
-                    ts=from_micros(event.ts),
-                    fingerprint=event.fingerprint,
-                    key=event.key,
-                    attributes=event.attributes,
-                    settled=True,
-                )
-            )
+            event_rows.append(make_event_row(rule.name, rule.version, event, settled=True))
             description = AlertDescriptionRow(
                 id=changed.id,
                 eid=event.eid,
