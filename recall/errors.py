@@ -3,6 +3,7 @@
 RecallError
 ├── Cancelled            a query was cancelled before it finished
 ├── CommandKeyConflict   a command's idempotency key was used for another command
+├── FilterFailed         a filter has failed for a row
 ├── EngineLost           the JVM has exited
 ├── LimitExceeded        an answer is larger than the limit of a recall
 ├── ModelExpired         a learned model was deleted by retention
@@ -54,6 +55,10 @@ class CommandKeyConflict(RecallError, ValueError):
 
 class EngineLost(RecallError):
     """The JVM has exited. The recall process exits too; the next process resumes its tasks."""
+
+
+class FilterFailed(RecallError):
+    """A filter has failed for a row; the message is Spark's."""
 
 
 class Cancelled(RecallError):

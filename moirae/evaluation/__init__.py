@@ -12,7 +12,7 @@ from moirae.evaluation.contexts import (
 )
 from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
-from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
+from moirae.evaluation.evaluator import EvaluationResult, RuleEngines, RuleEvaluator
 from moirae.evaluation.executor_rules import ExecutorRules, PastTasks, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.indexed_rules import IndexedRules, IndexExplanation
@@ -46,6 +46,7 @@ __all__ = [
     "RevisionRows",
     "RowSource",
     "RuleEngine",
+    "RuleEngines",
     "RuleEvaluator",
     "RuleGroup",
     "RuleGrouper",

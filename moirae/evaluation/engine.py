@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -166,6 +167,11 @@ class Lost(NamedTuple):
 
 
 Outcome = Events | Declined | Charged | Lost
+
+
+def describe_row(stream: str, values: Mapping[str, object]) -> Mapping[str, object]:
+    """A row of a stream as `Charged` has it."""
+    return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
 
 
 class RuleEngine(Protocol):

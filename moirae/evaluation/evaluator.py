@@ -1,11 +1,12 @@
 """Evaluation of rules in the live process, by the engines that suit them.
 
-Panes, the index and DuckDB evaluate rows in memory, tasks on executors archived files, and Spark what
-is left. `moirae.evaluation.engine` has the path that a rule takes through them.
+Panes, the index and DuckDB evaluate rows in memory, tasks on executors archived files, Spark's
+expressions the filters that are left over few rows, and statements of Spark all else.
+`moirae.evaluation.engine` has the path that a rule takes through them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -26,9 +27,26 @@ from moirae.evaluation.rule_groups import (
     RuleGroup,
     RuleGrouper,
 )
+from moirae.evaluation.spark_filters import SparkFilters
 from moirae.evaluation.spark_rules import SparkRules
 from moirae.evaluation.stream_rows import LiveStreamRows
+from recall.engines import RowFilters
 from recall.engines.routing import EngineChoice
+
+
+@dataclass(frozen=True)
+class RuleEngines:
+    """What evaluates rules in the live process, besides statements of Spark.
+
+    `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
+    rows. `max_read_rows`: archived rows near events that the live process reads for contexts; None:
+    no limit. `filters`: evaluate some rows by Spark's expressions.
+    """
+
+    choice: EngineChoice = field(default_factory=EngineChoice)
+    executors: ExecutorRules | None = None
+    max_read_rows: int | None = None
+    filters: RowFilters | None = None
 
 
 @dataclass(frozen=True)
@@ -49,31 +67,37 @@ class RuleEvaluator:
         losses: VerdictLosses,
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
-        engine_choice: EngineChoice,
-        executor_rules: ExecutorRules | None = None,
+        engines: RuleEngines,
     ) -> None:
-        """`columns`: the declared columns of streams; `relations`: of relations.
-
-        `executor_rules`: evaluates plain rules over archived files; None: Spark statements do.
-        """
+        """`columns`: the declared columns of streams; `relations`: of relations."""
         self._rows = rows
         self._guard = guard
         self.losses = losses
         self.costs = RuleCosts()
         self._grouper = RuleGrouper(columns, relations)
-        jobs = None if executor_rules is None else executor_rules.jobs
+        self._executor_rules = engines.executors
+        jobs = None if self._executor_rules is None else self._executor_rules.jobs
         self._indexed = IndexedRules(columns, self._grouper, jobs)
-        self._executor_rules = executor_rules
         self._duckdb: DuckDBRules | None = None
         self._panes: PaneCache | None = None
         self._engines: list[RuleEngine] = [self._indexed]
-        if engine_choice.allows_duckdb:
+        if engines.choice.allows_duckdb:
             self._duckdb = DuckDBRules()
             self._panes = PaneCache(self._duckdb, rows, self._indexed.reduce)
             self._engines = [self._panes, self._indexed, self._duckdb]
-        if executor_rules is not None:
-            self._engines.append(executor_rules)
+        if self._executor_rules is not None:
+            self._engines.append(self._executor_rules)
+        self._filters: SparkFilters | None = None
+        if engines.filters is not None:
+            self._filters = SparkFilters(self._grouper, engines.filters, guard)
+            self._engines.append(self._filters)
         self._engines.append(SparkRules(self._grouper, guard))
+
+    def prepare(self, rule: ActiveRule) -> None:
+        """Compile a rule before its first rows come, unless it reads streams of recalls."""
+        if not rule.reads_revisions:
+            self._grouper.prepare(rule)
+            self._indexed.prepare(rule)
 
     def set_active_rules(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop what is cached for rules that are no longer active; note what the others read."""
@@ -86,6 +110,8 @@ class RuleEvaluator:
         self._indexed.add_streams(columns)
         self._grouper.remove_inactive(active_rules)
         self._indexed.remove_inactive(active_rules)
+        if self._filters is not None:
+            self._filters.remove_inactive(active_rules)
         if self._duckdb is not None:
             self._duckdb.reset()
         if self._panes is not None:

@@ -115,6 +115,13 @@ class Guard:
         """As `run`, for a statement whose tables are registered while it runs."""
         return self.run(rules, row_count, lambda: self._statements.run(statement), is_part=is_part)
 
+    def run_filters(
+        self, rules: Sequence[ActiveRule], row_count: int, evaluate: Callable[[float], _T]
+    ) -> _T:
+        """See `FilterLimits`. What does not return ends the process, as a stuck statement."""
+        row_limit = self._limits.statement.total_seconds()
+        return self.run(rules, row_count, lambda: evaluate(row_limit))
+
     def run(
         self,
         rules: Sequence[ActiveRule],

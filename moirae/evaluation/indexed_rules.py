@@ -150,6 +150,10 @@ class IndexedRules(RuleEngine):
                 groups_by_stream.setdefault(stream, []).append(group)
         return groups_by_stream
 
+    def prepare(self, rule: ActiveRule) -> None:
+        """Compile the query of a rule."""
+        self._compile(rule)
+
     def _compile(self, rule: ActiveRule) -> CompiledRule | None:
         key = rule.rule_version
         if key not in self._compiled:

@@ -19,6 +19,7 @@ from moirae.evaluation.statements import (
     RowVerdict,
     build_batch_branch,
     build_branches,
+    build_filter_query,
     find_verdict,
 )
 from recall.engines import LruCache, Statement
@@ -130,6 +131,10 @@ class RuleGrouper:
         key = tuple(rules)
         return self._groups_by_rules.get_or_create(key, lambda: self._build_groups(key))
 
+    def prepare(self, rule: ActiveRule) -> None:
+        """Translate the query of a rule, if it is plain."""
+        self._plain_queries_of(rule)
+
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop cached queries of rules that are no longer active, and all that of rule sets."""
         active_versions = {rule.rule_version for rule in active_rules}
@@ -197,6 +202,11 @@ class RuleGrouper:
             return None
         (rule,), (stream,) = group.rules, group.streams
         return find_verdict(rule, self._event_query(rule), input_view(stream))
+
+    def build_filter_query(self, group: RuleGroup) -> str | None:
+        """See `statements.build_filter_query`: for the only rule of a group."""
+        (rule,) = group.rules
+        return build_filter_query(rule, self._event_query(rule))
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
         key = rule.rule_version

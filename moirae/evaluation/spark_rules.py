@@ -22,6 +22,7 @@ from moirae.evaluation.engine import (
     RowSource,
     RuleEngine,
     RuleEventRows,
+    describe_row,
 )
 from moirae.evaluation.limits import find_failing_row, find_failing_rows
 from moirae.evaluation.lost_rows import LostRow, remove_rows
@@ -146,8 +147,7 @@ class SparkRules(RuleEngine):
             failing_row = find_failing_row(failing_row, has_failure)
         if failing_row is None:
             return None
-        values = failing_row.to_pylist()[0]
-        return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
+        return describe_row(stream, failing_row.to_pylist()[0])
 
     # Lost rows
 

@@ -78,6 +78,14 @@ def find_verdict(rule: ActiveRule, query: exp.Query, view: str) -> RowVerdict | 
     return RowVerdict(table.sql(dialect="spark"), f"CAST({condition} AS string)")
 
 
+def build_filter_query(rule: ActiveRule, query: exp.Query) -> str | None:
+    """The event of a filter for each row, or NULL, as the column `event`; None: it is no filter."""
+    arm = _build_filter_arm(0, rule, query)
+    if arm is None:
+        return None
+    return f"SELECT {arm} AS event FROM {query.args['from_'].this.sql(dialect='spark')}"
+
+
 def build_loss_query(verdicts: Sequence[RowVerdict], source: str) -> str:
     """The rows of a source for which a verdict fails; `LOST_RULE` has the number of the verdict.
 

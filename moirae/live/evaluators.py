@@ -1,7 +1,7 @@
 """What evaluates rules and contexts in the live process, over the same rows and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -9,28 +9,14 @@ import sql
 from archiver.ingest import ArchiveWriter
 from moirae.evaluation import (
     ContextEvaluator,
-    ExecutorRules,
     Guard,
     LiveStreamRows,
     RevisionRows,
+    RuleEngines,
     RuleEvaluator,
     VerdictLosses,
 )
-from recall.engines.routing import EngineChoice
-
-
-@dataclass(frozen=True)
-class RuleEngines:
-    """What evaluates plain rules.
-
-    `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
-    rows; None: Spark statements do. `max_read_rows`: archived rows near events that the live process
-    reads for contexts; None: no limit.
-    """
-
-    choice: EngineChoice = field(default_factory=EngineChoice)
-    executors: ExecutorRules | None = None
-    max_read_rows: int | None = None
+from recall.engines import RowFilters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +53,7 @@ def build_evaluators(
             losses=losses,
             columns=columns,
             relations=relations,
-            engine_choice=engines.choice,
-            executor_rules=engines.executors,
+            engines=replace(engines, filters=RowFilters(lambda: spark)),
         ),
         contexts=ContextEvaluator(spark, rows, guard, engines.choice),
     )

@@ -16,7 +16,7 @@ from recall.engines.duckdb import (
 )
 from recall.engines.error_summary import find_pattern_limit, summarize_error
 from recall.engines.lru_cache import LruCache
-from recall.engines.spark import SparkEngine, SparkStatements
+from recall.engines.spark import FilterResult, RowFilters, SparkEngine, SparkStatements
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
 from recall.statements import Statement, scan_files
 
@@ -24,10 +24,12 @@ __all__ = [
     "AnswerRows",
     "DuckDBStatements",
     "EventTables",
+    "FilterResult",
     "LocalEngine",
     "LruCache",
     "MergedPartials",
     "PartialQuery",
+    "RowFilters",
     "SparkEngine",
     "SparkStatements",
     "Statement",

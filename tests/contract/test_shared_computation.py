@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.contexts import ContextEvaluator
 from moirae.evaluation.engine import RowSource
-from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
+from moirae.evaluation.evaluator import EvaluationResult, RuleEngines, RuleEvaluator
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -130,7 +130,7 @@ def _evaluate(
         losses=make_losses(),
         columns={"s": COLUMNS},
         relations={"sites": {"host": "string", "site": "string"}},
-        engine_choice=EngineChoice("spark"),
+        engines=RuleEngines(EngineChoice("spark")),
     )
     evaluator.set_relation("sites", SITES)
     source = RowSource(len(ROWS), lambda: ROWS, rows.to_frame)

@@ -20,7 +20,13 @@ from archiver.ingest.writer import SourceUnit
 from archiver.time_range import TimeRange
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.evaluation import ExecutorRules, LiveStreamRows, RuleEvaluator, VerdictLosses
+from moirae.evaluation import (
+    ExecutorRules,
+    LiveStreamRows,
+    RuleEngines,
+    RuleEvaluator,
+    VerdictLosses,
+)
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.inspect import health, status
 from moirae.rules.checks.check import check_rules
@@ -159,8 +165,9 @@ def test_rule_that_is_slow_over_many_rows_is_evaluated_in_parts(
         losses=VerdictLosses(connection, world.guard.loss_limits),
         columns={"a": table.schema.columns},
         relations={},
-        engine_choice=EngineChoice("spark"),
-        executor_rules=ExecutorRules(SparkJobs(spark.sparkContext), time_limit=0.05),
+        engines=RuleEngines(
+            EngineChoice("spark"), ExecutorRules(SparkJobs(spark.sparkContext), time_limit=0.05)
+        ),
     )
     rows = evaluator._rows.find_files("a", table.data_files(), TimeRange())
     for _ in range(2):

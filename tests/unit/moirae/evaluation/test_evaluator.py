@@ -12,7 +12,7 @@ from archiver.delta.schema import ARROW_TYPES
 from archiver.errors import TaskLost
 from archiver.time_range import TimeRange
 from moirae.evaluation import executor_rules
-from moirae.evaluation.evaluator import EvaluationResult, RuleEvaluator
+from moirae.evaluation.evaluator import EvaluationResult, RuleEngines, RuleEvaluator
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.plan import ActiveRule, RuleSlice
 from recall.engines.routing.choice import EngineChoice
@@ -102,8 +102,7 @@ def _evaluator(
         losses=make_losses(),
         columns={"s": COLUMNS},
         relations={},
-        engine_choice=engine_choice,
-        executor_rules=executor_rules,
+        engines=RuleEngines(engine_choice, executor_rules),
     )
 
 
