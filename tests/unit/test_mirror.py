@@ -46,6 +46,8 @@ MODULES_BY_TEST = {
         moirae.inspect.field_types moirae.inspect.format_inference""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
+    "contract/test_spark_filters.py": """
+        moirae.evaluation.spark_filters recall.engines.spark.row_filters""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": """
         archiver.clock archiver.delta.archive_tables archiver.delta.file_checks
