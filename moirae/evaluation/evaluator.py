@@ -93,11 +93,11 @@ class RuleEvaluator:
             self._engines.append(self._filters)
         self._engines.append(SparkRules(self._grouper, guard))
 
-    def prepare(self, rule: ActiveRule) -> None:
+    def compile_rule(self, rule: ActiveRule) -> None:
         """Compile a rule before its first rows come, unless it reads streams of recalls."""
         if not rule.reads_revisions:
-            self._grouper.prepare(rule)
-            self._indexed.prepare(rule)
+            self._grouper.translate_rule(rule)
+            self._indexed.compile_rule(rule)
 
     def set_active_rules(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop what is cached for rules that are no longer active; note what the others read."""

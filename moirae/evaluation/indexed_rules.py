@@ -150,7 +150,7 @@ class IndexedRules(RuleEngine):
                 groups_by_stream.setdefault(stream, []).append(group)
         return groups_by_stream
 
-    def prepare(self, rule: ActiveRule) -> None:
+    def compile_rule(self, rule: ActiveRule) -> None:
         """Compile the query of a rule."""
         self._compile(rule)
 

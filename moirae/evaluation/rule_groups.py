@@ -131,7 +131,7 @@ class RuleGrouper:
         key = tuple(rules)
         return self._groups_by_rules.get_or_create(key, lambda: self._build_groups(key))
 
-    def prepare(self, rule: ActiveRule) -> None:
+    def translate_rule(self, rule: ActiveRule) -> None:
         """Translate the query of a rule, if it is plain."""
         self._plain_queries_of(rule)
 

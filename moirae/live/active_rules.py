@@ -246,7 +246,7 @@ class ActiveRules:
             or rule.tables.relations != self._relation_names
         ):
             rule = ActiveRule.create(definition, self._time_columns, self._relation_names)
-            self._evaluators.rules.prepare(rule)
+            self._evaluators.rules.compile_rule(rule)
             self._rules_by_name[definition.name] = rule
         return rule
 
