@@ -39,8 +39,8 @@ from benchmarks.rule_evaluation import START, WORKSPACE, EvaluationSetup, rule_o
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import ExecutorRules, Guard
-from moirae.live import Relations, RuleEngines, build_detection
+from moirae.evaluation import ExecutorRules, Guard, RuleEngines
+from moirae.live import Relations, build_detection
 from moirae.live.sources import files
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import database

@@ -29,8 +29,8 @@ from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import Guard
-from moirae.live import Relations, RuleEngines, build_detection
+from moirae.evaluation import Guard, RuleEngines
+from moirae.live import Relations, build_detection
 from moirae.rules import Definition, Rule
 from moirae.rules.checks import RuleAdmission
 from moirae.rules.model import AlertSpec

@@ -28,14 +28,14 @@ from moirae.deployments import (
     RuleReloader,
 )
 from moirae.errors import MoiraeError
-from moirae.evaluation import ExecutorRules, Guard
+from moirae.evaluation import ExecutorRules, Guard, RuleEngines
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
-from moirae.live.evaluators import RuleEngines, build_evaluators
+from moirae.live.evaluators import build_evaluators
 from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running

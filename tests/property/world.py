@@ -24,10 +24,9 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
-from moirae.evaluation import ExecutorRules
+from moirae.evaluation import ExecutorRules, RuleEngines
 from moirae.evaluation.guard import Guard
 from moirae.live.composition import build_detection
-from moirae.live.evaluators import RuleEngines
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
 from moirae.live.sources.files import make_unit

@@ -87,7 +87,8 @@ def _to_stream(rows: pa.Table) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, rows.schema) as writer:
         writer.write_table(rows)
-    return stream.getvalue().to_pybytes()
+    data: bytes = stream.getvalue().to_pybytes()
+    return data
 
 
 def _to_result(result: dict[str, Any] | None) -> FilterResult | None:
