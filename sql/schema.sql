@@ -157,7 +157,9 @@ CREATE TABLE streams (
     -- The names that it had before, oldest first.
     previous_names   text[] NOT NULL DEFAULT '{}',
     -- The event time of its first row that was not late; NULL: not known, or an earlier one may come.
-    first            timestamptz
+    first            timestamptz,
+    -- The number of the last append to its table whose rows `units` counts; NULL: not known.
+    appends          bigint
 );
 
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when

@@ -261,6 +261,19 @@ class DeltaLog:
         chunk_files = self.files_by_chunk[self._other_chunks[path]]
         return chunk_files.files_by_path[path].is_foreign
 
+    def added_since(self, number: int) -> list[str]:
+        """The files of the known version that commits have added since sequence number `number`.
+
+        Raises `FileNotFoundError` if not all of these commits are in the log any more.
+        """
+        paths: list[str] = []
+        for version in range(self.version, -1, -1):
+            commit = self._read_commit(version)
+            if commit.sequence_number is not None and commit.sequence_number <= number:
+                break
+            paths += [file.path for file in commit.added if self.contains(file.path)]
+        return paths
+
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
         """List files that are no part of a version of the last `history` seconds.
 

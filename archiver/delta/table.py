@@ -270,6 +270,26 @@ class StreamTable:
         """Read columns of one file. Columns that it lacks are null; identities are computed."""
         return self.files.read(path, columns)
 
+    def read_appended_since(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Read columns of the rows of source units that were appended after append `number`.
+
+        Of as few files as the log tells.
+        """
+        try:
+            paths = self._log.added_since(number)
+        except FileNotFoundError:
+            paths = [file.path for file in self.accounted_files()]
+        all_columns = list(dict.fromkeys([*columns, "_unit", APPEND_COLUMN]))
+        parts = [pa.schema(self.files.fields(columns)).empty_table()]
+        for path in paths:
+            if not self._log.is_foreign(path):
+                rows = self.read_file(path, all_columns)
+                is_counted = pc.and_(
+                    pc.is_valid(rows["_unit"]), pc.greater(rows[APPEND_COLUMN], number)
+                )
+                parts.append(rows.filter(is_counted).select(list(columns)))
+        return pa.concat_tables(parts)
+
     def newest_append(self, path: str) -> int:
         """The highest append number among the rows of a file; 0: it has none."""
         number = append_number(path)

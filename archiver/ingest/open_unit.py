@@ -226,26 +226,26 @@ def refuse_by_time(
 
 def count_classified(slices: Sequence[DecodedSlice], classification: RowClassification) -> None:
     """Count the classified rows of consecutive slices in their units, and refuse conflicts."""
-    is_archived = classification.new | classification.replayed
+    is_replayed = classification.replayed
+    is_archived = classification.new | is_replayed
     is_late = np.concatenate([decoded.late_rows.late for decoded in slices])
     is_by_ahead = np.concatenate([decoded.late_rows.by_ahead for decoded in slices])
     ends = np.cumsum([0, *map(len, slices)])
-    counts = zip(
-        _count_between(ends, is_archived),
-        _count_between(ends, is_archived & is_late),
-        _count_between(ends, is_archived & is_by_ahead),
-        _count_between(ends, classification.duplicate),
-        _count_between(ends, classification.conflict),
-        strict=True,
-    )
-    for decoded, (start, end), (archived, late, late_by_ahead, duplicates, conflicts) in zip(
-        slices, pairwise(ends.tolist()), counts, strict=True
+    masks = {
+        "archived": is_archived,
+        "late": is_archived & is_late,
+        "late_by_ahead": is_archived & is_by_ahead,
+        "replayed": is_replayed,
+        "replayed_late": is_replayed & is_late,
+        "duplicates": classification.duplicate,
+    }
+    counts = {name: _count_between(ends, mask) for name, mask in masks.items()}
+    for position, (decoded, (start, end)) in enumerate(
+        zip(slices, pairwise(ends.tolist()), strict=True)
     ):
-        decoded.open_unit.add_counts(
-            archived=archived, late=late, late_by_ahead=late_by_ahead, duplicates=duplicates
-        )
-        if conflicts:
-            is_refused = classification.conflict[start:end]
+        decoded.open_unit.add_counts(**{name: counts[name][position] for name in counts})
+        is_refused = classification.conflict[start:end]
+        if is_refused.any():
             refused_lines = _refuse(decoded, is_refused, "conflict", CONFLICT_DETAIL)
             decoded.open_unit.add_refused(refused_lines)
 

@@ -48,6 +48,7 @@ from archiver.ingest.engines import (
     decode_unit,
 )
 from archiver.ingest.ingest_result import IngestResult
+from archiver.ingest.interrupted_batches import InterruptedBatches
 from archiver.ingest.keys_ahead import merge_keys_ahead
 from archiver.ingest.ledger import Catalog, LedgerCompaction, TopicLedger
 from archiver.ingest.open_unit import OpenUnit
@@ -119,6 +120,8 @@ class ArchiveWriter:
             self._keys_ahead = self.catalog.keys_ahead()
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
+        self._interrupted = InterruptedBatches(connection, self.tables)
+        self._interrupted.count()
 
     @property
     def partitions(self) -> Mapping[str, Mapping[str, PartitionProgress]]:
@@ -211,6 +214,7 @@ class ArchiveWriter:
         return IngestResult.from_units(archived, batch.open_units)
 
     def _start_batch(self, now: int) -> IngestBatch:
+        self._interrupted.begin_batch()
         self._batch += 1
         return IngestBatch(
             number=self._batch,
@@ -256,6 +260,8 @@ class ArchiveWriter:
                     self.topics.put(unit.stream, unit.partition, open_unit.partition_after())
             self._record_late_rows(batch)
             self._record_keys_ahead(batch.open_units)
+            self._interrupted.record_appends()
+        self._interrupted.end_batch()
         self.progress = batch.progress.streams
 
     def _insert_dead_letters(self, open_unit: OpenUnit) -> None:
@@ -344,6 +350,8 @@ class ArchiveWriter:
                 self._insert_dead_letters(open_unit)
             self._raise_newest(unit.open_unit for unit in retried)
             self._record_late_rows(batch)
+            self._interrupted.record_appends()
+        self._interrupted.end_batch()
         self.progress = batch.progress.streams
 
     def cancel_retries(self) -> None:

@@ -27,6 +27,7 @@ from sql.archive.streams import ProgressRow, StreamGateway
 from sql.archive.units import (
     FileVersionRow,
     FinishedUnitRow,
+    InterruptedUnitRow,
     LedgerRow,
     RecordCounts,
     StreamCounts,
@@ -49,6 +50,7 @@ __all__ = [
     "FinishedUnitRow",
     "GrowingFileGateway",
     "GrowingFileRow",
+    "InterruptedUnitRow",
     "LatenessGateway",
     "LedgerRow",
     "LostRowsRecord",

@@ -68,6 +68,17 @@ class StreamGateway(Gateway):
         """Raise the clock at which source units of a stream are first read."""
         self._execute("raise_clock", name=name, clock=clock)
 
+    def list_appends(self) -> dict[str, int | None]:
+        """The number of the last append of each stream whose rows the ledger counts.
+
+        None: it is not known.
+        """
+        return self._pairs("list_appends")
+
+    def put_appends(self, name: str, appends: int) -> None:
+        """The ledger counts the rows of a stream up to an append."""
+        self._execute("put_appends", name=name, appends=appends)
+
     def put_keys_ahead(self, name: str, keys: Sequence[Mapping[str, Any]]) -> None:
         """Replace the keys whose rows are furthest ahead of the clock."""
         self._execute("put_keys_ahead", name=name, keys=Jsonb(replace_nul(keys)))

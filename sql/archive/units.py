@@ -97,7 +97,8 @@ class FileVersionRow:
 
 @dataclass(frozen=True, slots=True)
 class FinishedUnitRow:
-    """A source unit whose records are archived. `counters`: as in `RecordCounts`.
+    """A source unit whose records are archived. `counters`: as in `RecordCounts`; `replayed`, of
+    `archived` those that an interrupted reading had archived, and `replayed_late`.
 
     `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None for
     other formats. `record_format`: of the records, to retry dead letters; None: JSON lines, or CSV
@@ -110,6 +111,15 @@ class FinishedUnitRow:
     fields: Sequence[str] | None = None
     record_format: Mapping[str, Any] | None = None
     version: FileVersionRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedUnitRow:
+    """Rows that an interrupted reading of a unit has archived. `late`: how many of them were late."""
+
+    id: int
+    archived: int
+    late: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +193,15 @@ class UnitGateway(Gateway):
             }
             rows.append(row | unit.counters)
         self._execute_rows("finish", rows)
+
+    def add_interrupted(self, units: Sequence[InterruptedUnitRow]) -> None:
+        """Count rows that interrupted readings have archived, of units that are not finished."""
+        self._execute(
+            "add_interrupted",
+            ids=[unit.id for unit in units],
+            archived=[unit.archived for unit in units],
+            late=[unit.late for unit in units],
+        )
 
     def put_version(self, stream: str, version: FileVersionRow) -> None:
         """Store the version of a file that was read."""

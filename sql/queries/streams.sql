@@ -20,6 +20,14 @@ UPDATE streams SET clock = greatest(clock, %(clock)s) WHERE name = %(name)s
 -- Store the event time of the first row of a stream, once.
 UPDATE streams SET first = %(first)s WHERE name = %(name)s AND first IS NULL
 
+-- list_appends --
+-- The number of the last append of each stream whose rows the ledger counts.
+SELECT name, appends FROM streams
+
+-- put_appends --
+-- Store it.
+UPDATE streams SET appends = %(appends)s WHERE name = %(name)s
+
 -- put_keys_ahead --
 -- Replace the keys whose rows are furthest ahead of the clock.
 UPDATE streams SET keys_ahead = %(keys)s WHERE name = %(name)s

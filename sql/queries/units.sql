@@ -39,17 +39,28 @@ WHERE stream = %(stream)s AND NOT done AND partition IS NOT NULL
 SELECT stream, unit FROM units WHERE NOT done
 
 -- finish --
--- Mark source units as archived; their counters replace those of an interrupted read.
-UPDATE units u SET done = true, done_at = clock_timestamp(), newest = f.newest, read = f.read,
-    archived = f.archived, late = f.late, duplicates = f.duplicates, malformed = f.malformed,
+-- Mark source units as archived; their counters replace those of an interrupted read. Rows that it
+-- had archived, and that were not read again, are added: the file was changed meanwhile.
+UPDATE units u SET done = true, done_at = clock_timestamp(), newest = f.newest,
+    read = f.read + greatest(u.archived - f.replayed, 0),
+    archived = f.archived + greatest(u.archived - f.replayed, 0),
+    late = f.late + greatest(u.late - f.replayed_late, 0),
+    duplicates = f.duplicates, malformed = f.malformed,
     quarantined = f.quarantined, conflicts = f.conflicts, expired = f.expired,
     late_by_ahead = f.late_by_ahead, tombstones = f.tombstones, fields = f.fields,
     format = f.format, size = f.size, modified = f.modified
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS f (id bigint, newest timestamptz, read bigint,
     archived bigint, late bigint, duplicates bigint, malformed bigint, quarantined bigint,
     conflicts bigint, expired bigint, late_by_ahead bigint, tombstones bigint, fields text[],
-    format jsonb, size bigint, modified bigint)
+    format jsonb, size bigint, modified bigint, replayed bigint, replayed_late bigint)
 WHERE u.id = f.id
+
+-- add_interrupted --
+-- Count rows that interrupted reads have archived, of units that are not finished.
+UPDATE units u SET read = u.read + i.archived, archived = u.archived + i.archived,
+    late = u.late + i.late
+FROM unnest(%(ids)s::bigint[], %(archived)s::bigint[], %(late)s::bigint[]) AS i (id, archived, late)
+WHERE u.id = i.id AND NOT u.done
 
 -- put_version --
 -- Store the version of a file that was read, and how often it was.

@@ -194,6 +194,7 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
+        archiver.ingest.interrupted_batches
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",

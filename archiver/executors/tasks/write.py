@@ -147,6 +147,8 @@ def _process_blob(
             late=int((is_archived & is_late)[in_unit].sum()),
             late_by_ahead=int((is_archived[in_unit] & late_rows.by_ahead).sum()),
             duplicates=int(is_duplicate[in_unit].sum()),
+            replayed=int(is_replayed[in_unit].sum()),
+            replayed_late=int((is_replayed & is_late)[in_unit].sum()),
         )
         result.counters[unit] = result.counters.get(unit, Counters()) + counters
     for position in np.flatnonzero(is_conflict).tolist():

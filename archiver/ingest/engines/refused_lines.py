@@ -74,9 +74,12 @@ def _count(open_unit: OpenUnit, line: _ArchivedLine) -> None:
         return
     rule = replace(open_unit.late_rule, lateness=None)
     late_rows = rule.flag_late(np.array([line.ts]))
+    late = int(late_rows.late[0])
     open_unit.add_counts(
         malformed=-1,
         archived=1,
-        late=int(late_rows.late[0]),
+        late=late,
+        replayed=1,
+        replayed_late=late,
         late_by_ahead=int(late_rows.by_ahead[0]),
     )

@@ -102,7 +102,7 @@ def test_classified_rows_are_counted_in_their_units() -> None:
         conflict=np.array([False, False, False, True]),
     )
     count_classified(slices, classification)
-    assert first.counters == Counters(read=2, archived=2, late=1)
+    assert first.counters == Counters(read=2, archived=2, late=1, replayed=1, replayed_late=1)
     assert second.counters == Counters(read=2, duplicates=1, conflicts=1)
     (conflict,) = second.refused_lines
     assert (conflict.line, conflict.reason) == (2, "conflict")

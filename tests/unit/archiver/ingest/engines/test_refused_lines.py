@@ -52,5 +52,5 @@ def test_line_that_an_interrupted_read_has_archived_counts_as_archived(tmp_path:
     unit = open_unit(1, ARCHIVED)
     assert not sum(map(len, decode_slices(unit, appender.schema, END_OF_TIME, None)))
     count_archived_lines(unit, appender, [FIRST_CHUNK])
-    assert unit.counters == Counters(read=1, archived=1)
+    assert unit.counters == Counters(read=1, archived=1, replayed=1)
     assert not unit.refused_lines
