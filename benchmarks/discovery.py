@@ -7,6 +7,7 @@ moved to the folder; once they are archived, the same is measured again.
 """
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -100,6 +101,7 @@ def measure_live(many_files: int, seed: int) -> tuple[LiveFigures, LiveFigures]:
         landing = root / "landing"
         write_files(landing, _FEW_FILES, start)
         write_files(root / "more", many_files, start, first=_FEW_FILES)
+        os.sync()  # not while live work is measured
         settings = load_settings_from_environment(root / "moirae.yaml")
         producer = LiveProducer(landing, seed, lambda _: None)
         with (

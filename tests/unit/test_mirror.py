@@ -34,6 +34,7 @@ MODULES_BY_TEST = {
         moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "property/test_why_is_live.py": """
         moirae.why.alerts_at moirae.why.evaluation moirae.why.explain moirae.why.explanation""",
+    "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",
     "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
     "unit/moirae/backtest/test_alerts.py": """
         moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",

@@ -1,6 +1,6 @@
 """The files of all streams, in folders and object storage: discovered, and ingested in batches."""
 
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from moirae.live.sources.discovery import (
     FileBatches,
     FolderDiscovery,
     ObjectDiscovery,
+    RecordedVersions,
 )
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
@@ -65,25 +66,12 @@ class FileInput(UnitSource):
         self._formats: dict[str, Format] = {}
         self._settling: dict[str, SourceSettling] = {}
         self._discoveries: dict[str, Discovery] = {}
+        self._changed_files: dict[str, ChangedFiles] = {}
         for stream, declared in settings.streams.items():
             if isinstance(declared.source, FileSource) and not declared.source.tail:
                 self._formats[stream] = declared.source.record_format
                 self._settling[stream] = SourceSettling(declared.source.after)
-                self._discoveries[stream] = self._make_discovery(
-                    stream, declared.source, partial(archiving.units.finished_names, stream)
-                )
-        self._changed_files = {
-            stream: ChangedFiles(
-                stream,
-                self._base,
-                iterate_paths=discovery.iterate_paths,
-                list_versions=partial(archiving.units.list_versions, stream),
-                adopt=partial(archiving.units.put_version, stream),
-                settle=self._settling[stream].settle,
-            )
-            for stream, discovery in self._discoveries.items()
-            if isinstance(discovery, FolderDiscovery)
-        }
+                self._discoveries[stream] = self._make_discovery(stream, declared.source)
         # Streams that could not be listed at the last try, and whether this is set aside.
         self._unlisted_streams = dict.fromkeys(self._discoveries, False)
         self._batches = FileBatches(MAX_BATCH_BYTES, _MAX_BATCH_FILES)
@@ -95,14 +83,25 @@ class FileInput(UnitSource):
             spark, "ingest", Path(settings.home) / "checkpoints" / "live", self._handle_batch
         )
 
-    def _make_discovery(
-        self, stream: str, source: FileSource, find_archived: Callable[[Set[str]], Set[str]]
-    ) -> Discovery:
+    def _make_discovery(self, stream: str, source: FileSource) -> Discovery:
+        units = self._archiving.units
+        versions = RecordedVersions(
+            stream, partial(units.list_versions, stream), partial(units.put_version, stream)
+        )
         if source.is_in_object_storage:
-            return ObjectDiscovery(stream, source.files, find_archived, ordered=source.ordered)
-        return FolderDiscovery(
+            return ObjectDiscovery(stream, source.files, versions, ordered=source.ordered)
+        find_archived = partial(units.finished_names, stream)
+        discovery = FolderDiscovery(
             stream, source.files, self._base, find_archived, watch=not self._drain
         )
+        self._changed_files[stream] = ChangedFiles(
+            stream,
+            self._base,
+            versions=versions,
+            iterate_paths=discovery.iterate_paths,
+            settle=self._settling[stream].settle,
+        )
+        return discovery
 
     @property
     def streams(self) -> Collection[str]:

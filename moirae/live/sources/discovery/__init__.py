@@ -4,5 +4,12 @@ from moirae.live.sources.discovery.batches import FileBatches
 from moirae.live.sources.discovery.changed_files import ChangedFiles
 from moirae.live.sources.discovery.folders import FolderDiscovery
 from moirae.live.sources.discovery.objects import ObjectDiscovery
+from moirae.live.sources.discovery.recorded_versions import RecordedVersions
 
-__all__ = ["ChangedFiles", "FileBatches", "FolderDiscovery", "ObjectDiscovery"]
+__all__ = [
+    "ChangedFiles",
+    "FileBatches",
+    "FolderDiscovery",
+    "ObjectDiscovery",
+    "RecordedVersions",
+]

@@ -1,12 +1,13 @@
 """Files that are changed after they were read."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from structlog.testing import capture_logs
 
 from moirae.live.sources.discovery.changed_files import ChangedFiles
+from moirae.live.sources.discovery.recorded_versions import RecordedVersions
 from sql.archive import FileVersionRow
 
 
@@ -16,16 +17,17 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self.now = 0.0
         self.versions: dict[str, FileVersionRow] = {}
+        self.before_comparison: Callable[[], None] = lambda: None
         self.changed_files = ChangedFiles(
             "s",
             folder,
             iterate_paths=lambda: iter(sorted(map(str, folder.iterdir()))),
-            list_versions=self.list_versions,
-            adopt=self.adopt,
+            versions=RecordedVersions("s", self.list_versions, self.adopt),
             clock=lambda: self.now,
         )
 
     def list_versions(self, names: Collection[str]) -> dict[str, FileVersionRow]:
+        self.before_comparison()
         return {name: self.versions[name] for name in names if name in self.versions}
 
     def adopt(self, version: FileVersionRow) -> None:
@@ -75,14 +77,13 @@ def test_a_file_that_is_read_after_it_was_looked_at_is_no_change(tmp_path: Path)
     ledger = Ledger(tmp_path)
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n")
-    versions = ledger.changed_files._list_versions
 
-    def read_meanwhile(names: Collection[str]) -> dict[str, FileVersionRow]:
+    def read_meanwhile() -> None:
+        ledger.before_comparison = lambda: None
         path.write_text("{}\n{}\n")
         status = path.stat()
         modified = status.st_mtime_ns // 1_000_000 * 1000
         ledger.adopt(FileVersionRow("a.jsonl", status.st_size, modified))
-        return dict(versions(names))
 
-    ledger.changed_files._list_versions = read_meanwhile
+    ledger.before_comparison = read_meanwhile
     assert ledger.find() == []
