@@ -63,8 +63,8 @@ from archiver.ingest.watermarks import (
 )
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
-from archiver.times import Micros, duration_to_micros, from_micros
-from sql.archive import ChunkGateway, DeadLetterGateway, MarkedDeadLetterRow, StreamGateway
+from archiver.times import Micros, duration_to_micros
+from sql.archive import ChunkGateway, DeadLetterGateway, MarkedDeadLetterRow
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -100,7 +100,6 @@ class ArchiveWriter:
         self.catalog = Catalog(connection)
         self.topics = TopicLedger(connection)
         self._chunk_gateway = ChunkGateway(connection)
-        self._stream_gateway = StreamGateway(connection)
         self._dead_letter_gateway = DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
@@ -112,7 +111,7 @@ class ArchiveWriter:
             self.recent_rows[schema.name] = _create_recent_rows(table)
         with connection.transaction():
             for stream in self.tables:
-                self._stream_gateway.insert(stream)
+                self.catalog.insert_stream(stream)
             chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.topics.load()
@@ -370,7 +369,7 @@ class ArchiveWriter:
         """
         with self.fenced_transaction():
             for stream, event_time in event_times.items():
-                self._stream_gateway.advance(stream, from_micros(event_time), ahead=ahead)
+                self.catalog.advance(stream, event_time, ahead=ahead)
         for stream, event_time in event_times.items():
             self.progress[stream] = self.progress[stream].with_advanced(event_time, ahead=ahead)
 

@@ -113,6 +113,14 @@ class Catalog:
         """By stream, the event time before which its rows have expired while others have not."""
         return self._chunks.stream_ends()
 
+    def insert_stream(self, stream: str) -> None:
+        """Register a declared stream, unless it is registered."""
+        self._streams.insert(stream)
+
+    def advance(self, stream: str, event_time: Micros, *, ahead: bool) -> None:
+        """Advance a stream without data; see `StreamGateway.advance`."""
+        self._streams.advance(stream, from_micros(event_time), ahead=ahead)
+
     def stream_progress(self) -> dict[str, ReadProgress]:
         """How far each stream has been read, by stream name."""
         progress_by_stream: dict[str, ReadProgress] = {}
