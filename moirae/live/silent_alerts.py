@@ -7,7 +7,7 @@ from uuid import UUID
 from archiver.ingest import ArchiveWriter
 from archiver.time_range import TimeRange
 from archiver.times import Micros, micros_column
-from moirae.alerts import AlertEnd, EndingAlert, decide_end
+from moirae.alerts import AlertEnd, EndingAlert, SilenceReason, decide_end
 from moirae.evaluation import LiveStreamRows, to_json_values
 from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.rules import KeySource, find_key_sources
@@ -49,6 +49,10 @@ class SilentAlerts:
         vanished, the input is over.
         """
         is_held = rule.spec.on_silence == "hold"
+        if rule.is_absence and not is_held:
+            # That no rows came was the alert.
+            reason: SilenceReason | None = "ended" if self.finds_reasons else None
+            return [AlertEnd(alert.ends, reason) for alert in alerts]
         sources = self._find_sources(rule) if is_held or self.finds_reasons else ()
         # The last event may be made of rows up to `lag` after it.
         lag = max(rule.shape.lag, 0)

@@ -51,9 +51,14 @@ class Archive:
         return self._rows
 
 
-def make_rule(on_silence: str | None = None, lag: int = 0) -> ActiveRule:
-    expr = "SELECT ts, host, core FROM cpu"
-    spec = {"alert": "A", "expr": expr, "on_silence": on_silence, "keep_firing_for": "5m"}
+READINGS = {"expr": "SELECT ts, host, core FROM cpu"}
+ABSENCE = {"absent": "10m", "stream": "cpu", "key": ["host"]}
+
+
+def make_rule(
+    on_silence: str | None = None, lag: int = 0, query: Mapping[str, Any] = READINGS
+) -> ActiveRule:
+    spec = {"alert": "A", **query, "on_silence": on_silence, "keep_firing_for": "5m"}
     rule = Rule(group="g", spec=AlertSpec.model_validate(spec))
     types = {"host": "string", "core": "bigint"}
     definition = Definition(rule, types, ("host", "core"), ("host",))
@@ -116,6 +121,17 @@ def test_held_alert_ends_when_its_data_return() -> None:
     assert list(silent.decide(rule, 61 * MINUTE, None, [alert])) == [AlertEnd(60 * MINUTE, "ended")]
     # What was searched is not searched again, but for the time before the end.
     assert archive.reads[-1] == TimeRange(50 * MINUTE, 61 * MINUTE)
+
+
+def test_absence_is_no_reason_for_the_end_of_its_own_alert() -> None:
+    archive = Archive((0, "bb", 1), (4, "a", 1))
+    alerts = [make_alert("a"), make_alert("bb")]
+    ended = AlertEnd(5 * MINUTE, "ended")
+    assert decide(archive, make_rule(query=ABSENCE), *alerts) == [ended, ended]
+    assert decide(archive, make_rule("hold", query=ABSENCE), *alerts) == [
+        ended,
+        AlertEnd(None, None),
+    ]
 
 
 def test_end_of_the_input_holds_nothing() -> None:
