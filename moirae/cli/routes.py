@@ -112,7 +112,9 @@ def _parse_labels(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _format_route(route: Any) -> str:
-    line = f"{'  ' * route.depth}{route.matchers} → {route.receiver}"
+    line = f"{'  ' * route.depth}{route.matchers} → {route.receiver or 'not sent'}"
+    if not route.receiver:
+        return line
     line += f"  group by [{', '.join(route.group_by)}]"
     line += f", wait {_format_seconds(route.group_wait_seconds)}"
     line += f", interval {_format_seconds(route.group_interval_seconds)}"

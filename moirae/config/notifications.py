@@ -36,6 +36,10 @@ class Route(ConfigModel):
     receiver: Text | None = Field(
         default=None, description="Name of a receiver; null: that of the route above."
     )
+    discard: Flag = Field(
+        default=False,
+        description="In place of receiver: alerts that take this route are not sent.",
+    )
     group_by: tuple[Text, ...] | None = Field(
         default=None,
         description="Labels whose values make a group; ['...']: all; null: as the route above.",
@@ -103,8 +107,9 @@ def find_route_problems(
     """What is wrong with routes: unknown names, and names that are missing."""
     names = {interval.name for interval in intervals}
     for index, route in enumerate(routes):
-        if route.receiver is None:
-            yield ValueProblem((index,), "receiver: a route of the first level needs one")
+        if route.receiver is None and not route.discard:
+            message = "receiver: a route of the first level needs one, or discard: true"
+            yield ValueProblem((index,), message)
         yield from _find_problems(route, (index,), receivers, names)
 
 
@@ -114,6 +119,9 @@ def _find_problems(
     if route.receiver is not None and route.receiver not in receivers:
         message = f"unknown receiver {route.receiver[:80]!r}"
         yield ValueProblem((*path, "receiver"), message)
+    if route.receiver is not None and route.discard:
+        message = "a route has either a receiver, or discard: true"
+        yield ValueProblem((*path, "discard"), message)
     for key in ("active_time_intervals", "mute_time_intervals"):
         for name in getattr(route, key):
             if name not in names:

@@ -1,7 +1,7 @@
 """Converts a configuration of Alertmanager to keys of the workspace file. No I/O."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,16 +45,18 @@ class _Converter:
         self._config = config
         self._globals: Mapping[str, Any] = config.get("global") or {}
         self._result = Conversion()
-        self._names: dict[str, str] = {}
+        self._targets: dict[str, Sequence[str]] = {}
+        """By receiver of Alertmanager, the names of ours: one for each of its targets."""
 
     def convert(self, route: Mapping[str, Any]) -> Conversion:
         receivers: dict[str, dict[str, Any]] = {}
         for declared in self._config.get("receivers") or ():
             name = str(declared.get("name", ""))
-            receiver = self._convert_receiver(name, declared)
-            if receiver is not None:
-                self._names[name] = self._choose_name(name, receivers)
-                receivers[self._names[name]] = receiver
+            names: list[str] = []
+            for target in self._convert_receiver(name, declared):
+                names.append(self._choose_name(name, receivers))
+                receivers[names[-1]] = target
+            self._targets[name] = names
         document = self._result.document
         document["receivers"] = receivers
         intervals = [
@@ -63,7 +65,7 @@ class _Converter:
         ]
         if intervals:
             document["time_intervals"] = intervals
-        document["routes"] = list(self._convert_route(route, "route", None))
+        document["routes"] = self._convert_route(route, "route", None)
         rules = [self._convert_inhibition(rule) for rule in self._config.get("inhibit_rules") or ()]
         if rules:
             document["inhibit_rules"] = rules
@@ -80,7 +82,7 @@ class _Converter:
             chosen = f"{base[:56]}_{number}"
         return chosen
 
-    def _convert_receiver(self, name: str, declared: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _convert_receiver(self, name: str, declared: Mapping[str, Any]) -> list[dict[str, Any]]:
         targets: list[dict[str, Any]] = []
         for key, configs in declared.items():
             if key == "name":
@@ -89,16 +91,12 @@ class _Converter:
                 target = self._convert_target(name, key, config or {})
                 if target is not None:
                     targets.append(target)
-        if not targets:
-            if len(declared) > 1:
-                self._remark(f"receiver {name}: none of its targets is converted")
-            return None
-        if len(targets) > 1:
+        if not targets and any(configs for key, configs in declared.items() if key != "name"):
             self._remark(
-                f"receiver {name}: has {len(targets)} targets, the first is converted; declare a "
-                "receiver and a route with `continue: true` for each of the others"
+                f"receiver {name}: none of its targets is converted: alerts of its routes are not "
+                "sent until it is declared in place of `discard: true`"
             )
-        return targets[0]
+        return targets
 
     def _convert_target(
         self, name: str, key: str, config: Mapping[str, Any]
@@ -176,38 +174,41 @@ class _Converter:
 
     def _convert_route(
         self, route: Mapping[str, Any], path: str, inherited: str | None
-    ) -> Iterator[dict[str, Any]]:
-        """The route; routes whose receiver has no target are left out with a remark."""
+    ) -> list[dict[str, Any]]:
+        """A route for each target of its receiver, of which the first has the routes within it."""
         name = route.get("receiver", inherited)
-        converted: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         matchers = _convert_matchers(route, "match", "match_re", "matchers")
         if matchers:
-            converted["matchers"] = matchers
+            options["matchers"] = matchers
         for key in _ROUTE_KEYS:
             if route.get(key) not in (None, [], False):
-                converted[key] = route[key]
+                options[key] = route[key]
         for key in sorted(
             route.keys() - {*_ROUTE_KEYS, "receiver", "routes", "match", "match_re", "matchers"}
         ):
             self._remark(f"{path}: {key} is not converted")
-        children: list[dict[str, Any]] = []
-        for index, child in enumerate(route.get("routes") or ()):
-            children += self._convert_route(child, f"{path}.routes[{index}]", name)
-        if name in self._names:
-            if name != inherited or inherited is None:
-                converted["receiver"] = self._names[name]
-            if children:
-                converted["routes"] = children
-            yield converted
-            return
-        # Its own receiver sends nothing: its children stand alone, under its conditions.
-        self._remark(
-            f"{path}: receiver {name} sends nothing: alerts without another route end here"
-        )
-        options = {key: converted[key] for key in converted if key in _ROUTE_KEYS}
-        for child in children:
-            combined = [*matchers, *child.get("matchers", ())]
-            yield {**options, **child, **({"matchers": combined} if combined else {})}
+        within: Sequence[Mapping[str, Any]] = route.get("routes") or ()
+        children = [
+            converted
+            for index, child in enumerate(within)
+            for converted in self._convert_route(child, f"{path}.routes[{index}]", name)
+        ]
+        targets = self._targets.get(str(name), ())
+        converted_routes: list[dict[str, Any]] = []
+        for target in targets or (None,):
+            converted = dict(options)
+            if target is None:
+                converted["discard"] = True
+            elif converted_routes or name != inherited or inherited is None:
+                converted["receiver"] = target
+            nested = [_discard(child) for child in within] if converted_routes else children
+            if nested:
+                converted["routes"] = nested
+            converted_routes.append(converted)
+        for converted in converted_routes[:-1]:
+            converted["continue"] = True
+        return converted_routes
 
     def _convert_inhibition(self, rule: Mapping[str, Any]) -> dict[str, Any]:
         converted: dict[str, Any] = {
@@ -232,6 +233,12 @@ class _Converter:
 
     def _remark(self, text: str) -> None:
         self._result.remarks.append(text)
+
+
+def _discard(child: Mapping[str, Any]) -> dict[str, Any]:
+    """What a route within another takes from it, for a target that the first one stands for."""
+    matchers = _convert_matchers(child, "match", "match_re", "matchers")
+    return {**({"matchers": matchers} if matchers else {}), "discard": True}
 
 
 def _secret(config: Mapping[str, Any], key: str) -> Any:

@@ -20,6 +20,7 @@ from moirae.notify.intake import (
     may_be_known,
     waits_of,
 )
+from moirae.notify.message import Message
 from moirae.notify.routing import find_routes
 from moirae.notify.store import NotifyStore
 from sql.notifications import NotifiedAlertRow
@@ -52,6 +53,8 @@ class Incoming:
         self._removed: set[UUID] = set()
         self._unsent: list[NotifiedAlert] = []
         """Alerts that fired and have ended before they could be sent."""
+        self._brief: list[NotifiedAlert] = []
+        """Alerts that have ended while answers were awaited: groups have them as firing."""
 
     def restore(self, now: datetime) -> None:
         """Continue where an earlier process has stopped; at first, with all alerts that fire."""
@@ -109,15 +112,14 @@ class Incoming:
     ) -> None:
         """Note alerts whose first message was due before they ended, and that nothing knew of.
 
-        They fired and ended while no process of notifications ran, or while history was awaited.
-        Those that had fired long ago are counted once all input is read.
+        They fired and ended while no process of notifications ran. Those that had fired long ago
+        are counted once all input is read.
         """
         ended: dict[UUID, tuple[NotifiedAlertRow, NotifiedAlert]] = {}
         for row, alert in alerts:
             if not alert.is_resolved:
                 continue
-            waits_for_input = row.id in self._held and self._held[row.id][0].reason == "late"
-            if alert.member in self.grouping.alerts or waits_for_input:
+            if alert.member in self.grouping.alerts or row.id in self._held:
                 continue
             if has_outlasted(row, alert, self._shortest_wait(alert)):
                 ended[row.id] = row, alert
@@ -126,12 +128,18 @@ class Incoming:
         assert self._position is not None
         unread = set(self._store.list_raised_after(self._position, list(ended)))
         for row, alert in ended.values():
-            if row.id in self._held:
-                self._unsent.append(alert)
-            elif row.id in unread and fired_long_ago(row, self.notify_within):
+            if row.id in unread and fired_long_ago(row, self.notify_within):
                 self._hold(row.id, Hold("late", None), now)
             elif row.id in unread:
                 self._unsent.append(alert)
+
+    def flush_due(self, now: datetime) -> list[Message]:
+        """The messages of groups that are due; alerts that are named as firing may end after it."""
+        messages = self.grouping.flush_due(now)
+        for alert in self._brief:
+            self.grouping.put(alert, now)
+        self._brief = []
+        return messages
 
     def take_unsent(self, now: datetime) -> Sequence[NotifiedAlert]:
         """Alerts that fired and have ended before they could be sent, since the last call."""
@@ -165,10 +173,25 @@ class Incoming:
             if is_hold_over(row, hold, waits_of(waits, row.rule), answered.get(row.eid, 0), now):
                 self._drop_hold(row.id)
                 alert = self._describe(row, now)
-                if not alert.is_resolved:
+                if alert.is_resolved:
+                    self._take_ended(row, alert, now)
+                else:
                     self.grouping.put(alert, now)
-                elif has_outlasted(row, alert, self._shortest_wait(alert)):
-                    self._unsent.append(alert)
+
+    def _take_ended(self, row: NotifiedAlertRow, alert: NotifiedAlert, now: datetime) -> None:
+        """Take an alert that has ended while its first message waited for history.
+
+        If that message was due, it is sent, without what was awaited. An alert whose condition is
+        not known yet is counted only.
+        """
+        if not has_outlasted(row, alert, self._shortest_wait(alert)):
+            self.grouping.put(alert, now)
+        elif row.history == "waiting":
+            self._unsent.append(alert)
+        else:
+            fired = replace(alert, ends_at=None, end_reason=None)
+            self.grouping.put(fired, now, min(alert.raised_at, now))
+            self._brief.append(alert)
 
     def next_release(self) -> datetime | None:
         """When a wait ends by the clock; None: none does."""
@@ -212,7 +235,9 @@ class Incoming:
         if alert.is_resolved:
             if row.id in self._held and self._held[row.id][0].reason == "history":
                 self._drop_hold(row.id)
-            self.grouping.put(alert, now)
+                self._take_ended(row, alert, now)
+            else:
+                self.grouping.put(alert, now)
             return
         if row.past or row.id in self._held:
             return

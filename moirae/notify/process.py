@@ -84,7 +84,7 @@ class NotifyProcess:
         Returns how many are not sent, but counted in a summary.
         """
         now = datetime.now(UTC)
-        messages = self._incoming.grouping.flush_due(now)
+        messages = self._incoming.flush_due(now)
         unsent = self._incoming.take_unsent(now)
         if not messages and not unsent and not self._incoming.has_changes:
             return 0

@@ -14,7 +14,7 @@ _ROOT_KEY = "{}"
 class RouteOptions:
     """What a route says about its groups, with what it inherits. `group_by` None: all labels.
 
-    `resolved_wait` None: the end of a group is reported after `group_interval`, as a change.
+    `receiver` empty: alerts are not sent. `resolved_wait` None: the end of a group is reported after `group_interval`, as a change.
     """
 
     receiver: str = ""
@@ -101,7 +101,7 @@ def _override(inherited: RouteOptions, route: Route) -> RouteOptions:
 
     changes_only = route.changes_only
     return RouteOptions(
-        receiver=route.receiver or inherited.receiver,
+        receiver="" if route.discard else route.receiver or inherited.receiver,
         group_by=group_by,
         group_wait=choose("group_wait"),
         group_interval=choose("group_interval"),
@@ -112,7 +112,7 @@ def _override(inherited: RouteOptions, route: Route) -> RouteOptions:
 
 
 def find_routes(root: RouteNode, labels: Mapping[str, str]) -> list[RouteNode]:
-    """The routes that an alert takes, in order; none if only the root matches."""
+    """The routes that an alert takes, in order; none if it is not sent."""
     return [node for node in _find(root, labels) if node.options.receiver]
 
 

@@ -1,5 +1,6 @@
 """Configurations of Alertmanager become keys of the workspace file, with what is not converted."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,18 @@ def convert(text: str) -> tuple[dict[str, Any], list[str]]:
 
 def test_converted_configuration_routes_as_the_original(tmp_path: Path) -> None:
     document, _ = convert(CONFIG)
-    (tmp_path / "moirae.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "moirae.yaml").write_text(json.dumps(document))
     settings = load_settings(tmp_path, {})
     root = make_policy(settings).root
 
     def find_receivers(**labels: str) -> list[str]:
         return [node.options.receiver for node in find_routes(root, labels)]
 
-    assert find_receivers(severity="page", team="a") == ["pager"]
+    assert find_receivers(severity="page", team="a") == ["pager", "pager_2"]
+    assert find_receivers(severity="page", team="a", silent="yes") == ["pager", "pager_2"]
     assert find_receivers(severity="page", team="c") == ["team-X_mails"]
     assert find_receivers(silent="yes", host="x") == ["hook"]
+    assert find_receivers(silent="yes") == []
     email = settings.receivers["team-X_mails"]
     assert email.email is not None
     assert (email.email.to, email.send_resolved) == (("a@x.org", "b@x.org"), False)
@@ -57,12 +60,40 @@ def test_converted_configuration_routes_as_the_original(tmp_path: Path) -> None:
     assert settings.inhibit_rules[0].equal == ("host",)
 
 
+def test_each_target_of_a_receiver_gets_what_the_routes_within_leave(tmp_path: Path) -> None:
+    document, remarks = convert("""
+route:
+  receiver: ops
+  routes:
+  - {receiver: "null", matchers: [alertname="Watchdog"]}
+  - {matchers: [team="a"], group_wait: 5s, continue: true}
+  - {receiver: b, matchers: [team=~"a|b"]}
+receivers:
+- {name: "null"}
+- name: ops
+  webhook_configs: [{url: "http://x/1"}, {url: "http://x/2"}]
+  slack_configs: [{api_url: "http://x/3", send_resolved: true}]
+- {name: b, webhook_configs: [{url: "http://x/4"}]}
+""")
+    (tmp_path / "moirae.yaml").write_text(json.dumps(document))
+    root = make_policy(load_settings(tmp_path, {})).root
+
+    def find_receivers(**labels: str) -> list[str]:
+        return [node.options.receiver for node in find_routes(root, labels)]
+
+    assert remarks == []
+    assert find_receivers(team="c") == ["ops", "ops_2", "ops_3"]
+    assert find_receivers(team="b") == ["b"]
+    assert find_receivers(team="a") == ["ops", "ops_2", "ops_3", "b"]
+    assert find_receivers(alertname="Watchdog", team="a") == []
+    waits = [node.options.group_wait.seconds for node in find_routes(root, {"team": "a"})]
+    assert waits == [5, 5, 5, 30]
+
+
 def test_what_is_not_converted_is_listed() -> None:
     _, remarks = convert(CONFIG)
     assert [remark.split(":")[0] for remark in remarks] == [
-        "receiver pager",
         "receiver hook",
-        "route.routes[1]",
         "templates",
         "global.resolve_timeout",
     ]
