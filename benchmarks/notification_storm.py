@@ -1,7 +1,8 @@
 """NT3: live latency beside a storm of notifications.
 
-One `moirae up` whose rule raises about ten alerts a second. A minute without a storm is followed by
-a minute in which 10,000 other alerts are stored, each a group of its own. *Event → alert*: from the
+One `moirae up` whose rule raises about ten alerts a second. Minutes without a storm alternate with
+minutes in which 10,000 other alerts are stored, each a group of its own; the order of the two changes
+from pair to pair: what the process accumulates counts for both. *Event → alert*: from the
 creation of an event to the row of its alert.
 """
 
@@ -63,9 +64,10 @@ def run() -> list[BenchmarkResult]:
                 _wait_until_current(connection)
                 for repetition in range(_REPETITIONS):
                     time.sleep(_PAUSE.total_seconds())
-                    quiet = _measure(connection)
+                    quiet = _measure(connection) if repetition % 2 == 0 else None
                     with _storming(settings, repetition):
                         stormy = _measure(connection)
+                    quiet = quiet or _measure(connection)
                     noise.append(time_noise_kernel())
                     ratios.append(stormy / quiet)
                     seconds.append(stormy)
