@@ -14,7 +14,8 @@ _ROOT_KEY = "{}"
 class RouteOptions:
     """What a route says about its groups, with what it inherits. `group_by` None: all labels.
 
-    `receiver` empty: alerts are not sent. `resolved_wait` None: the end of a group is reported after `group_interval`, as a change.
+    `receiver` empty: alerts are not sent. `resolved_wait` None: the end of a group is reported
+    after `group_interval`, as a change.
     """
 
     receiver: str = ""
