@@ -104,7 +104,7 @@ MODULES_BY_TEST = {
     "unit/moirae/notify/channels/test_apprise_channel.py": "moirae.notify.channels.apprise_process",
     "integration/test_notifications.py": """
         moirae.notify.declared
-        moirae.notify.deliveries moirae.notify.incoming moirae.notify.message moirae.notify.outbox
+        moirae.notify.deliveries moirae.notify.message moirae.notify.outbox
         moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
         moirae.notify.channels.threads moirae.notify.trial moirae.notify.failing_receivers
         moirae.notify.heartbeat moirae.inspect.notifications
