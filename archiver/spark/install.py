@@ -131,27 +131,6 @@ def _java_files() -> list[Path]:
     return sorted((_MODULE_FOLDER / "java").rglob("*.java"))
 
 
-def remove_unused() -> int:
-    """Remove the parts of packages that are not used at run time; returns how many bytes.
-
-    `unused.txt` names them with reasons.
-    """
-    import pyspark
-
-    root = Path(pyspark.__file__).parent.parent
-    size = 0
-    for pattern in (_MODULE_FOLDER / "unused.txt").read_text().splitlines():
-        if pattern and not pattern.startswith("#"):
-            for path in sorted(root.glob(pattern)):
-                files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-                size += sum(file.lstat().st_size for file in files)
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-    return size
-
-
 def _copy_jars(lock: Mapping[str, str], source: Path) -> None:
     """Make the folder of jars one of exactly those in the lock file, from another folder."""
     verify_jars(source, lock)

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
@@ -35,7 +36,8 @@ _LOG = structlog.get_logger()
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 # Pause after a backup that failed; a shorter interval of the schedule takes precedence.
 _RETRY_AFTER = timedelta(minutes=5)
-_ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
+_ROLE_TIMEOUT = 15.0  # seconds to wait for a predecessor to release role or lock
+_LOCK_POLL = 0.2  # seconds
 _RECORDS_AGE = timedelta(days=400)
 _NICENESS = 10  # live work takes precedence
 # The lock of the backup that runs, apart from the role of the process that runs the schedule.
@@ -52,10 +54,19 @@ def back_up(
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     with connect_database(settings, "backup record") as connection:
-        if not ProcessGateway(connection).try_lock(_LOCK):
-            raise Conflict("another backup of this workspace is in progress")
+        _acquire_lock(connection)
         check_generation(settings, connection)
         return _Run(connection, settings, repository).run(options, keep)
+
+
+def _acquire_lock(connection: sql.Connection) -> None:
+    """Wait as long as the server may take to notice that a killed backup is gone."""
+    processes = ProcessGateway(connection)
+    deadline = time.monotonic() + _ROLE_TIMEOUT
+    while not processes.try_lock(_LOCK):
+        if time.monotonic() > deadline:
+            raise Conflict("another backup of this workspace is in progress")
+        time.sleep(_LOCK_POLL)
 
 
 class _Run:

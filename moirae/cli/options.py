@@ -125,6 +125,17 @@ def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) ->
             raise UsageError(f"unknown {kind} {value!r}: must be one of {', '.join(choices)}")
 
 
+def parse_assignments(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """The values of texts NAME=VALUE by name. Raises `UsageError`, with the example."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not name or not separator:
+            raise UsageError(f"{option}: {text!r} is not NAME=VALUE, such as {example}")
+        values[name] = value
+    return values
+
+
 def print_omitted_count(omitted: int, shown: int, output: OutputFormat) -> None:
     """Report the rows that a limit omits: below a table on a terminal, else on standard error."""
     if not omitted:

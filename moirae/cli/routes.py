@@ -1,6 +1,5 @@
 """`moirae routes`: show and test routes of notifications, import those of Alertmanager."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    parse_assignments,
     print_json,
     print_table,
 )
@@ -52,7 +52,7 @@ def match_labels(
     """Show which receivers an alert with some labels takes. Exit code 1 if there is none."""
     from moirae.services.operations.notifications import LabelsBody, match_routes
 
-    body = LabelsBody(labels=_parse_labels(labels))
+    body = LabelsBody(labels=parse_assignments("labels", labels, "severity=page"))
     with open_services(workspace) as services:
         matches = match_routes(services, body)
     if output is OutputFormat.JSON:
@@ -97,18 +97,6 @@ def import_configuration(
     for remark in conversion.remarks:
         print(f"{file}: {remark}", file=sys.stderr)
     raise typer.Exit(EXIT_REMARKS if conversion.remarks else 0)
-
-
-def _parse_labels(texts: Sequence[str]) -> dict[str, str]:
-    from moirae.errors import UsageError
-
-    labels = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise UsageError(f"{text!r} is not NAME=VALUE, such as severity=page")
-        labels[name] = value
-    return labels
 
 
 def _format_route(route: Any) -> str:

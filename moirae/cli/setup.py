@@ -1,10 +1,13 @@
 """`moirae setup`: what an installed package needs besides, once per installation."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.filesize import decimal
+
+_SHOWN_PACKAGES = 3
 
 
 def setup(
@@ -18,24 +21,37 @@ def setup(
         ),
     ] = None,
     slim: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--slim",
+            "--slim/--no-slim",
             help="First remove parts of packages that Moirae does not use, such as Spark's machine "
-            "learning and tests: only in an environment of its own.",
+            "learning and tests. Default: only where the environment has no other packages.",
         ),
-    ] = False,
+    ] = None,
 ) -> None:
     """Install the jars of Delta and Kafka, and compile what starts faster then. Requires a JDK 17.
 
     What is complete is not installed again. Jars are verified by their SHA-256.
     """
     from archiver.spark import install
+    from archiver.spark.unused_parts import list_other_packages, remove_unused
     from recall.similarity import compile_kernels
 
-    if slim:
-        print(f"removed {decimal(install.remove_unused())} of unused parts")
+    other_packages = list_other_packages() if slim is None else []
+    if other_packages:
+        print(
+            f"nothing is removed: the environment also has {_name_some(other_packages)} (--slim "
+            "removes what Moirae does not use)"
+        )
+    elif slim is not False:
+        print(f"removed {decimal(remove_unused())} of parts that Moirae does not use")
     exit_code = install.main(source)
     if exit_code == 0:
         compile_kernels()
     raise typer.Exit(exit_code)
+
+
+def _name_some(packages: Sequence[str]) -> str:
+    names = ", ".join(packages[:_SHOWN_PACKAGES])
+    omitted = len(packages) - _SHOWN_PACKAGES
+    return f"{names} and {omitted} more packages" if omitted > 0 else names

@@ -1,6 +1,6 @@
 """`moirae rules why`: why a rule has an alert of a key at a time, or has none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +15,10 @@ from moirae.cli.options import (
     escape_control,
     format_count,
     format_time,
+    parse_assignments,
     print_json,
 )
 from moirae.config import Settings
-from moirae.errors import UsageError
 
 if TYPE_CHECKING:
     import sql
@@ -52,7 +52,7 @@ def why(
 
     The rule is evaluated over the rows that it reads for this time, by the engines of live rules.
     """
-    values = _parse_key(key or [])
+    values = parse_assignments("--key", key or [], "host=web-1")
     moment = None if at is None else parse_time("--at", at)
     with open_backtest(workspace) as opened:
         from moirae.evaluation.plan import ActiveRule
@@ -68,16 +68,6 @@ def why(
         print_json(asdict(explanation))
     else:
         print("\n".join(map(escape_control, format_explanation(asdict(explanation)))))
-
-
-def _parse_key(texts: Sequence[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not name or not separator:
-            raise UsageError(f"--key: {text!r} is not NAME=VALUE, such as host=web-1")
-        values[name] = value
-    return values
 
 
 def _add_routes(

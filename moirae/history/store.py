@@ -21,7 +21,7 @@ from moirae.alerts import (
 from moirae.evaluation import EventContexts
 from moirae.history.plan import DecidedPast, View, ViewTask
 from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
-from sql.events import ContextGateway, NewContextRow
+from sql.events import ContextGateway
 from sql.rules import ViewGateway
 from sql.similarity import CorpusGateway
 
@@ -85,20 +85,10 @@ class ViewStore:
     ) -> None:
         """Store the contexts of events."""
         for batch in _split_batches(events):
-            rows: list[NewContextRow] = []
+            rows = []
             for event in batch:
                 contexts = contexts_by_event[event.eid]
-                row = NewContextRow(
-                    rule=task.rule,
-                    version=task.version,
-                    eid=event.eid,
-                    ts=from_micros(event.ts),
-                    contexts=contexts.contexts,
-                    surroundings=contexts.surroundings,
-                    cut=contexts.truncated,
-                    settled=True,
-                )
-                rows.append(row)
+                rows.append(contexts.to_row(task.rule, task.version, event, settled=True))
             with self._connection.transaction():
                 self._views.insert_contexts(rows)
 

@@ -16,7 +16,7 @@ from moirae.evaluation import ContextEvaluator, EventContexts, RecallAnswers
 from moirae.evaluation.plan import ActiveRule
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
-from sql.events import ContextGateway, NewContextRow, RecallEventRow, UnsettledContextRow
+from sql.events import ContextGateway, RecallEventRow, UnsettledContextRow
 from sql.recalls import ChangedContextRow
 from sql.similarity import CorpusGateway
 
@@ -244,20 +244,11 @@ class AlertContexts:
         contexts: Mapping[_EventKey, EventContexts],
         settled_ids: Collection[UUID],
     ) -> None:
-        rows: list[NewContextRow] = []
+        rows = []
         for event in events:
             event_contexts = contexts[rule.name, event.eid]
-            row = NewContextRow(
-                rule=rule.name,
-                version=rule.version,
-                eid=event.eid,
-                ts=from_micros(event.ts),
-                contexts=event_contexts.contexts,
-                surroundings=event_contexts.surroundings,
-                cut=event_contexts.truncated,
-                settled=event.eid in settled_ids,
-            )
-            rows.append(row)
+            is_settled = event.eid in settled_ids
+            rows.append(event_contexts.to_row(rule.name, rule.version, event, settled=is_settled))
         self._gateway.put(rows)
 
 

@@ -37,7 +37,7 @@ def test_wheel_is_set_up_offline_and_runs_a_workspace(tmp_path: Path) -> None:
     venv.create(target, with_pip=True)
     _run(str(target / "bin" / "pip"), "install", "-q", str(wheel), folder=tmp_path)
     moirae = str(target / "bin" / "moirae")
-    _run(moirae, "setup", "--slim", "--from", str(JARS), folder=tmp_path)
+    _run(moirae, "setup", "--from", str(JARS), folder=tmp_path)
     size = int(_run("du", "-sb", str(target), folder=tmp_path).split()[0])
     print(f"{size / 1e6:,.0f} MB installed")
     assert size <= MAX_BYTES

@@ -68,11 +68,12 @@ def _kill_at_random(rng: random.Random, longest: float, root: Path, *arguments: 
     """Run a command and kill it; whether it had ended before."""
     process = _start(root, *arguments)
     try:
-        process.communicate(timeout=rng.uniform(0.2, longest))
+        _, errors = process.communicate(timeout=rng.uniform(0.2, longest))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return False
+    assert process.returncode == 0, errors[-3000:]
     return True
 
 

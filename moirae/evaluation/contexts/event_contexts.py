@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
+from uuid import UUID
 
 import orjson
 
+from archiver.times import Micros, from_micros
 from moirae.evaluation.contexts.queries import LiftedContextQuery
+from sql.events import NewContextRow
+
+
+class _TimedEvent(Protocol):
+    @property
+    def eid(self) -> UUID: ...
+
+    @property
+    def ts(self) -> Micros: ...
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,21 @@ class EventContexts:
     contexts: Mapping[str, list[dict[str, Any]]]
     surroundings: Mapping[str, list[dict[str, Any]]]
     truncated: Mapping[str, int] = field(default_factory=dict)
+
+    def to_row(
+        self, rule: str, version: str, event: _TimedEvent, *, settled: bool
+    ) -> NewContextRow:
+        """The row that stores the contexts of an event."""
+        return NewContextRow(
+            rule=rule,
+            version=version,
+            eid=event.eid,
+            ts=from_micros(event.ts),
+            contexts=self.contexts,
+            surroundings=self.surroundings,
+            cut=self.truncated,
+            settled=settled,
+        )
 
 
 def parse_contexts(
