@@ -33,18 +33,17 @@ def setup(
 
     What is complete is not installed again. Jars are verified by their SHA-256.
     """
-    from archiver.spark import install
-    from archiver.spark.unused_parts import list_other_packages, remove_unused
+    from archiver.spark import install, unused_parts
     from recall.similarity import compile_kernels
 
-    other_packages = list_other_packages() if slim is None else []
+    other_packages = unused_parts.list_other_packages() if slim is None else []
     if other_packages:
         print(
             f"nothing is removed: the environment also has {_name_some(other_packages)} (--slim "
             "removes what Moirae does not use)"
         )
     elif slim is not False:
-        print(f"removed {decimal(remove_unused())} of parts that Moirae does not use")
+        print(f"removed {decimal(unused_parts.remove_unused())} of parts that Moirae does not use")
     exit_code = install.main(source)
     if exit_code == 0:
         compile_kernels()
