@@ -17,7 +17,14 @@ from sql.errors import (
     UpgradeRequired,
     is_connection_failure,
 )
-from sql.migrate import Migration, has_schema, list_pending, migrate, newest_migration
+from sql.migrate import (
+    Migration,
+    has_schema,
+    list_pending,
+    measure_database,
+    migrate,
+    newest_migration,
+)
 from sql.pool import ConnectionPool, open_pool
 from sql.values import replace_nul
 
@@ -37,6 +44,7 @@ __all__ = [
     "has_schema",
     "is_connection_failure",
     "list_pending",
+    "measure_database",
     "migrate",
     "newest_migration",
     "open_pool",

@@ -28,7 +28,9 @@ class SchemaTooNew(Exception):
 
 
 class UpgradeRequired(Exception):
-    """The database lacks migrations that rewrite data."""
+    """The database lacks migrations that cannot be applied now: `moirae upgrade` does, or a process of
+    the version before has to stop first.
+    """
 
 
 def is_connection_failure(error: DatabaseError) -> bool:

@@ -26,6 +26,9 @@ from sql.loader import read_text
 
 # Key of the advisory lock under which one process at a time migrates: any fixed number.
 MIGRATION_LOCK = 0x6D6F6972
+# Locks that processes hold as long as they run, as in `queries/processes.sql`.
+_ROLES = ("up", "live", "recall", "notify", "backup")
+_LOCK_ROLE = SQL("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))")
 _REWRITES = "-- Rewrites:"
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 _CREATE_TABLE = SQL("""
@@ -112,6 +115,8 @@ def migrate(connection: Connection, *, rewrite: bool = False) -> None:
             _record(connection, migrations())
             return
         pending = [migration for migration in migrations() if migration.number not in applied]
+        if pending:
+            _check_stopped(connection)
         rewriting = [f"{migration.number}" for migration in pending if migration.rewrites]
         if rewriting and not rewrite:
             raise UpgradeRequired(
@@ -121,6 +126,27 @@ def migrate(connection: Connection, *, rewrite: bool = False) -> None:
         for migration in pending:
             connection.execute(migration.statements)
             _record(connection, [migration])
+
+
+def measure_database(connection: Connection) -> int:
+    """The bytes of a database: a migration that rewrites data reads and writes at most these."""
+    row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _check_stopped(connection: Connection) -> None:
+    """Raise `UpgradeRequired` while a process of the version before runs: it knows other tables.
+
+    A process that starts meanwhile waits: it migrates, too.
+    """
+    for role in _ROLES:
+        row = connection.execute(_LOCK_ROLE, (f"moirae {role}",)).fetchone()
+        if row is None or not row[0]:
+            raise UpgradeRequired(
+                f"the {role} process of an earlier version runs, and the database lacks migrations "
+                "of this version: stop the workspace on all machines first"
+            )
 
 
 def _list_applied(connection: Connection) -> set[int]:

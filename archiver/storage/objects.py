@@ -65,14 +65,22 @@ class ObjectPath:
 
     def version(self) -> str:
         """Identifies the content: the ETag, with time and size. Raises `OSError`."""
+        metadata = self._head()
+        return f"{metadata['e_tag']} {metadata['last_modified']} {metadata['size']}"
+
+    def inspect(self) -> "ListedObject":
+        """The object as it is now. Raises `OSError`."""
+        metadata = self._head()
+        return ListedObject(self, metadata["last_modified"], metadata["size"])
+
+    def _head(self) -> Any:
         bucket, key = _split(self.url)
         try:
-            metadata = obstore.head(_open_bucket(bucket), key)
+            return obstore.head(_open_bucket(bucket), key)
         except FileNotFoundError:
             raise
         except BaseError as error:
             raise _to_os_error(error) from error
-        return f"{metadata['e_tag']} {metadata['last_modified']} {metadata['size']}"
 
     def open(self, _mode: str = "rb") -> BinaryIO:
         """Open the object to read it, in requests of some megabytes. Raises `OSError`."""

@@ -123,6 +123,7 @@ def doctor(
 
 
 def _repair(workspace: Path, options: _RepairOptions, output: OutputFormat) -> None:
+    from archiver.spark import session_on_demand
     from moirae.repair import BackupFiles, Repairs
     from sql.workspace import WorkspaceGateway
 
@@ -132,9 +133,9 @@ def _repair(workspace: Path, options: _RepairOptions, output: OutputFormat) -> N
             _hold_roles(connection)
         generation = WorkspaceGateway(connection).get().generation
         backups = BackupFiles(_open_backups(settings, options), generation)
-        steps = []
-        for step in Repairs(settings, connection, backups).run(dry_run=options.dry_run):
-            steps.append(step.to_json())
+        with session_on_demand("moirae doctor", Path(settings.home) / "warehouse") as open_spark:
+            repairs = Repairs(settings, connection, backups, open_spark)
+            steps = [step.to_json() for step in repairs.run(dry_run=options.dry_run)]
     if output is OutputFormat.JSON:
         print_json(steps)
         return

@@ -1,10 +1,13 @@
 """`moirae upgrade`: bring the data of an earlier version to those of this one."""
 
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 
 import sql
 from moirae.cli.options import (
@@ -20,6 +23,8 @@ from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import database_dsn, release_database
 
 _COLUMNS = ("migration", "what", "kind")
+_REWRITTEN_BYTES = 5_000_000  # of a database in a second, on a slow disk
+_WAY_BACK = "To go back: restore the backup that was made before, by the version before, into an empty folder."
 
 
 def upgrade(
@@ -60,15 +65,29 @@ def upgrade(
             except sql.SchemaTooNew as error:
                 raise MoiraeError(str(error)) from error
             _print_plan(pending, output)
+            if pending and output is OutputFormat.TABLE:
+                print(_describe_duration(pending, sql.measure_database(connection)))
+                print(_WAY_BACK)
             if dry_run or not pending:
                 return
             if not without_backup:
                 backup = _require_backup(settings, source, key_file)
-                print(f"To go back: `moirae restore` of backup {backup}, by the version before.")
-            sql.migrate(connection, rewrite=True)
+                print(f"verified backup: {backup}", file=sys.stderr)
+            try:
+                sql.migrate(connection, rewrite=True)
+            except sql.UpgradeRequired as error:
+                raise MoiraeError(str(error)) from error
             print("Upgraded. Run `moirae doctor`, then `moirae up`.")
     finally:
         release_database(settings)
+
+
+def _describe_duration(pending: Sequence[sql.Migration], size: int) -> str:
+    if not any(migration.rewrites for migration in pending):
+        return "Takes seconds: nothing that is stored is rewritten."
+    seconds = size / _REWRITTEN_BYTES
+    duration = "a minute" if seconds < 60 else f"{math.ceil(seconds / 60):,} minutes"
+    return f"Takes up to {duration}: the database has {decimal(size)}."
 
 
 def _print_plan(pending: Sequence[sql.Migration], output: OutputFormat) -> None:

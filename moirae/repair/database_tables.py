@@ -9,6 +9,7 @@ from moirae.live import open_outboxes
 from moirae.repair.set_aside import DamagedFolder
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import open_storage
+from recall.ledger import restart_archive
 from sql.archive import DerivedChunkGateway
 
 _ACTIONS = {
@@ -76,3 +77,4 @@ class DatabaseTables:
             for pair in list_tables(root):
                 if pair.name == name:
                     self._folder.set_table_aside(pair)
+            restart_archive(self._connection, table.stream)

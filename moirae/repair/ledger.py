@@ -1,6 +1,6 @@
 """Makes ledger and tables agree: rows are read again, taken into the ledger, or recorded as lost."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -10,18 +10,18 @@ import pyarrow as pa
 import sql
 from archiver.chunks import Chunk
 from archiver.delta import ArchiveTable, StreamSchema, StreamTable, TableFiles
-from archiver.ingest import Catalog, SourceUnit
+from archiver.ingest import Catalog
 from archiver.times import from_micros, optional_micros
 from moirae.config import Settings
 from moirae.repair.chunk_catalog import find_unknown_chunks
 from moirae.repair.ledger_rows import compare_ledger, count_rows
-from moirae.repair.rereading import read_lost_rows
-from moirae.repair.set_aside import DamagedFolder
-from moirae.repair.source_search import find_source
+from moirae.repair.rereading import LostRows, read_lost_rows
+from moirae.repair.source_search import PresentRecords, RecordSearch
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import archived_streams, open_storage
 from sql.archive import ChunkGateway, LostRowsRecord, RecordedUnitRow, RepairGateway, UnitGateway
 
+_SHOWN_SOURCES = 3
 _SHOWN_ROWS = 20  # of lost rows whose identities are known
 
 
@@ -41,10 +41,11 @@ class LedgerRepair:
     """The phase after logs and data files."""
 
     def __init__(
-        self, settings: Settings, connection: sql.Connection, folder: DamagedFolder
+        self, settings: Settings, connection: sql.Connection, search: RecordSearch
     ) -> None:
         self._settings = settings
         self._connection = connection
+        self._search = search
         self._repairs = RepairGateway(connection)
         self._units = UnitGateway(connection)
         self._lost_files: dict[str, list[_LostFile]] = {}
@@ -136,16 +137,23 @@ class LedgerRepair:
     def _plan_missing(
         self, name: str, table: StreamTable, unit: RecordedUnitRow, missing: int
     ) -> RepairStep:
-        source = find_source(self._settings, unit) if unit.unit else None
+        if unit.unit:
+            source = self._search.find(unit)
+            sources = [] if source is None else [source]
+        else:
+            sources = self._search.list_all(unit.stream)
         subject = f"{table.schema.name}: {unit.unit or 'compacted source units'}"
         damage = f"{missing:,} rows that the ledger counts are not in the table"
-        if source is not None:
+        if sources:
+            places = ", ".join(source.place for source in sources[:_SHOWN_SOURCES])
+            if len(sources) > _SHOWN_SOURCES:
+                places += f" and {len(sources) - _SHOWN_SOURCES:,} more"
             return RepairStep(
                 subject,
                 damage,
-                f"read them again from {source.path}",
-                "",
-                lambda: self._read_again(name, table, unit, source, missing),
+                f"read them again from {places}",
+                "; ".join(source.loss for source in sources if source.loss),
+                lambda: self._read_again(name, table, unit, sources, missing),
             )
         return RepairStep(
             subject,
@@ -160,23 +168,37 @@ class LedgerRepair:
         name: str,
         table: StreamTable,
         unit: RecordedUnitRow,
-        source: SourceUnit,
+        sources: Sequence[PresentRecords],
         missing: int,
     ) -> None:
-        table.refresh()
-        rows = read_lost_rows(
-            table,
-            source,
-            unit.id,
-            self._stored_chunks(),
-            refused_lines=set(unit.refused_lines),
-            clock=optional_micros(unit.clock),
-            limit=missing,
-        )
-        if len(rows):
-            table.append(rows, 0)
-        if len(rows) < missing:
-            self._record_loss(name, unit, missing - len(rows))
+        """What none of the sources has is recorded as lost."""
+        present_ids: set[str] = set()
+        for source in sources:
+            if missing == 0:
+                return
+            table.refresh()
+            rows = read_lost_rows(
+                table,
+                source.open(),
+                unit.id,
+                self._stored_chunks(),
+                refused_lines=set(unit.refused_lines),
+                clock=optional_micros(unit.clock),
+                lost=self._describe_rows(name, unit, missing),
+            )
+            if len(rows):
+                table.append(rows, 0)
+            missing -= len(rows)
+            present_ids.update(row_id.hex() for row_id in rows["_id"].to_pylist())
+        if missing:
+            self._record_loss(name, unit, missing, present_ids)
+
+    def _describe_rows(self, name: str, unit: RecordedUnitRow, missing: int) -> LostRows:
+        files = self._lost_files.get(name, [])
+        if unit.unit or not files:
+            return LostRows(missing)
+        oldest = min(file.oldest for file in files)
+        return LostRows(missing, oldest, max(file.newest for file in files))
 
     def _stored_chunks(self) -> Sequence[Chunk]:
         return Catalog(self._connection).chunks()
@@ -187,34 +209,40 @@ class LedgerRepair:
         for file in files:
             first, last = from_micros(file.oldest), from_micros(file.newest)
             texts.append(f"of {file.path}, event times {first.isoformat()} to {last.isoformat()}")
-        ids = self._list_ids(name, unit.id)
+        ids = self._list_ids(name, unit)
         if ids:
             texts.append("ids " + ", ".join(ids[:_SHOWN_ROWS]))
             if len(ids) > _SHOWN_ROWS:
                 texts.append(f"and {len(ids) - _SHOWN_ROWS:,} more")
         return "; ".join(texts)
 
-    def _list_ids(self, name: str, unit: int) -> list[str]:
+    def _list_ids(self, name: str, unit: RecordedUnitRow) -> list[str]:
         """Identities of lost rows of a unit, where their file can be read."""
         ids: list[str] = []
+        stream_units = {row.id for row in self._units.list_ledger(unit.stream)}
         for file in self._lost_files.get(name, ()):
             if file.rows is not None:
                 for row in file.rows.to_pylist():
-                    if row["_unit"] == unit:
+                    is_compacted = row["_unit"] not in stream_units
+                    if row["_unit"] == unit.id or (is_compacted and not unit.unit):
                         ids.append(row["_id"].hex())
         return ids
 
-    def _record_loss(self, name: str, unit: RecordedUnitRow, rows: int) -> None:
+    def _record_loss(
+        self, name: str, unit: RecordedUnitRow, rows: int, present_ids: Collection[str] = ()
+    ) -> None:
+        """`present_ids`: of rows that were read again."""
         files = self._lost_files.get(name, [])
         first = min((file.oldest for file in files), default=None)
         last = max((file.newest for file in files), default=None)
+        ids = self._list_ids(name, unit)
         lost = LostRowsRecord(
             stream=unit.stream,
             unit=unit.unit,
             rows=rows,
             first_ts=None if first is None else from_micros(first),
             last_ts=None if last is None else from_micros(last),
-            ids=self._list_ids(name, unit.id)[:rows],
+            ids=[row_id for row_id in ids if row_id not in present_ids][:rows],
         )
         with self._connection.transaction():
             self._units.add_deleted_rows({(unit.stream, unit.id): rows})

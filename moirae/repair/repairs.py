@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 import sql
 from archiver.delta import (
     ArchiveTable,
@@ -22,19 +24,25 @@ from moirae.repair.backup_files import BackupFiles
 from moirae.repair.database_tables import DatabaseTables
 from moirae.repair.ledger import LedgerRepair
 from moirae.repair.set_aside import DamagedFolder
+from moirae.repair.source_search import RecordSearch
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import archived_streams, open_storage
 from sql.archive import FileCheckGateway
 
 
 class Repairs:
-    """The repairs of one workspace. `backups`: from which files are taken.
+    """The repairs of one workspace. `backups`: from which files are taken. `open_spark`: called to read
+    topics again.
 
     Methods raise `OSError`, `ArchiverError`, `MoiraeError` and `sql.DatabaseError`.
     """
 
     def __init__(
-        self, settings: Settings, connection: sql.Connection, backups: BackupFiles
+        self,
+        settings: Settings,
+        connection: sql.Connection,
+        backups: BackupFiles,
+        open_spark: Callable[[], SparkSession],
     ) -> None:
         self._settings = settings
         self._connection = connection
@@ -44,7 +52,8 @@ class Repairs:
         self._checks = FileCheckGateway(connection)
         self._folder = DamagedFolder(Path(settings.home))
         self._tables = DatabaseTables(settings, connection, self._folder)
-        self._ledger = LedgerRepair(settings, connection, self._folder)
+        search = RecordSearch(settings, connection, open_spark)
+        self._ledger = LedgerRepair(settings, connection, search)
 
     def run(self, *, dry_run: bool) -> Iterator[RepairStep]:
         """The steps, each after it was done; with `dry_run` none is."""

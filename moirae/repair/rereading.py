@@ -1,14 +1,34 @@
 """Reads rows that a table has lost again from their records."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from archiver.chunks import Chunk, locate
 from archiver.delta import EXTRA_COLUMN, StreamTable, add_archive_columns, fingerprint, row_places
 from archiver.ingest import SourceUnit, read_batches
 from archiver.times import Micros, micros_column
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """At most `limit` rows. `oldest`, `newest`: event times between which they are; None: not known."""
+
+    limit: int
+    oldest: Micros | None = None
+    newest: Micros | None = None
+
+    def may_be_at(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which rows at these times may be among them."""
+        is_lost = np.ones(len(ts), dtype=bool)
+        if self.oldest is not None:
+            is_lost &= ts >= self.oldest
+        if self.newest is not None:
+            is_lost &= ts <= self.newest
+        return is_lost
 
 
 def read_lost_rows(
@@ -19,9 +39,9 @@ def read_lost_rows(
     *,
     refused_lines: Collection[int],
     clock: Micros | None,
-    limit: int,
+    lost: LostRows,
 ) -> pa.Table:
-    """Up to `limit` rows of a unit that its table lacks, as they are appended.
+    """The lost rows of a unit, as they are appended.
 
     `chunks`: those that are stored. `refused_lines`: of records that were not archived. The rows
     are not late: what came of them is known. Raises `OSError` and `ArchiverError`.
@@ -43,12 +63,13 @@ def read_lost_rows(
             ],
             dtype=bool,
         )
+        is_lost &= lost.may_be_at(ts)
         for chunk in {chunk for chunk in chunk_ids.tolist() if chunk in stored}:
             present = set(table.read_accounted(["_id"], chunk)["_id"].to_pylist())
             for index in np.flatnonzero(is_lost & (chunk_ids == chunk)).tolist():
                 is_lost[index] = ids[index] not in present
                 present.add(ids[index])
-        positions = np.flatnonzero(is_lost)[: limit - count]
+        positions = np.flatnonzero(is_lost)[: lost.limit - count]
         count += len(positions)
         names = [
             name for name in (*schema.columns, EXTRA_COLUMN) if name in rows.table.column_names

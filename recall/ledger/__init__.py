@@ -11,7 +11,7 @@ from recall.ledger.records import (
     TaskSpec,
     TurnResult,
 )
-from recall.ledger.revision_archive import RevisionArchive
+from recall.ledger.revision_archive import RevisionArchive, restart_archive
 from recall.ledger.row_revisions import (
     EventOutput,
     RevisionStreams,
@@ -32,5 +32,6 @@ __all__ = [
     "TaskSpec",
     "TurnResult",
     "read_revisions",
+    "restart_archive",
     "retry_on_deadlock",
 ]

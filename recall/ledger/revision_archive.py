@@ -109,6 +109,14 @@ class RevisionArchive:
         return RevisionTables(self._root, table_name(stream), stream.rule)
 
 
+def restart_archive(connection: sql.Connection, name: str) -> None:
+    """Have the revisions of a stream copied again, those that the database has. `name`: its folder."""
+    gateway = RowRevisionGateway(connection)
+    for stream in gateway.list_streams():
+        if table_name(stream) == name:
+            gateway.forget_archived(stream.id)
+
+
 def table_name(stream: RevisionStreamRow) -> str:
     """The folder of a stream: its name, rule and number, as far as folders may have such names."""
     rule = re.sub(r"[^A-Za-z0-9]+", "_", stream.rule).strip("_")

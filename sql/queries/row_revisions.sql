@@ -99,6 +99,10 @@ WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> '
 -- Record up to which number the revisions of a stream are archived.
 UPDATE revision_streams SET archived = %(number)s WHERE id = %(stream)s AND archived < %(number)s
 
+-- forget_archived --
+-- Record that no revisions of a stream are archived.
+UPDATE revision_streams SET archived = 0 WHERE id = %(stream)s
+
 -- expired_before --
 -- The end of the chunks that are deleted with all before them, but no later than an open event of a rule. NULL: there
 -- are none.

@@ -221,6 +221,10 @@ class RowRevisionGateway(Gateway):
         """Record that the revisions up to a number are archived."""
         self._execute("record_archived", stream=stream, number=number)
 
+    def forget_archived(self, stream: int) -> None:
+        """Record that no revisions are archived: their tables are gone."""
+        self._execute("forget_archived", stream=stream)
+
     def list_stages(self, eid: UUID) -> list[StageRow]:
         """The stages of an event, by version and name."""
         return self._records(StageRow, "export_stages", eid=eid)

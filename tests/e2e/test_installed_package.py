@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from archiver.spark.paths import JARS
+from archiver.spark.paths import CLASS_ARCHIVE, JARS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[2]
-MAX_BYTES = 1_200_000_000
+MAX_BYTES = 1_200_000_000  # without the class archive, which set-up makes of it
 
 
 def _run(*command: str, folder: Path) -> str:
@@ -39,8 +39,9 @@ def test_wheel_is_set_up_offline_and_runs_a_workspace(tmp_path: Path) -> None:
     moirae = str(target / "bin" / "moirae")
     _run(moirae, "setup", "--from", str(JARS), folder=tmp_path)
     size = int(_run("du", "-sb", str(target), folder=tmp_path).split()[0])
-    print(f"{size / 1e6:,.0f} MB installed")
-    assert size <= MAX_BYTES
+    class_archive = (target / "share" / "moirae" / CLASS_ARCHIVE.name).stat().st_size
+    print(f"{size / 1e6:,.0f} MB installed, of which {class_archive / 1e6:,.0f} MB class archive")
+    assert size - class_archive <= MAX_BYTES
     workspace = tmp_path / "workspace"
     _run(moirae, "init", str(workspace), folder=tmp_path)
     _run(moirae, "up", "--drain", folder=workspace)

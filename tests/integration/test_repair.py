@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -18,7 +19,7 @@ from moirae.live.sources.files import make_units, stat_file
 from moirae.repair import BackupFiles, Repairs
 from moirae.runtime.database import connect_database, database_dsn
 from moirae.runtime.storage import open_storage
-from sql.archive import RepairGateway
+from sql.archive import RepairGateway, UnitGateway
 from sql.workspace import read_snapshot
 from tests.backups import (
     START,
@@ -37,14 +38,16 @@ pytestmark = pytest.mark.services
 FILES = WORKSPACE.replace("{http: true}", "{files: 'in/*.jsonl', after: 'move:done'}")
 
 
-def _make_workspace(folder: Path) -> Settings:
+def make_file_workspace(folder: Path) -> Settings:
+    """A workspace of files that are moved."""
     (folder / "in").mkdir(parents=True)
     (folder / "hosts.csv").write_text("host,site\na,x\n")
     (folder / "moirae.yaml").write_text(FILES)
     return load_settings_from_environment(folder / "moirae.yaml")
 
 
-def _archive_file(archive: Filled, name: str, numbers: range) -> None:
+def archive_file(archive: Filled, name: str, numbers: range) -> None:
+    """Archive a file of rows, and move it."""
     folder = archive.settings.file.parent
     path = folder / "in" / name
     lines = [
@@ -63,10 +66,10 @@ def _archive_file(archive: Filled, name: str, numbers: range) -> None:
 @pytest.fixture
 def workspace(public_folder: Path) -> Iterator[Settings]:
     """60 rows: 40 and 10 of files that were moved, 10 of batches that are gone."""
-    settings = _make_workspace(public_folder / "workspace")
+    settings = make_file_workspace(public_folder / "workspace")
     with filled(settings) as archive:
-        _archive_file(archive, "first.jsonl", range(40))
-        _archive_file(archive, "second.jsonl", range(40, 50))
+        archive_file(archive, "first.jsonl", range(40))
+        archive_file(archive, "second.jsonl", range(40, 50))
         archive.post(range(50, 60))
         archive.archive()
     assert problems_of(settings) == []
@@ -75,15 +78,20 @@ def workspace(public_folder: Path) -> Iterator[Settings]:
     shutil.rmtree(settings.file.parent)
 
 
+def no_spark() -> Any:
+    """Topics are not read."""
+    raise AssertionError
+
+
 def _repair(settings: Settings, backups: Path | None = None, *, dry_run: bool = False) -> list[str]:
     """Repair; returns what was lost."""
     with connect_database(settings, "tests") as connection:
         files = BackupFiles(None if backups is None else repository(backups), 1)
-        steps = list(Repairs(settings, connection, files).run(dry_run=dry_run))
+        steps = list(Repairs(settings, connection, files, no_spark).run(dry_run=dry_run))
     return [step.loss for step in steps]
 
 
-def _files(settings: Settings) -> list[Path]:
+def data_files(settings: Settings) -> list[Path]:
     """The data files of the stream, in the order of their appends."""
     schema = stream_schema("cpu", settings.streams["cpu"])
     table = StreamTable(open_storage(settings), schema)
@@ -100,7 +108,8 @@ def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:50])
 
 
-def _log(settings: Settings) -> Path:
+def log_folder(settings: Settings) -> Path:
+    """The log of the stream's table."""
     return Path(settings.archive) / "streams" / "cpu" / "_delta_log"
 
 
@@ -111,10 +120,10 @@ def test_damaged_files_are_taken_from_a_backup(
 ) -> None:
     backups = workspace.file.parent / "backups"
     make_backup(workspace, backups)
-    for path in _files(workspace):
+    for path in data_files(workspace):
         damage(path)
     assert problems_of(workspace) != []
-    assert _repair(workspace, backups, dry_run=True) == [""] * len(_files(workspace))
+    assert _repair(workspace, backups, dry_run=True) == [""] * len(data_files(workspace))
     assert problems_of(workspace) != []
     assert set(_repair(workspace, backups)) == {""}
     assert problems_of(workspace) == []
@@ -126,7 +135,7 @@ def test_damaged_files_are_taken_from_a_backup(
 def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
     workspace: Settings, damage: Callable[[Path], None]
 ) -> None:
-    for path in _files(workspace):
+    for path in data_files(workspace):
         damage(path)
     planned = [loss for loss in _repair(workspace, dry_run=True) if loss]
     assert len(planned) == 1
@@ -142,9 +151,26 @@ def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
     damaged = (Path(workspace.home) / "damaged").rglob("*.parquet")
     assert bool(list(damaged)) == (damage is not Path.unlink)
     with filled(workspace) as archive:
-        _archive_file(archive, "third.jsonl", range(45, 70))
+        archive_file(archive, "third.jsonl", range(45, 70))
     assert numbers_of(workspace) == list(range(70))
     assert problems_of(workspace) == []
+
+
+@pytest.mark.slow
+def test_rows_of_compacted_units_are_read_again_from_moved_files(workspace: Settings) -> None:
+    with connect_database(workspace, "tests") as connection:
+        units = UnitGateway(connection)
+        units.compact("cpu", [unit.id for unit in units.list_ledger("cpu")])
+        connection.execute("DELETE FROM dead_letters")
+        units.compact("cpu", [unit.id for unit in units.list_ledger("cpu") if unit.unit])
+    for path in data_files(workspace):
+        path.unlink()
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == list(range(50))
+    with connect_database(workspace, "tests") as connection:
+        (lost,) = RepairGateway(connection).list_lost()
+    assert (lost.unit, lost.rows) == ("", 10)
 
 
 @pytest.mark.slow
@@ -153,7 +179,7 @@ def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
 def test_lost_commits_are_made_again_from_the_data_files(
     workspace: Settings, version: int, damage: Callable[[Path], None]
 ) -> None:
-    commits = sorted(_log(workspace).glob("*.json"))
+    commits = sorted(log_folder(workspace).glob("*.json"))
     if damage is Path.unlink and version == len(commits) - 1:
         pytest.skip("only the ledger knows that there was another commit")
     damage(commits[version])
@@ -175,7 +201,7 @@ def test_lost_commit_of_a_clustering_brings_no_row_twice(workspace: Settings) ->
         archive.writer.tables["cpu"].cluster(0)
         archive.post(range(60, 70))
         archive.archive()
-    commits = sorted(_log(workspace).glob("*.json"))
+    commits = sorted(log_folder(workspace).glob("*.json"))
     _truncate(commits[-2])
     _repair(workspace)
     assert problems_of(workspace) == []
@@ -186,7 +212,7 @@ def test_lost_commit_of_a_clustering_brings_no_row_twice(workspace: Settings) ->
 def test_commits_are_taken_from_a_backup(workspace: Settings) -> None:
     backups = workspace.file.parent / "backups"
     make_backup(workspace, backups)
-    commits = sorted(_log(workspace).glob("*.json"))
+    commits = sorted(log_folder(workspace).glob("*.json"))
     content = commits[2].read_bytes()
     _truncate(commits[2])
     assert _repair(workspace, backups) == [""]
@@ -196,8 +222,8 @@ def test_commits_are_taken_from_a_backup(workspace: Settings) -> None:
 
 @pytest.mark.slow
 def test_damaged_checkpoint_is_set_aside(workspace: Settings) -> None:
-    DeltaTable(_log(workspace).parent).create_checkpoint()
-    (checkpoint,) = _log(workspace).glob("*.checkpoint.parquet")
+    DeltaTable(log_folder(workspace).parent).create_checkpoint()
+    (checkpoint,) = log_folder(workspace).glob("*.checkpoint.parquet")
     _truncate(checkpoint)
     assert problems_of(workspace) != []
     assert set(_repair(workspace)) == {""}
@@ -217,7 +243,7 @@ def test_older_database_takes_the_rows_of_the_archive_into_its_ledger(
     ):
         dump.write_bytes(content.read())
     with filled(workspace) as archive:
-        _archive_file(archive, "third.jsonl", range(60, 160))
+        archive_file(archive, "third.jsonl", range(60, 160))
         archive.post(range(160, 170))
         archive.archive()
     with connect_database(workspace, "tests") as connection:
@@ -229,7 +255,7 @@ def test_older_database_takes_the_rows_of_the_archive_into_its_ledger(
     assert numbers_of(workspace) == list(range(170))
     with filled(workspace) as archive:
         (workspace.file.parent / "done" / "third.jsonl").unlink()
-        _archive_file(archive, "third.jsonl", range(60, 180))
+        archive_file(archive, "third.jsonl", range(60, 180))
     assert numbers_of(workspace) == list(range(180))
     assert problems_of(workspace) == []
 
@@ -239,7 +265,7 @@ def test_newer_database_reads_the_rows_again_that_the_archive_lacks(workspace: S
     copy = workspace.file.parent / "copy"
     shutil.copytree(workspace.archive, copy)
     with filled(workspace) as archive:
-        _archive_file(archive, "third.jsonl", range(60, 100))
+        archive_file(archive, "third.jsonl", range(60, 100))
     shutil.rmtree(workspace.archive)
     shutil.copytree(copy, workspace.archive)
     assert problems_of(workspace) != []

@@ -11,13 +11,15 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+import sql
 from moirae.backup.verification import verify_backup
 from moirae.cli import app
 from moirae.config.settings import Settings
 from moirae.errors import MoiraeError
-from moirae.runtime.database import connect_database
+from moirae.runtime.database import connect_database, database_dsn
 from moirae.runtime.storage import check_generation
 from sql.migrate import Migration, migrations
+from sql.processes import ProcessGateway
 from tests.backups import (
     filled,
     make_backup,
@@ -95,6 +97,22 @@ def test_data_are_rewritten_after_a_verified_backup(
         ),
     ):
         connect_database(workspace, "tests")
+
+
+@pytest.mark.slow
+def test_nothing_is_upgraded_while_processes_of_the_earlier_version_run(
+    workspace: Settings, rewriting: None
+) -> None:
+    with patch.object(_MODULE, "migrations", migrations):
+        running = sql.connect(database_dsn(workspace), application_name="tests")
+    with running:
+        assert ProcessGateway(running).try_lock("live")
+        with pytest.raises(MoiraeError, match="the live process of an earlier version runs"):
+            connect_database(workspace, "tests")
+        refused = _upgrade(workspace, "--without-backup")
+        assert "stop the workspace on all machines first" in str(refused.exception)
+    done = _upgrade(workspace, "--without-backup")
+    assert (done.exit_code, "Takes up to a minute" in done.stdout) == (0, True)
 
 
 def test_archive_of_a_later_format_is_refused(workspace: Settings) -> None:

@@ -65,6 +65,7 @@ MODULES_BY_TEST = {
         moirae.live.sources.growing.content moirae.live.sources.growing.growing_input
         moirae.live.sources.growing.growing_stream moirae.live.sources.growing.known_files
         moirae.live.sources.growing.listing moirae.live.sources.growing.open_files
+        moirae.live.sources.growing.ranges
         sql.archive.growing_files""",
     "integration/test_external_alerts.py": """
         moirae.config.external_alerts moirae.deployments.external_rules
@@ -124,7 +125,9 @@ MODULES_BY_TEST = {
         archiver.delta.log_repair moirae.repair.backup_files moirae.repair.chunk_catalog
         moirae.repair.database_tables moirae.repair.ledger moirae.repair.ledger_rows
         moirae.repair.repairs moirae.repair.rereading moirae.repair.set_aside
-        moirae.repair.source_search moirae.repair.step sql.archive.repairs""",
+        moirae.repair.step sql.archive.repairs""",
+    "integration/test_repair_sources.py": """
+        moirae.live.sources.topics.rereading moirae.repair.source_search""",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "contract/test_case_mappings.py": "moirae.evaluation.index.case_mappings",
     "contract/test_compiled_conditions.py": """

@@ -3,21 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import structlog
 
 from archiver.ingest import (
     ArchiveWriter,
-    OffsetRange,
-    RecordSource,
     SourceUnit,
-    csv_fields,
-    decode_text,
-    split_lines,
 )
 from archiver.ingest.ledger import LostRecords, TopicIdentity
 from moirae.config import FileSource, Stream
@@ -38,6 +31,7 @@ from moirae.live.sources.growing.known_files import (
 )
 from moirae.live.sources.growing.listing import GrowingFileListing
 from moirae.live.sources.growing.open_files import OpenFiles, is_handle
+from moirae.live.sources.growing.ranges import has_content_of, make_range_unit, read_header
 from sql.archive import GrowingFileGateway, GrowingFileRow
 
 _LOG = structlog.get_logger()
@@ -216,13 +210,7 @@ class GrowingStream:
         previous = self._present.get(row.number)
         if previous == file:
             return True
-        try:
-            head = read_range(file.path, 0, row.head_length)
-            start = max(0, row.checked_to - HASHED_BYTES)
-            checked = read_range(file.path, start, row.checked_to - start)
-        except (OSError, EOFError):
-            return False
-        return hash_bytes(head) == row.head_hash and hash_bytes(checked) == row.checked_hash
+        return has_content_of(file.path, row)
 
     def _register(self, file: ListedFile) -> int | None:
         """Give a file that is seen first a number, once it has a whole line."""
@@ -321,7 +309,7 @@ class GrowingStream:
             start, content = self._read_complete(file, read_to)
             if not content:
                 return None
-            header = read_range(file.path, 0, HASHED_BYTES).partition(b"\n")[0]
+            header = read_header(file.path)
             # Now, not once the range is archived: the file may be truncated until then.
             described = self._describe(self._rows[number], file, start + len(content))
             if not self._has_content(file, KnownFile(self._rows[number], read_to)):
@@ -331,7 +319,8 @@ class GrowingStream:
         if start > read_to:
             self._skip(number, start, start - read_to)
         self._described[number, start + len(content)] = described
-        return self._make_unit(number, OffsetRange(start, start + len(content)), content, header)
+        row = self._rows[number]
+        return make_range_unit(self._name, self._declared, row, start, content, header)
 
     def _skip(self, number: int, start: int, size: int) -> None:
         """Read a file from an offset on, after some NUL bytes."""
@@ -344,48 +333,6 @@ class GrowingStream:
             name=self._rows[number].path,
             bytes=size,
         )
-
-    def _make_unit(
-        self, number: int, offsets: OffsetRange, content: bytes, header: bytes
-    ) -> SourceUnit:
-        record_format = self._source.record_format
-        starts = _line_starts(content)
-        line_ends = b"\n" if record_format.is_csv else b"\r\n"
-        text = decode_text(content, record_format.encoding)
-        source = RecordSource(record_format, split_lines(iter([text]), line_ends))
-        line_numbers, records = source.take(len(starts) + 1)
-        positions = (starts[line_numbers - 1] + offsets.first).tolist()
-        fields = None
-        if record_format.is_csv:
-            fields = record_format.csv.names or self._declared.field_names
-            if record_format.has_header:
-                if not offsets.first:
-                    header, *records = records or [b""]
-                    positions = positions[1:]
-                fields = record_format.csv.names or csv_fields(header.strip(), record_format.csv)
-        place_name = f"{self._rows[number].name}#{number}"
-        return SourceUnit(
-            stream=self._name,
-            name=f"{place_name}/{offsets.first}-{offsets.end - 1}",
-            format=record_format,
-            read=partial(_iterate, records),
-            line_numbers=positions,
-            fields=fields,
-            partition=str(number),
-            size=len(content),
-            next_offset=offsets.end,
-            place=place_name,
-        )
-
-
-def _iterate(records: Sequence[bytes]) -> Any:
-    return iter(records)
-
-
-def _line_starts(content: bytes) -> Any:
-    """The offset of each line."""
-    line_ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
-    return np.concatenate([[0], line_ends + 1])
 
 
 def _is_beginning(file: ListedFile, longer: ListedFile) -> bool:

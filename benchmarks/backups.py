@@ -1,0 +1,218 @@
+"""BK1, BK2, BK3: backing up and restoring, compared with copying the same bytes.
+
+A workspace with 20 million archived rows is backed up into an empty folder by the command; what is
+in that folder afterwards is copied, file by file, and the backup is restored into an empty
+workspace. All end with the disk in sync. Then one percent more rows are archived, and backed up into
+the same folder. BK2 is the live p99 of a small stream while backups of a workspace with as many
+rows run one after another, each into an empty folder.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from archiver.chunks import CutPolicy
+from archiver.formats import PARQUET
+from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.threads import start_thread
+from benchmarks.fixtures import folder_bytes, moirae_up, temporary_workspace
+from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, wait_until
+from benchmarks.results import BenchmarkResult, make_result, rounded_median
+from benchmarks.timing import measure_seconds, time_noise_kernel
+from moirae.config import Settings, load_settings_from_environment, stream_schema
+from moirae.runtime import database
+from moirae.runtime.storage import open_storage
+
+_ROWS = int(os.environ.get("MOIRAE_BENCHMARK_ROWS", "20_000_000"))
+_BATCH_ROWS = 200_000
+_MORE = 0.01  # rows that are archived between two backups, of all
+_REPETITIONS = 3
+_LIVE_REPETITIONS = 2
+_HOSTS = 200
+_YEAR = 365 * 86_400_000_000  # microseconds: the rows are of the last one
+_WARM_UP_SECONDS = 15.0
+_MEASURED_SECONDS = 30.0
+_RULES = """
+groups:
+- name: bench
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
+    key: [n]
+    id: [n]
+    keep_firing_for: 1s
+"""
+
+
+def run() -> list[BenchmarkResult]:
+    """Measure copies, then live latency."""
+    with _create_workspace() as root:
+        results = _measure_copies(root)
+        return [*results, _measure_live(root)]
+
+
+@contextmanager
+def _create_workspace() -> Iterator[Path]:
+    with temporary_workspace(WORKSPACE.replace("20_000,", "500_000,"), _RULES) as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        _archive(settings, 0, _ROWS)
+        database.release_database(settings)
+        yield root
+
+
+def _archive(settings: Settings, first: int, row_count: int) -> None:
+    """Archive rows from number `first` on, in batches."""
+    with database.connect_database(settings, "benchmark") as connection:
+        schemas = [stream_schema(name, item) for name, item in settings.streams.items()]
+        policy = CutPolicy(settings.chunks.rows, _YEAR)
+        writer = ArchiveWriter(open_storage(settings), schemas, policy, connection, lambda: None)
+        for start in range(first, first + row_count, _BATCH_ROWS):
+            rows = _make_rows(start, min(_BATCH_ROWS, first + row_count - start))
+            unit = SourceUnit("past", f"rows-{start}", PARQUET, partial(iter, [rows]))
+            writer.ingest([unit], int(time.time() * 1e6))
+
+
+def _make_rows(first: int, row_count: int) -> pa.Table:
+    rng = np.random.default_rng(first)
+    interval = _YEAR // (2 * _ROWS)
+    end = int(np.datetime64("now", "us").astype(np.int64)) - _YEAR // 4
+    times = end - _YEAR // 2 + np.arange(first, first + row_count) * interval
+    hosts = pa.array([f"h{number}" for number in range(_HOSTS)])
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "host": hosts.take(pa.array(rng.integers(0, _HOSTS, row_count))),
+            "v": pa.array(np.round(rng.uniform(0, 100, row_count), 2)),
+        }
+    )
+
+
+def _run_command(root: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise AssertionError(result.stderr[-2000:])
+
+
+def _time_in_sync(step: Callable[[], object]) -> float:
+    """The seconds of a step, with what it has written on the disk."""
+    os.sync()
+
+    def run_in_sync() -> None:
+        step()
+        os.sync()
+
+    return measure_seconds(run_in_sync)
+
+
+def _measure_copies(root: Path) -> list[BenchmarkResult]:
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    noise: list[float] = []
+    seconds: dict[str, list[float]] = {"backup": [], "copy": [], "second": [], "restore": []}
+    next_row = _ROWS
+    size = 0
+    for repetition in range(_REPETITIONS):
+        noise.append(time_noise_kernel())
+        backups, copy, restored = (root / name for name in ("backups", "copy", "restored"))
+        restored.mkdir()
+        restored.chmod(0o755)
+        seconds["backup"].append(_time_in_sync(partial(_run_command, root, "backup", str(backups))))
+        size = folder_bytes(backups)
+        seconds["copy"].append(_time_in_sync(partial(shutil.copytree, backups, copy)))
+        seconds["restore"].append(
+            _time_in_sync(partial(_run_command, restored, "restore", str(copy)))
+        )
+        more = int(_ROWS * _MORE)
+        _archive(settings, next_row, more)
+        database.release_database(settings)
+        next_row += more
+        seconds["second"].append(_time_in_sync(partial(_run_command, root, "backup", str(backups))))
+        for folder in (backups, copy, restored):
+            shutil.rmtree(folder)
+        latest = {name: f"{values[-1]:.2f} s" for name, values in seconds.items()}
+        print(f"{repetition + 1}/{_REPETITIONS} {size / 1e6:,.0f} MB {latest}", file=sys.stderr)
+    medians = {f"{name}_s": rounded_median(values, 2) for name, values in seconds.items()}
+    details = {**medians, "rows": _ROWS, "megabytes": round(size / 1e6)}
+
+    def compare(goal: str, description: str, name: str, target: str) -> BenchmarkResult:
+        pairs = zip(seconds[name], seconds["copy"], strict=True)
+        values = [step / copied for step, copied in pairs]
+        return make_result(goal, description, values, target=target, noise=noise, details=details)
+
+    return [
+        compare("BK1", "backup ÷ copying the same bytes", "backup", "≤ 1.3"),
+        compare("BK1", "backup after 1 % more rows ÷ copying all bytes", "second", "≤ 0.05"),
+        compare("BK3", "restore ÷ copying the same bytes", "restore", "≤ 1.5"),
+    ]
+
+
+def _measure_live(root: Path) -> BenchmarkResult:
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    noise: list[float] = []
+    alone: list[float] = []
+    beside: list[float] = []
+    producer = LiveProducer(root / "landing" / "cpu", 1, lambda rows: None)
+    with (
+        database.connect_database(settings, "benchmark") as connection,
+        moirae_up(settings, root / "log"),
+    ):
+        producer.start()
+        wait_until(connection, "SELECT EXISTS (SELECT FROM alerts WHERE NOT past)", 300.0)
+        measure_p99(connection, "bench/High", _WARM_UP_SECONDS)
+        try:
+            for repetition in range(_LIVE_REPETITIONS):
+                noise.append(time_noise_kernel())
+                alone.append(measure_p99(connection, "bench/High", _MEASURED_SECONDS))
+                with _repeated_backups(root):
+                    beside.append(measure_p99(connection, "bench/High", _MEASURED_SECONDS))
+                print(
+                    f"{repetition + 1}/{_LIVE_REPETITIONS} p99 alone {alone[-1]:.3f} s, beside "
+                    f"backups {beside[-1]:.3f} s",
+                    file=sys.stderr,
+                )
+        finally:
+            producer.stop()
+    return make_result(
+        "BK2",
+        "live p99 latency beside backups ÷ without",
+        [with_backups / without for with_backups, without in zip(beside, alone, strict=True)],
+        target="≤ 1.1",
+        noise=noise,
+        details={
+            "alone_p99_s": rounded_median(alone, 3),
+            "beside_p99_s": rounded_median(beside, 3),
+            "rows": _ROWS,
+        },
+    )
+
+
+@contextmanager
+def _repeated_backups(root: Path) -> Iterator[None]:
+    """One backup after another, until the end."""
+    stop = threading.Event()
+
+    def back_up() -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            folder = root / f"backups-{number}"
+            _run_command(root, "backup", str(folder))
+            shutil.rmtree(folder)
+
+    running = start_thread(back_up, "backups")
+    try:
+        yield
+    finally:
+        stop.set()
+        running.result()

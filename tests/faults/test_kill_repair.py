@@ -1,0 +1,81 @@
+"""`moirae doctor --repair` is killed at any moment: run again, it ends with the rows of one that was not
+killed, each once, and the ledger agrees.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moirae.config import Settings
+from moirae.runtime import connect_database
+from sql.archive import RepairGateway
+from tests.backups import filled, make_backup, numbers_of, problems_of, stop_database
+from tests.integration.test_repair import archive_file, data_files, log_folder, make_file_workspace
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+KILLS = 5  # of each repair
+LONGEST = 5.0  # seconds until a kill
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+
+
+def _repair_and_kill(settings: Settings, seconds: float, *arguments: str) -> bool:
+    """Whether it had ended before."""
+    command = [sys.executable, "-m", "moirae", "doctor", "--repair", *arguments]
+    process = subprocess.Popen(
+        [*command, "--workspace", str(settings.file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return False
+    assert process.returncode == 0, errors[-3000:]
+    return True
+
+
+@pytest.mark.parametrize("damage", ["files", "files with backup", "log"])
+def test_killed_repair_goes_on(public_folder: Path, damage: str) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(f"{SEED} {damage}")
+    settings = make_file_workspace(public_folder / "workspace")
+    backups = public_folder / "backups"
+    with filled(settings) as archive:
+        archive_file(archive, "first.jsonl", range(40))
+        archive_file(archive, "second.jsonl", range(40, 50))
+        archive.post(range(50, 60))
+        archive.archive()
+    arguments = []
+    if damage == "files with backup":
+        make_backup(settings, backups)
+        arguments = ["--from", str(backups)]
+    if damage == "log":
+        for commit in sorted(log_folder(settings).glob("*.json"))[1:]:
+            commit.write_bytes(commit.read_bytes()[:50])
+    else:
+        for path in data_files(settings):
+            path.write_bytes(path.read_bytes()[:50])
+    assert problems_of(settings) != []
+    ended = sum(
+        _repair_and_kill(settings, rng.uniform(0.5, LONGEST), *arguments) for _ in range(KILLS)
+    )
+    assert _repair_and_kill(settings, 300.0, *arguments)
+    assert problems_of(settings) == []
+    lost = range(50, 60) if damage == "files" else range(0)
+    assert numbers_of(settings) == [n for n in range(60) if n not in lost]
+    with connect_database(settings, "tests") as connection:
+        assert sum(row.rows for row in RepairGateway(connection).list_lost()) == len(lost)
+    print(f"{ended} of {KILLS} repairs ended before they were killed")
+    stop_database(settings)
+    shutil.rmtree(settings.file.parent)
