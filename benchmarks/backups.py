@@ -133,10 +133,10 @@ def _measure_copies(root: Path) -> list[BenchmarkResult]:
         seconds["restore"].append(
             _time_in_sync(partial(_run_command, restored, "restore", str(copy)))
         )
-        more = int(_ROWS * _MORE)
-        _archive(settings, next_row, more)
+        added_rows = int(_ROWS * _MORE)
+        _archive(settings, next_row, added_rows)
         database.release_database(settings)
-        next_row += more
+        next_row += added_rows
         seconds["second"].append(_time_in_sync(partial(_run_command, root, "backup", str(backups))))
         for folder in (backups, copy, restored):
             shutil.rmtree(folder)
@@ -161,7 +161,7 @@ def _measure_live(root: Path) -> BenchmarkResult:
     settings = load_settings_from_environment(root / "moirae.yaml")
     noise: list[float] = []
     alone: list[float] = []
-    beside: list[float] = []
+    during_backups: list[float] = []
     producer = LiveProducer(root / "landing" / "cpu", 1, lambda rows: None)
     with (
         database.connect_database(settings, "benchmark") as connection,
@@ -175,10 +175,10 @@ def _measure_live(root: Path) -> BenchmarkResult:
                 noise.append(time_noise_kernel())
                 alone.append(measure_p99(connection, "bench/High", _MEASURED_SECONDS))
                 with _repeated_backups(root):
-                    beside.append(measure_p99(connection, "bench/High", _MEASURED_SECONDS))
+                    during_backups.append(measure_p99(connection, "bench/High", _MEASURED_SECONDS))
                 print(
                     f"{repetition + 1}/{_LIVE_REPETITIONS} p99 alone {alone[-1]:.3f} s, beside "
-                    f"backups {beside[-1]:.3f} s",
+                    f"backups {during_backups[-1]:.3f} s",
                     file=sys.stderr,
                 )
         finally:
@@ -186,12 +186,12 @@ def _measure_live(root: Path) -> BenchmarkResult:
     return make_result(
         "BK2",
         "live p99 latency beside backups ÷ without",
-        [with_backups / without for with_backups, without in zip(beside, alone, strict=True)],
+        [loaded / idle for loaded, idle in zip(during_backups, alone, strict=True)],
         target="≤ 1.1",
         noise=noise,
         details={
             "alone_p99_s": rounded_median(alone, 3),
-            "beside_p99_s": rounded_median(beside, 3),
+            "beside_p99_s": rounded_median(during_backups, 3),
             "rows": _ROWS,
         },
     )

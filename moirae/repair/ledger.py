@@ -15,7 +15,7 @@ from archiver.times import from_micros, optional_micros
 from moirae.config import Settings
 from moirae.repair.chunk_catalog import find_unknown_chunks
 from moirae.repair.ledger_rows import compare_ledger, count_rows
-from moirae.repair.rereading import LostRows, read_lost_rows
+from moirae.repair.rereading import RowLimits, read_lost_rows
 from moirae.repair.source_search import PresentRecords, RecordSearch
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import archived_streams, open_storage
@@ -145,13 +145,13 @@ class LedgerRepair:
         subject = f"{table.schema.name}: {unit.unit or 'compacted source units'}"
         damage = f"{missing:,} rows that the ledger counts are not in the table"
         if sources:
-            places = ", ".join(source.place for source in sources[:_SHOWN_SOURCES])
+            locations = ", ".join(source.location for source in sources[:_SHOWN_SOURCES])
             if len(sources) > _SHOWN_SOURCES:
-                places += f" and {len(sources) - _SHOWN_SOURCES:,} more"
+                locations += f" and {len(sources) - _SHOWN_SOURCES:,} more"
             return RepairStep(
                 subject,
                 damage,
-                f"read them again from {places}",
+                f"read them again from {locations}",
                 "; ".join(source.loss for source in sources if source.loss),
                 lambda: self._read_again(name, table, unit, sources, missing),
             )
@@ -193,12 +193,12 @@ class LedgerRepair:
         if missing:
             self._record_loss(name, unit, missing, present_ids)
 
-    def _describe_rows(self, name: str, unit: RecordedUnitRow, missing: int) -> LostRows:
+    def _describe_rows(self, name: str, unit: RecordedUnitRow, missing: int) -> RowLimits:
         files = self._lost_files.get(name, [])
         if unit.unit or not files:
-            return LostRows(missing)
+            return RowLimits(missing)
         oldest = min(file.oldest for file in files)
-        return LostRows(missing, oldest, max(file.newest for file in files))
+        return RowLimits(missing, oldest, max(file.newest for file in files))
 
     def _stored_chunks(self) -> Sequence[Chunk]:
         return Catalog(self._connection).chunks()

@@ -14,7 +14,7 @@ from archiver.times import Micros, micros_column
 
 
 @dataclass(frozen=True)
-class LostRows:
+class RowLimits:
     """At most `limit` rows. `oldest`, `newest`: event times between which they are; None: not known."""
 
     limit: int
@@ -39,7 +39,7 @@ def read_lost_rows(
     *,
     refused_lines: Collection[int],
     clock: Micros | None,
-    lost: LostRows,
+    lost: RowLimits,
 ) -> pa.Table:
     """The lost rows of a unit, as they are appended.
 

@@ -34,11 +34,11 @@ _SECONDS = 1_000_000  # microseconds
 
 @dataclass(frozen=True)
 class PresentRecords:
-    """Records that something still has. `place`: what; `loss`: which records of the unit it lacks,
+    """Records that something still has. `location`: where; `loss`: which records of the unit it lacks,
     empty if none. `open` reads them.
     """
 
-    place: str
+    location: str
     open: Callable[[], SourceUnit]
     loss: str = ""
 
@@ -184,8 +184,8 @@ def _in_topic(topic: TopicRereading, present: PresentRange) -> PresentRecords:
     if present.deleted:
         loss = f"up to {present.deleted:,} records that the topic has deleted"
     offsets = present.offsets
-    place = f"partition {present.partition}, offsets {offsets.first} to {offsets.end - 1}"
-    return PresentRecords(f"its topic: {place}", partial(topic.read, present), loss)
+    offset_range = f"partition {present.partition}, offsets {offsets.first} to {offsets.end - 1}"
+    return PresentRecords(f"its topic: {offset_range}", partial(topic.read, present), loss)
 
 
 def _is_version(path: Path | ObjectPath, unit: RecordedUnitRow) -> bool:
