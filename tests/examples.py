@@ -1,12 +1,12 @@
 """How many examples property tests try.
 
 By default each run tries the same examples, with `--hypothesis-profile fast` fewer of them, with
-`thorough` four times as many (`make slow`), and with `hunt` more, which are new in each run.
+`thorough` many times as many (`make slow`), and with `hunt` more, which are new in each run.
 """
 
 from hypothesis import HealthCheck, settings
 
-_DEFAULT_EXAMPLES = 25
+_DEFAULT_EXAMPLES = 15
 # The profile with so many tries as many examples as `examples` states.
 _STATED_EXAMPLES = 50
 _MIN_EXAMPLES = 3

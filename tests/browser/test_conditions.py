@@ -47,6 +47,7 @@ def conditions(served: Served) -> Iterator[None]:
         served.connection.execute(f"DELETE FROM {table}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("conditions")
 def test_system_shows_each_condition(browser: Browser) -> None:
     browser.open("/system")
@@ -64,6 +65,7 @@ def test_system_shows_each_condition(browser: Browser) -> None:
     assert "`" not in browser.text(".problems")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("conditions")
 def test_alerts_are_on_the_first_screen_of_a_phone_beside_problems(browser: Browser) -> None:
     browser.resize(PHONE_WIDTH)
@@ -91,6 +93,7 @@ def plain_alert(served: Served) -> Iterator[str]:
     served.connection.execute("DELETE FROM events WHERE eid = %s", [event_id(PLAIN)])
 
 
+@pytest.mark.slow
 def test_rule_without_recalls_says_so(browser: Browser, plain_alert: str) -> None:
     browser.open(plain_alert)
     browser.wait_for_text("The rule of this alert has no recall.", ".side")
@@ -99,6 +102,7 @@ def test_rule_without_recalls_says_so(browser: Browser, plain_alert: str) -> Non
     assert "No recall yet" not in browser.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "retry", "expected"),
     [
@@ -121,6 +125,7 @@ def test_last_reason_of_a_recall_is_shown(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_axis_of_a_chart_spans_the_selected_range(browser: Browser, count: int) -> None:
     """Measured by the pointer: a drag over half of the chart selects half of the range."""

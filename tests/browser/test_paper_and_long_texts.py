@@ -37,6 +37,7 @@ def test_long_summary_is_cut_and_shown_on_request(browser: Browser, served: Serv
         served.connection.execute("DELETE FROM events WHERE key::text LIKE '%%long word%%'")
 
 
+@pytest.mark.slow
 def test_printed_alert_is_whole(browser: Browser) -> None:
     browser.open(ALERT, "article")
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})

@@ -166,6 +166,7 @@ def change(request: pytest.FixtureRequest) -> Change:
     return CHANGES[request.param]
 
 
+@pytest.mark.slow
 def test_all_readers_read_the_same_rows(
     spark: SparkSession, tmp_path: Path, change: Change
 ) -> None:

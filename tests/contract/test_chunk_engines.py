@@ -400,6 +400,7 @@ def test_engines_agree_about_plain_rows(
     assert router.compute_answers(template, merged, {}) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(recall_queries(), min_size=2, max_size=5, unique=True),
@@ -502,6 +503,7 @@ def test_tasks_of_spark_read_pinned_files(
     )
 
 
+@pytest.mark.slow
 def test_router_leaves_wide_scans_to_tasks(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,11 +86,13 @@ def test_extracted_groups_are_the_same(spark: SparkSession) -> None:
     _assert_same_results(spark, f"array({groups})".format, [r"(\w+)=(\w+)?(z)?"])
 
 
+@pytest.mark.slow
 def test_replaced_texts_are_the_same(spark: SparkSession) -> None:
     results = ", ".join(f"regexp_replace(v, {{0}}, '{text}')" for text in ("", "-", "[$0]"))
     _assert_same_results(spark, f"array({results})".format)
 
 
+@pytest.mark.slow
 def test_split_texts_are_the_same(spark: SparkSession) -> None:
     results = ", ".join(f"split(v, {{0}}, {limit})" for limit in (-1, 0, 1, 2))
     _assert_same_results(spark, f"array({results})".format)

@@ -102,6 +102,7 @@ def append_by_spark(
         spark.conf.unset("spark.databricks.delta.stats.collect")
 
 
+@pytest.mark.slow
 def test_history_shows_operation_metrics_and_user_metadata(
     spark: SparkSession, table: StreamTable
 ) -> None:
@@ -354,11 +355,11 @@ def count_by_duckdb(table: StreamTable) -> int:
 @pytest.mark.parametrize(
     ("append", "stats", "is_adopted"),
     [
-        (append_by_spark, False, True),
         (append_by_library, False, False),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
+                (append_by_spark, False, True),
                 (append_by_spark, True, True),
                 (append_by_spark, True, False),
                 (append_by_spark, False, False),
@@ -402,6 +403,7 @@ def test_rows_that_others_append_are_history_and_not_accounted(
     assert read_numbers(spark, table) == read_by_library(table.data_folder) == expected
 
 
+@pytest.mark.slow
 def test_archive_continues_after_another_program_has_optimized_its_files(
     spark: SparkSession, table: StreamTable
 ) -> None:

@@ -74,6 +74,7 @@ def recall_text(expression: str, engine: str) -> tuple[str, dict[str, pa.Table]]
     return query.sql(dialect=engine), {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grammar", [rule_text, recall_text])
 def test_engines_agree_on_an_expression(spark: SparkSession, grammar: object) -> None:
     assert callable(grammar)

@@ -218,9 +218,12 @@ def _kill_after_commits(writer: ArchiveWriter, commits: int | None) -> Iterator[
     ("first", "second", "commits"),
     [
         ("local", "spark", None),
-        ("spark", "local", None),
-        ("local", "spark", 1),
-        *_slow(("spark", "local", 1), ("spark", "spark", 1)),
+        *_slow(
+            ("spark", "local", None),
+            ("local", "spark", 1),
+            ("spark", "local", 1),
+            ("spark", "spark", 1),
+        ),
     ],
 )
 @pytest.mark.usefixtures("small_slices")
@@ -247,6 +250,7 @@ def sweep(table: StreamTable, seconds: float) -> None:
         vacuum.run([opened], now)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
 def test_files_of_a_driver_killed_before_its_commit_are_removed_later(
     settings: Settings, tmp_path: Path
@@ -270,6 +274,7 @@ def test_files_of_a_driver_killed_before_its_commit_are_removed_later(
     assert_equal(run_scenario(settings, tmp_path / "killed", "local", jobs, run), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
 def test_files_of_a_slow_batch_are_not_removed(settings: Settings, tmp_path: Path) -> None:
     """Its tasks write for five seconds, and files stay for one second."""

@@ -166,6 +166,7 @@ def test_derived_stream_of_several_rules_is_computed_once(
 UPPER = "SELECT upper(host) AS host, ts, v FROM peak WHERE v > 3.5"  # not shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shared_query",
     [
@@ -186,6 +187,7 @@ def test_derived_stream_inside_of_a_source_or_a_join_is_computed_once(
     assert reads == 1
 
 
+@pytest.mark.slow
 def test_equal_contexts_of_several_rules_are_computed_once(
     spark: SparkSession, rows: CountedRows
 ) -> None:

@@ -154,6 +154,7 @@ def test_queries_are_run_by_duckdb(sql: str) -> None:
     assert not isinstance(_query(sql).duckdb_sql, SparkRequired)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )

@@ -68,7 +68,7 @@ def _run_with_fault(root: Path, process: str, module: str, function: str) -> tup
 
 _CASES = [
     ("server", "server", "uvicorn", "Server.run"),
-    ("recall", "stages", "recall.stages", "StageRunner.run"),
+    pytest.param("recall", "stages", "recall.stages", "StageRunner.run", marks=pytest.mark.faults),
     pytest.param(
         "recall", "revisions", "recall.ledger", "RevisionArchive.run", marks=pytest.mark.faults
     ),

@@ -113,7 +113,8 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
     return connection.execute(query).fetchall()
 
 
-@pytest.mark.parametrize("bad", [pytest.param("throws", marks=pytest.mark.slow), "floods"])
+@pytest.mark.slow
+@pytest.mark.parametrize("bad", ["throws", "floods"])
 def test_other_rules_find_every_event(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:
@@ -195,6 +196,7 @@ def _check_reported_error(connection: Connection[Any], bad: str) -> None:
         assert sum(error.times for error in errors) >= 40
 
 
+@pytest.mark.slow
 def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:

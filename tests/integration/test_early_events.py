@@ -111,6 +111,7 @@ def test_early_event_that_does_not_last_is_withdrawn(world: World) -> None:
     assert tasks(world) == [("h0", 80.0, "cancelled")]
 
 
+@pytest.mark.slow
 def test_early_events_are_detected_again_after_a_restart(world: World) -> None:
     ingest(world, (10, "h0", 80.0))
     world.connection.execute("DELETE FROM events")

@@ -140,6 +140,7 @@ def test_concurrent_users_all_reach_the_server(home: Path) -> None:
             time.sleep(rng.choice([0, rng.uniform(0, 0.5)]))
 
 
+@pytest.mark.slow
 def test_user_killed_during_startup_leaves_no_server(home: Path) -> None:
     for pause in (0.2, 0.5, 1.0):
         with _user(home) as user:

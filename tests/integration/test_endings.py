@@ -27,7 +27,7 @@ def root() -> Iterator[Path]:
         pytest.param(["run", "server"], "parent", 2.0, marks=pytest.mark.slow),
         (["up"], "signals", 1.0),
         (["up"], "parent", 2.0),
-        (["up"], "itself", 2.0),
+        pytest.param(["up"], "itself", 2.0, marks=pytest.mark.slow),
     ],
 )
 def test_terminated_process_leaves_no_children(

@@ -102,6 +102,7 @@ def manifest(contents: dict[str, bytes]) -> dict[str, Any]:
     return stored
 
 
+@pytest.mark.slow
 def test_closed_chunk_is_indexed_before_the_first_recall(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

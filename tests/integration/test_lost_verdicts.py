@@ -97,6 +97,7 @@ def _states(connection: Connection[Any]) -> dict[str, str]:
     return {row.rule: row.state for row in DeploymentGateway(connection).list_active()}
 
 
+@pytest.mark.slow
 def test_row_that_cannot_be_decided_is_lost_to_its_rule_alone(
     world: World, connection: Connection[Any], spark: SparkSession
 ) -> None:

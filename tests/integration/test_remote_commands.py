@@ -325,6 +325,7 @@ def recall_process(served: Served) -> Iterator[None]:
         process.wait(30)
 
 
+@pytest.mark.slow
 def test_query(archived: Served) -> None:
     with recall_process(archived):
         for form in ("table", "json"):

@@ -218,7 +218,12 @@ def _examples(count: int) -> settings:
 
 @pytest.mark.parametrize(
     ("analysis", "chain", "damaged"),
-    [("event", 2, 0.4), ("event", 3, 0.0), ("present", 2, 0.0), ("present", 3, 0.4)],
+    [
+        ("event", 2, 0.4),
+        pytest.param("event", 3, 0.0, marks=pytest.mark.slow),
+        pytest.param("present", 2, 0.0, marks=pytest.mark.slow),
+        pytest.param("present", 3, 0.4, marks=pytest.mark.slow),
+    ],
 )
 @given(seed=_SEEDS, rows_per_chunk=st.integers(8, 60))
 @_examples(1)
@@ -231,7 +236,11 @@ def test_stages_equal_a_batch_evaluation(
 
 @pytest.mark.parametrize(
     ("analysis", "command", "damaged"),
-    [("event", "accelerate", 0.4), ("present", "cancel", 0.0), ("present", "finalize", 0.4)],
+    [
+        pytest.param("event", "accelerate", 0.4, marks=pytest.mark.slow),
+        ("present", "cancel", 0.0),
+        pytest.param("present", "finalize", 0.4, marks=pytest.mark.slow),
+    ],
 )
 @given(seed=_SEEDS, rows_per_chunk=st.integers(8, 40))
 @_examples(1)

@@ -119,6 +119,7 @@ def test_archive_goes_on_whatever_changes() -> None:
     run_machine(ArchiveStarter(), examples=examples(10).max_examples, steps=10)
 
 
+@pytest.mark.slow
 def test_each_change_goes_on() -> None:
     machine = machine_type(ArchiveStarter())()
     machine.make_workspace(seed=3)

@@ -20,6 +20,7 @@ def test_result_comes_from_a_process_of_lower_priority() -> None:
     assert run_in_process(os.getpriority, os.PRIO_PROCESS, 0) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
+@pytest.mark.slow
 def test_killed_process_is_an_error() -> None:
     with pytest.raises(MoiraeError, match="exit code -9"):
         run_in_process(kill_own_process)
