@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from moirae.config import Matcher, Route
 from moirae.documents import KeyPath
-from moirae.notify import build_tree
+from moirae.notify.routing.tree import build_tree
 from moirae.rules import Definition, LintName
 
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import sql
 from moirae.config import Settings
-from moirae.notify.alert import NotifiedAlert
-from moirae.notify.muting import Muting
-from moirae.notify.policy import make_policy
-from moirae.notify.routing import RouteNode, find_routes
-from moirae.notify.store import list_silences, read_active_alerts
+from moirae.notify.process.store import list_silences, read_active_alerts
+from moirae.notify.routing.alert import NotifiedAlert
+from moirae.notify.routing.muting import Muting
+from moirae.notify.routing.policy import make_policy
+from moirae.notify.routing.tree import RouteNode, find_routes
 from sql.notifications import NotifyStateGateway
 
 

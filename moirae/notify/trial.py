@@ -11,8 +11,6 @@ import orjson
 import sql
 from moirae.config import Receiver, Settings
 from moirae.errors import NotFound, UsageError
-from moirae.notify.alert import NotifiedAlert
-from moirae.notify.answers import find_history
 from moirae.notify.channels import (
     ChannelContext,
     make_mail,
@@ -23,10 +21,12 @@ from moirae.notify.channels import (
     render_title,
     render_webhook,
 )
-from moirae.notify.content import make_content
 from moirae.notify.delivery import Delivery, HostPolicy
-from moirae.notify.intake import describe_row
-from moirae.notify.message import Cause, Message
+from moirae.notify.messages.answers import find_history
+from moirae.notify.messages.content import make_content
+from moirae.notify.routing.alert import NotifiedAlert
+from moirae.notify.routing.intake import describe_row
+from moirae.notify.routing.message import Cause, Message
 from sql.notifications import NotifyStateGateway
 
 

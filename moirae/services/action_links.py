@@ -7,14 +7,8 @@ from uuid import UUID, uuid4
 
 import sql
 from moirae.errors import NotFound
-from moirae.notify import (
-    ACTION_LABELS,
-    acknowledge_alerts,
-    format_labels,
-    hash_action_code,
-    make_alert_labels,
-    make_alert_matchers,
-)
+from moirae.notify import format_labels, make_alert_labels, make_alert_matchers
+from moirae.notify.inbound import ACTION_LABELS, acknowledge_alerts, hash_action_code
 from sql.access import AuditGateway
 from sql.notifications import ActionLinkGateway, ActionLinkRow, NewSilence, SilenceGateway
 

@@ -8,12 +8,8 @@ from pydantic import SecretStr
 
 from moirae.config import Settings
 from moirae.errors import NotFound
-from moirae.notify import (
-    Acknowledgement,
-    read_declared,
-    read_pagerduty,
-    read_slack,
-)
+from moirae.notify import read_declared
+from moirae.notify.inbound import Acknowledgement, read_pagerduty, read_slack
 
 Sender = Literal["slack", "pagerduty"]
 

@@ -12,7 +12,8 @@ from moirae.backtest import BacktestArchive
 from moirae.config import Settings, format_duration
 from moirae.errors import UsageError
 from moirae.evaluation.plan import ActiveRule
-from moirae.notify import Silence, find_routes, make_alert_labels, make_policy
+from moirae.notify import Silence, make_alert_labels, make_policy
+from moirae.notify.routing.tree import find_routes
 from moirae.rules.requests import find_recalls_in_where
 from moirae.why.alerts_at import KeyEvents, find_open_alert
 from moirae.why.conditions import list_conditions

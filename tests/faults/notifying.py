@@ -11,10 +11,10 @@ from typing import Any
 
 from moirae.config.settings import load_settings
 from moirae.notify import run_notify
-from moirae.notify.deliveries import Deliveries
 from moirae.notify.delivery.http_connection import HttpConnection
-from moirae.notify.incoming import Incoming
-from moirae.notify.outbox import MessageOutbox
+from moirae.notify.process.deliveries import Deliveries
+from moirae.notify.process.incoming import Incoming
+from moirae.notify.process.outbox import MessageOutbox
 
 Point = tuple[type, str, str]
 """A method, and whether the process is killed before or after it."""

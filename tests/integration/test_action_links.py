@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from moirae.config import Receiver
-from moirae.notify.action_links import ActionLinks, hash_code
 from moirae.notify.delivery import Delivery
+from moirae.notify.inbound.action_links import ActionLinks, hash_code
 from sql.notifications import ActionLinkGateway
 from tests.notified_alerts import Alerts, clear
 from tests.served import Served, serve_here

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from moirae.notify import Acknowledgement, acknowledge_group
-from moirae.notify.acknowledgements import make_group_token
+from moirae.notify.inbound import Acknowledgement, acknowledge_group
+from moirae.notify.inbound.acknowledgements import make_group_token
 from sql.notifications import NewNotification, NotificationGateway
 from tests.notified_alerts import Alerts, clear
 from tests.served import Served, serve_here
-from tests.unit.moirae.notify.test_acknowledgements import (
+from tests.unit.moirae.notify.inbound.test_acknowledgements import (
     EVENT,
     PRESS,
     SECRET,

@@ -19,8 +19,9 @@ from moirae.inspect.notifications import (
     collect_notification_status,
     find_notification_problems,
 )
-from moirae.notify import failing_receivers, refined, run
-from moirae.notify.store import NotifyStore
+from moirae.notify.messages import refined
+from moirae.notify.process import failing_receivers, run
+from moirae.notify.process.store import NotifyStore
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
 from sql.workspace import WorkspaceGateway

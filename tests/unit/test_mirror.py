@@ -104,11 +104,11 @@ MODULES_BY_TEST = {
     "integration/test_past_events.py": "moirae.history.attempts",
     "unit/moirae/notify/channels/test_apprise_channel.py": "moirae.notify.channels.apprise_process",
     "integration/test_notifications.py": """
-        moirae.notify.declared
-        moirae.notify.deliveries moirae.notify.message moirae.notify.outbox
-        moirae.notify.policy moirae.notify.process moirae.notify.run moirae.notify.store
-        moirae.notify.channels.threads moirae.notify.trial moirae.notify.failing_receivers
-        moirae.notify.heartbeat moirae.inspect.notifications
+        moirae.notify.process.declared
+        moirae.notify.process.deliveries moirae.notify.routing.message moirae.notify.process.outbox
+        moirae.notify.routing.policy moirae.notify.process.loop moirae.notify.process.run moirae.notify.process.store
+        moirae.notify.channels.threads moirae.notify.trial moirae.notify.process.failing_receivers
+        moirae.notify.process.heartbeat moirae.inspect.notifications
         moirae.cli.receivers moirae.cli.routes moirae.cli.silence
         moirae.services.operations.notifications moirae.services.operations.silences
         sql.notifications.outbox sql.notifications.silences sql.notifications.state""",
@@ -202,10 +202,10 @@ MODULES_BY_TEST = {
         archiver.ingest.engines.batch archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter
         archiver.ingest.engines.local_ingest
         archiver.ingest.engines.ingest_engines archiver.ingest.writer moirae.config.table_schemas""",
-    "integration/test_action_links.py": """moirae.notify.action_links moirae.services.action_links
+    "integration/test_action_links.py": """moirae.notify.inbound.action_links moirae.services.action_links
         moirae.server.routes.action_links sql.notifications.action_links""",
     "integration/test_callbacks.py": """moirae.services.callbacks moirae.server.routes.callbacks
-        moirae.notify.acknowledging""",
+        moirae.notify.inbound.acknowledging""",
     "contract/test_alertmanager_api.py": """
         moirae.notify.present moirae.services.alertmanager moirae.server.routes.alertmanager""",
     "integration/sql/test_gateways.py": """

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 
 from moirae.config import Receiver
-from moirae.notify.acknowledgements import make_group_token
 from moirae.notify.channels.rendering import describe_history, render_body, render_title
-from moirae.notify.folding import rank_severity
+from moirae.notify.inbound import make_group_token
+from moirae.notify.routing.folding import rank_severity
 
 _MAX_SUMMARY = 1_024  # characters
 _MAX_EVENT = 500 << 10  # bytes; PagerDuty takes 512 KiB

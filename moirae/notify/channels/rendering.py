@@ -10,8 +10,8 @@ from typing import Any
 
 from moirae.config import Receiver
 from moirae.errors import TemplateFault
-from moirae.notify.content import find_common
-from moirae.notify.forecast import format_forecast, format_match
+from moirae.notify.messages.content import find_common
+from moirae.notify.messages.forecast import format_forecast, format_match
 from moirae.rules import render
 
 Escape = Callable[[str], str]

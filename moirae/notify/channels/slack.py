@@ -7,7 +7,6 @@ import orjson
 
 from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import ACKNOWLEDGE_ACTION, make_group_token
 from moirae.notify.channels.rendering import (
     escape_slack,
     list_texts,
@@ -15,6 +14,7 @@ from moirae.notify.channels.rendering import (
     render_title,
 )
 from moirae.notify.delivery import Answer
+from moirae.notify.inbound import ACKNOWLEDGE_ACTION, make_group_token
 
 # Limits of Slack's blocks and messages, in characters.
 _MAX_HEADER = 150

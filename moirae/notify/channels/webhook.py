@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from moirae.notify.content import find_common
+from moirae.notify.messages.content import find_common
 
 
 def render_webhook(content: Mapping[str, Any], max_alerts: int = 0) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import structlog
 from archiver.threads import start_daemon
 from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import Acknowledgement
 from moirae.notify.delivery import HostPolicy
+from moirae.notify.inbound.acknowledgements import Acknowledgement
 from moirae.notify.inbound.pagerduty import PagerDutyPoller
 from moirae.notify.inbound.slack import SlackSocket
 

@@ -9,8 +9,8 @@ import orjson
 
 from moirae.config.receivers import PagerDutyTarget
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import Acknowledgement, describe_author
 from moirae.notify.delivery import HostPolicy, HttpClient
+from moirae.notify.inbound.acknowledgements import Acknowledgement, describe_author
 
 _TIMEOUT = 10.0  # seconds for one request
 _PAGE = 100  # incidents

@@ -10,8 +10,8 @@ import orjson
 
 from moirae.config.receivers import SlackTarget
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import Acknowledgement, read_slack_payload
 from moirae.notify.delivery import HostPolicy, HttpClient
+from moirae.notify.inbound.acknowledgements import Acknowledgement, read_slack_payload
 from moirae.notify.inbound.websocket import WebSocket
 
 _TIMEOUT = 10.0  # seconds for a request, and for opening the connection

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import sql
 from moirae.errors import RequestRejected
-from moirae.notify import ACTION_PAGE
+from moirae.notify.inbound import ACTION_PAGE
 from moirae.server.limits import RateLimiter
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from moirae.config import Settings
 from moirae.errors import RequestRejected
-from moirae.notify import acknowledge_group
+from moirae.notify.inbound import acknowledge_group
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response
 from moirae.server.route_table import RouteAccess

@@ -12,15 +12,13 @@ from moirae.config.matchers import format_matchers
 from moirae.errors import DeliveryFailed
 from moirae.notify import (
     PresentAlert,
-    RouteNode,
-    find_routes,
     format_labels,
     list_present_alerts,
     make_policy,
     read_declared,
     send_test,
-    walk_tree,
 )
+from moirae.notify.routing.tree import RouteNode, find_routes, walk_tree
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
 from moirae.services.operations.silences import find_alert

@@ -6,11 +6,11 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from moirae.config import Route
-from moirae.notify.alert import NotifiedAlert
-from moirae.notify.grouping import Grouping, Policy, ReceiverPolicy
-from moirae.notify.message import Message
-from moirae.notify.muting import Muting
-from moirae.notify.routing import RouteNode, build_tree
+from moirae.notify.routing.alert import NotifiedAlert
+from moirae.notify.routing.grouping import Grouping, Policy, ReceiverPolicy
+from moirae.notify.routing.message import Message
+from moirae.notify.routing.muting import Muting
+from moirae.notify.routing.tree import RouteNode, build_tree
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 _NAMESPACE = UUID(int=1)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from moirae.config import Receiver
-from moirae.notify.content import make_content
-from moirae.notify.message import Cause, Message
+from moirae.notify.messages.content import make_content
+from moirae.notify.routing.message import Cause, Message
 from tests.unit.moirae.notify.builders import START, make_alert
 
 HISTORY = {

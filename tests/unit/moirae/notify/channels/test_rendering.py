@@ -11,7 +11,7 @@ from moirae.notify.channels.rendering import (
     render_title,
     to_line,
 )
-from moirae.notify.content import make_summary_content
+from moirae.notify.messages.content import make_summary_content
 from tests.unit.moirae.notify.builders import START
 from tests.unit.moirae.notify.channels.contents import (
     HISTORY,

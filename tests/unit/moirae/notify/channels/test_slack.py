@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import make_group_token
 from moirae.notify.channels.slack import (
     make_api_request,
     read_thread,
@@ -13,6 +12,7 @@ from moirae.notify.channels.slack import (
     split_text,
 )
 from moirae.notify.delivery import Answer
+from moirae.notify.inbound.acknowledgements import make_group_token
 from tests.unit.moirae.notify.channels.contents import make_message_content, make_receiver
 
 HOOK = {"slack": {"webhook": "http://x/"}}

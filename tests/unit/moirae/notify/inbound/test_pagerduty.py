@@ -9,8 +9,8 @@ import pytest
 
 from moirae.config.receivers import PagerDutyTarget
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import Acknowledgement
 from moirae.notify.delivery import HostPolicy
+from moirae.notify.inbound.acknowledgements import Acknowledgement
 from moirae.notify.inbound.pagerduty import PagerDutyPoller, read_incidents
 from tests.receivers import FakeReceiver, Received, fake_receiver
 

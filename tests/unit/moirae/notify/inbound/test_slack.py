@@ -7,11 +7,11 @@ import pytest
 
 from moirae.config.receivers import SlackTarget
 from moirae.errors import DeliveryFailed
-from moirae.notify.acknowledgements import Acknowledgement
 from moirae.notify.delivery import HostPolicy
+from moirae.notify.inbound.acknowledgements import Acknowledgement
 from moirae.notify.inbound.slack import SlackSocket, check_address
 from tests.slack_socket import LocalSlack, local_slack
-from tests.unit.moirae.notify.test_acknowledgements import PRESS, TOKEN
+from tests.unit.moirae.notify.inbound.test_acknowledgements import PRESS, TOKEN
 
 ENVELOPE = {
     "envelope_id": "57d6a792-4d35-4d0b-b6aa-3361493e1caf",

@@ -1,0 +1,1 @@
+"""Configurations of Alertmanager become keys of the workspace file. No I/O."""

@@ -1,0 +1,1 @@
+"""The content of messages, and what history says of their alerts."""

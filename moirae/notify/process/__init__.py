@@ -1,0 +1,1 @@
+"""The process of notifications: changed alerts → groups → outbox → receivers."""

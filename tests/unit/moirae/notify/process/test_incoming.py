@@ -1,0 +1,91 @@
+"""Alerts that change while their first message waits for history."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from moirae.notify.process.incoming import Incoming
+from moirae.notify.routing.intake import RuleWaits
+from sql.notifications import NotifiedAlertRow
+from sql.reports import ChangePosition
+from tests.unit.moirae.notify.builders import at, describe, make_grouping
+from tests.unit.moirae.notify.routing.test_intake import ROW
+
+HOUR = timedelta(hours=1)
+WAITS = RuleWaits(history=timedelta(seconds=5), recalls=1)
+
+
+class Store:
+    """What `Incoming` reads of the database: one alert."""
+
+    def __init__(self, row: NotifiedAlertRow, waits: RuleWaits) -> None:
+        self.row = row
+        self.waits = waits
+        self.changes = 1
+
+    def load_position(self) -> ChangePosition:
+        return ChangePosition(0, 0)
+
+    def load_waits(self) -> Mapping[str, RuleWaits]:
+        return {self.row.rule: self.waits}
+
+    def list_changed(self, after: ChangePosition, limit: int) -> tuple[list[UUID], ChangePosition]:
+        newest = ChangePosition(0, self.changes)
+        return ([], after) if after == newest else ([self.row.id], newest)
+
+    def list_alerts(self, alert_ids: Collection[UUID]) -> list[NotifiedAlertRow]:
+        return [self.row for _ in alert_ids]
+
+    def list_raised_after(self, position: ChangePosition, alert_ids: Collection[UUID]) -> list[Any]:
+        return []
+
+    def count_answered(self, events: Collection[UUID]) -> dict[UUID, int]:
+        return {}
+
+    def has_unread_input(self) -> bool:
+        return False
+
+    def change(self, **columns: Any) -> None:
+        self.row = replace(self.row, **columns)
+        self.changes += 1
+
+
+def follow(store: Store, *seconds: float) -> list[tuple[float, list[str]]]:
+    """The messages until each of some times, at the last of which the alert has ended."""
+    grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, r={})
+    incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
+    messages: list[tuple[float, list[str]]] = []
+    for number, second in enumerate(seconds):
+        if number == 1:
+            store.change(state="resolved", ends_at=at(second), updated_at=at(second))
+        incoming.follow(at(second))
+        incoming.release(at(second))
+        messages += [(second, describe(message)) for message in incoming.flush_due(at(second))]
+    messages += [
+        (0.0, [f"{alert.labels['alertname']} unsent"])
+        for alert in incoming.take_unsent(at(seconds[-1]))
+    ]
+    return messages
+
+
+@pytest.mark.parametrize("ended_after", [2.0, 6.0])
+def test_alert_that_ends_while_history_is_awaited_is_told_and_ends_later(
+    ended_after: float,
+) -> None:
+    messages = follow(Store(ROW, WAITS), 0, ended_after, 301 + ended_after)
+    assert messages[0] == (ended_after, ["A firing"])
+    assert messages[1:] == [(301 + ended_after, ["A resolved"])]
+
+
+def test_alert_that_ends_before_its_condition_is_known_is_counted() -> None:
+    store = Store(replace(ROW, history="waiting"), RuleWaits(where=timedelta(seconds=30)))
+    assert follow(store, 0, 2, 400) == [(0.0, ["A unsent"])]
+
+
+def test_withdrawn_alert_is_not_told() -> None:
+    store = Store(replace(ROW, history="withdrawn"), WAITS)
+    assert follow(store, 0, 2, 400) == []
