@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from archiver.formats.format import Format
-from archiver.formats.time_formats import SYSLOG_TIMES
+from archiver.formats.time_formats import APACHE_TIMES, SYSLOG_TIMES
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 # A host may be the list of a proxy, and a user may have blanks. What servers are told to write
@@ -53,10 +53,10 @@ class TextPattern:
 BUILT_IN_PATTERNS: dict[str, TextPattern] = {
     "combined": TextPattern(
         (rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"{_REST}',),
-        times=("%d/%b/%Y:%H:%M:%S %z",),
+        times=APACHE_TIMES,
         empty="-",
     ),
-    "common": TextPattern((_COMMON + _REST,), times=("%d/%b/%Y:%H:%M:%S %z",), empty="-"),
+    "common": TextPattern((_COMMON + _REST,), times=APACHE_TIMES, empty="-"),
     "syslog": TextPattern(
         (_RFC_5424, _DEVICE, _RFC_3164, _SPACED_TIME), times=SYSLOG_TIMES, empty="-"
     ),

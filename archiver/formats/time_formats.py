@@ -16,11 +16,14 @@ SYSLOG_TIMES = tuple(
 )
 """Times of RFC 3164, and those with a year or a fraction, as some systems write them."""
 
+APACHE_TIMES = ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f %z")
+"""Times of access logs, some with a fraction (`%{msec_frac}t` of Apache)."""
+
 NAMED_FORMATS: dict[str, tuple[str, ...]] = {
     "rfc2822": tuple(
         f"{day}%d %b %Y {time} %z" for time in ("%H:%M:%S", "%H:%M") for day in ("%a, ", "")
     ),
-    "apache": ("%d/%b/%Y:%H:%M:%S %z",),
+    "apache": APACHE_TIMES,
     "syslog": SYSLOG_TIMES,
 }
 """By name, the formats that it stands for."""

@@ -67,6 +67,8 @@ ACCESS = [
     # Requests that are none (vectordotdev/vrl#226), and methods with a hyphen.
     (f'h - - {AT_TEN} "\\x03\\x00/*Cookie: x" 400 1 "-" "-"', {"request": "\\x03\\x00/*Cookie: x"}),
     (f'h - - {AT_TEN} "M-SEARCH * HTTP/1.1" 400 1 "-" "-"', {"method": "M-SEARCH", "path": "*"}),
+    # Fractions of seconds, as Apache's %{msec_frac}t writes them.
+    (f'h - - {AT_TEN.replace(" ", ".000 ")} "GET / HTTP/1.1" 200 1 "-" "a"', {"host": "h"}),
     (f'h - - {AT_TEN} "GET / HTTP/1.1" two 1 "-" "-"', None),
 ]
 
@@ -133,12 +135,14 @@ def test_times_of_programs_are_read(reading: TimeReading, text: str, expected: s
         ("1/10/22 23:50:04:362 EDT", ["%d/%m/%y %H:%M:%S:%f %Z", "%m/%d/%y %H:%M:%S:%f %Z"]),
         ("Fri Jul 23 00:28:19.615325 2021", ["%a %b %d %H:%M:%S.%f %Y"]),
         ("31/12/2026 10:00:00 PM", ["%d/%m/%Y %I:%M:%S %p"]),
+        ("1795168800.123", ["unit: s"]),  # $msec of nginx
     ],
 )
 def test_a_dead_letter_names_the_formats_that_read_its_time(text: str, formats: list[str]) -> None:
     _, refused = read_rows(declare({}), f'{{"ts":"{text}"}}\n'.encode(), JSONL)
     assert all(name in refused[0].detail for name in formats)
-    assert refused[0].detail.count("%Y") + refused[0].detail.count("%y") == len(formats)
+    proposed = sum(map(refused[0].detail.count, ("%Y", "%y", "unit")))
+    assert proposed == len(formats)
 
 
 @pytest.mark.parametrize(
@@ -155,3 +159,29 @@ def test_csv_whose_lines_end_with_carriage_returns_is_not_lost() -> None:
     rows, refused = read_rows(declare({"v": "int"}), b"ts,v\r2026-11-20T10:00:00Z,1\r", CSV)
     assert not rows
     assert "carriage return" in refused[0].detail
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        # RFC 7464, as `journalctl -o json-seq` writes it; files joined with their marks.
+        '\x1e{"ts":1795168800,"v":"1"}\n\x1e{"ts":1795168800,"v":12345678901234567890123}\n',
+        '\ufeff{"ts":1795168800,"v":"1"}\n\ufeff{"ts":1795168800,"v":12345678901234567890123}\n',
+        # Documents divided by commas, the last one with one, too; lines of an array.
+        '{"ts":1795168800,"v":"1"},\n{"ts":1795168800,"v":12345678901234567890123},\n',
+        '[\n{"ts":1795168800,"v":"1"},\n{"ts":1795168800,"v":12345678901234567890123}\n]\n',
+    ],
+)
+def test_objects_are_divided_by_separators(content: str) -> None:
+    names = ("json",) if content.startswith(("{", "[")) else ("json", "jsonl")
+    for name in names:
+        rows, refused = read_rows(declare({"v": "string"}), content.encode(), Format(name))
+        assert not refused
+        assert [row[1] for row in rows] == ["1", "12345678901234567890123"]
+
+
+@pytest.mark.parametrize(("content", "junk"), [("{0}}}{0}]{0}", b"}]"), ("[{0}}},{0}]{0}", b"}")])
+def test_a_bracket_that_closes_nothing_loses_no_other_record(content: str, junk: bytes) -> None:
+    document = content.format('{"ts":1795168800}').encode()
+    rows, refused = read_rows(declare({}), document, Format("json"))
+    assert len(rows) == 3 and b"".join(line.raw for line in refused) == junk

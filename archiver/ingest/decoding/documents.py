@@ -8,12 +8,14 @@ import orjson
 from archiver.errors import SourceDamaged
 from archiver.ingest.decoding.records import MAX_LINE_BYTES
 
+# Blanks, record separators, and the byte order marks of files that were joined.
+_BETWEEN = rb"[ \t\r\n\x1e]*(?:\xef\xbb\xbf[ \t\r\n\x1e]*)*"
 _TOKEN = re.compile(
-    rb'[ \t\r\n]*(?:("[^"\\]*(?:\\.[^"\\]*)*")|([{}\[\]:,])|([^ \t\r\n"{}\[\]:,]+))', re.DOTALL
+    _BETWEEN + rb'(?:("[^"\\]*(?:\\.[^"\\]*)*")|([{}\[\]:,])|([^ \t\r\n\x1e"{}\[\]:,]+))',
+    re.DOTALL,
 )
-_BLANKS = re.compile(rb"[ \t\r\n]*")
+_BLANKS = re.compile(_BETWEEN)
 _CLOSING = {b"{": b"}", b"[": b"]"}
-_MARK = b"\xef\xbb\xbf"
 _MAX_DEPTH = 500  # around records
 
 
@@ -31,7 +33,8 @@ class DocumentScanner:
 
     Without a path, a record is a document, or an element of one that is an array. `records`: names
     of objects, divided by points, that lead to an array of records, or to one; null is an array
-    without any. A record is not validated: whoever parses it does.
+    without any. A record is not validated: whoever parses it does. Documents may be divided by
+    commas, or by the record separators of RFC 7464; a bracket that closes nothing is a record.
     """
 
     def __init__(self, records: str | None) -> None:
@@ -39,7 +42,6 @@ class DocumentScanner:
         self._containers: list[_Container] = []
         self._buffer = b""
         self._position = 0
-        self._is_first = True
         self._last_text = b""
         self._has_found_path = False
         # Of the record that is being read: its start in the buffer, and its open brackets.
@@ -53,9 +55,6 @@ class DocumentScanner:
         if self._start is not None:
             self._start -= self._position
         self._position = 0
-        if self._is_first and len(self._buffer) >= len(_MARK):
-            self._is_first = False
-            self._buffer = self._buffer.removeprefix(_MARK)
         yield from self._scan_tokens(is_last=False)
         self._discard()
 
@@ -102,16 +101,16 @@ class DocumentScanner:
             self._open(token, start)
             return None
         if token in (b"}", b"]"):
-            if not self._containers or _CLOSING[self._containers.pop().opening] != token:
-                raise SourceDamaged(f"not JSON: unexpected {token.decode()}")
+            if not self._containers or _CLOSING[self._containers[-1].opening] != token:
+                return token
+            self._containers.pop()
             return None
         if token == b":":
             self._set_key()
             return None
         if token == b",":
-            if not self._containers:
-                raise SourceDamaged("not JSON: unexpected ,")
-            self._containers[-1].key = None
+            if self._containers:
+                self._containers[-1].key = None
             return None
         return self._take_scalar(token)
 

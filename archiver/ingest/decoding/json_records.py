@@ -9,6 +9,9 @@ import orjson
 
 from archiver.errors import InvalidValue
 
+# Before a record of RFC 7464, as `journalctl -o json-seq` writes it, and before one of a file that
+# others were joined to.
+_MARKS = (b"\x1e", b"\xef\xbb\xbf")
 _CONSTANT = re.compile(rb"\b(?:NaN|Infinity)\b")
 
 
@@ -17,6 +20,9 @@ def parse_json(record: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(record)
     except orjson.JSONDecodeError as error:
+        unmarked = without_marks(record)
+        if len(unmarked) < len(record):
+            return parse_json(unmarked)
         value = _parse_constants(record)
         if value is None:
             raise InvalidValue(_describe_json_error(error, record)) from error
@@ -28,6 +34,13 @@ def parse_json(record: bytes) -> dict[str, Any]:
         except TypeError as error:  # deeper than orjson can serialise into `_extra`
             raise InvalidValue("the JSON object is nested too deeply") from error
     return value
+
+
+def without_marks(record: bytes) -> bytes:
+    """A record without the separator or byte order mark before it."""
+    for mark in _MARKS:
+        record = record.removeprefix(mark)
+    return record
 
 
 def _parse_constants(record: bytes) -> Any:

@@ -18,6 +18,7 @@ from archiver.delta import ARROW_TYPES
 from archiver.errors import InvalidValue
 from archiver.formats import find_value
 from archiver.ingest.decoding.invalid_value import abbreviate
+from archiver.ingest.decoding.json_records import without_marks
 
 # Values of an integer type are at least -limit and below limit.
 INT_LIMITS = {"int": 2**31, "bigint": 2**63}
@@ -51,7 +52,7 @@ class JsonNumber(str):
 
 def number_in_json(line: bytes, field: str) -> JsonNumber | float:
     """The text of a number in a field of a valid JSON object; NaN and infinities as they are."""
-    record = json.loads(line, parse_float=JsonNumber, parse_int=JsonNumber)
+    record = json.loads(without_marks(line), parse_float=JsonNumber, parse_int=JsonNumber)
     number: JsonNumber | float = find_value(record, field)
     return number
 

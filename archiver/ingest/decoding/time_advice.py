@@ -16,6 +16,7 @@ from archiver.ingest.decoding.time_texts import parse_time_texts
 _LIKELY_SECONDS = (631_152_000, 4_102_444_800)
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DIGIT = re.compile("[0-9]")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _NEWEST = 4_102_444_800_000_000
 
 _NAMED_FORMATS = (
@@ -94,8 +95,8 @@ def advise_number(column: str, value: float) -> str:
 
 def advise_text(column: str, text: str) -> str:
     """What to declare for a text that is not ISO 8601; empty without an idea."""
-    if text.isascii() and text.lstrip("-").isdigit() and len(text) < 25:
-        units = likely_units(int(text))
+    if len(text) < 25 and _NUMBER.fullmatch(text) is not None:
+        units = likely_units(Decimal(text))
         return _advise(column, f"unit: {units[0]}") if units else ""
     formats = likely_formats([text])
     if not formats:

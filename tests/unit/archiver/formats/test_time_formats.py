@@ -7,7 +7,7 @@ from archiver.formats import compile_time_format, expand_time_format
 
 def test_named_formats_stand_for_others() -> None:
     assert expand_time_format("iso") == ("iso",)
-    assert expand_time_format("apache") == ("%d/%b/%Y:%H:%M:%S %z",)
+    assert expand_time_format("apache")[0] == "%d/%b/%Y:%H:%M:%S %z"
 
 
 @pytest.mark.parametrize(
