@@ -2,13 +2,24 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.delta import StreamSchema
-from archiver.formats import Format, RecordReading, find_value
+from archiver.errors import SourceDamaged
+from archiver.formats import (
+    MISSING,
+    Format,
+    RecordReading,
+    find_value,
+    parse_path,
+    redact_value,
+    replace_value,
+)
 from archiver.ingest.decoding import dump_json, load_json, redact_records, redact_row
 from archiver.ingest.source_text import find_encoding_mark, iterate_blocks
 from archiver.ingest.source_units import csv_fields
@@ -47,18 +58,55 @@ def _redact_lines(schema: StreamSchema, record_format: Format, text: bytes) -> b
 
 
 def _redact_documents(schema: StreamSchema, record_format: Format, text: bytes) -> bytes:
-    """JSON documents, whose rows are at a path or are the documents."""
+    """One JSON document or several, whose rows are at a path or are the documents."""
+    return b"\n".join(
+        _redact_document(schema, record_format, document)
+        for document in _split_documents(record_format, text)
+    )
+
+
+def _split_documents(record_format: Format, text: bytes) -> list[bytes]:
+    """The documents of a text; the text itself if they are not complete."""
+    with suppress(ValueError):
+        load_json(text)
+        return [text]
+    with suppress(SourceDamaged):
+        return [record.text for record in split_records(text, replace(record_format, records=None))]
+    return [text]
+
+
+def _redact_document(schema: StreamSchema, record_format: Format, text: bytes) -> bytes:
     try:
         document = load_json(text)
     except ValueError:
-        return _redact_lines(schema, replace(record_format, records=None), text)
-    rows = document
-    if record_format.records is not None:
-        rows = find_value(document, record_format.records)
-    for row in rows if isinstance(rows, list) else [document]:
-        if isinstance(row, dict):
-            row |= redact_row(schema, row)
-    return dump_json(document)
+        return redact_records(schema, RecordReading(record_format), [text])[0]
+    path = record_format.records
+    redacted = (
+        _redact_rows(schema, document) if path is None else _redact_at(schema, document, path)
+    )
+    return text if redacted == document else dump_json(redacted)
+
+
+def _redact_at(schema: StreamSchema, document: Any, path: str) -> Any:
+    """A document: its rows by their columns, what is around them as undeclared fields are."""
+    if isinstance(document, list):
+        return [_redact_at(schema, inner, path) for inner in document]
+    redacted = redact_value(document, schema.redactions, (path, *map(str, parse_path(path))))
+    if isinstance(document, dict):
+        rows = find_value(document, path)
+        if rows is not MISSING:
+            replace_value(redacted, path, _redact_rows(schema, rows))
+    return redacted
+
+
+def _redact_rows(schema: StreamSchema, rows: Any) -> Any:
+    if isinstance(rows, list):
+        return [_redact_rows(schema, row) for row in rows]
+    return (
+        redact_row(schema, rows)
+        if isinstance(rows, dict)
+        else redact_value(rows, schema.redactions)
+    )
 
 
 def _redact_parquet(schema: StreamSchema, content: bytes) -> bytes:

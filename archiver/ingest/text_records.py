@@ -15,8 +15,13 @@ class TextRecord(NamedTuple):
 
 
 def split_records(content: bytes, record_format: Format) -> list[TextRecord]:
-    """The records of a file that are not blank, without its byte order mark."""
+    """The records of a file that are not blank, without its byte order mark.
+
+    Raises `SourceDamaged` for documents that are not complete.
+    """
     source = RecordSource(record_format, split_lines(iter([content]), b"\n"))
-    numbers, records = source.take(content.count(b"\n") + 1)
+    numbers, records = source.take(len(content) + 1)  # a document needs no line
+    if source.damage is not None:
+        raise source.damage
     lines = (record.rstrip(b"\r\n") for record in records)
     return [TextRecord(*pair) for pair in zip(numbers.tolist(), lines, strict=True)]

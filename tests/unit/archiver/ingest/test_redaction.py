@@ -53,6 +53,29 @@ def test_rows_inside_of_documents_are_redacted() -> None:
     assert redacted == b'{"items":[{"note":"key"},{"auth":{"token":"***"}}]}'
 
 
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ('{"note":"key-1","items":[]}', '{"note":"key","items":[]}'),
+        # Several documents, in an array and one after the other; rows that are none.
+        ('[{"items":[{"note":"key-1"}]}]', '[{"items":[{"note":"key"}]}]'),
+        (
+            '{"items":[]}{"x":"key-1","items":{"note":"key-1"}}',
+            '{"items":[]}\n{"x":"key","items":{"note":"key"}}',
+        ),
+        ('{"items":["key-1"]}', '{"items":["key"]}'),
+        # Names of undeclared fields; what has no secret stays as it was written.
+        ('{"items":[{"key-1":1}]}', '{"items":[{"key":1}]}'),
+        ('{"items":[{"n": 12345678901234567890123}]}', None),
+        ('{"items":[{"note":"key-1', '{"items":[{"note":"key'),
+    ],
+)
+def test_what_is_around_rows_is_redacted(document: str, expected: str | None) -> None:
+    schema = replace(SCHEMA, fields={}, redactions=SCHEMA.redactions[1:])
+    redacted = redact_content(schema, Format("json", records="items"), document.encode())
+    assert redacted.decode() == (expected or document)
+
+
 def test_other_encodings_stay() -> None:
     schema = replace(SCHEMA, fields={}, redactions=SCHEMA.redactions[1:])
     content = f"ts,note\n{TEN},é key-1\n".encode("latin-1")

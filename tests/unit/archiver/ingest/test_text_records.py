@@ -3,10 +3,12 @@
 import csv
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archiver.formats import CSV, JSONL
+from archiver.errors import SourceDamaged
+from archiver.formats import CSV, JSONL, Format
 from archiver.ingest.text_records import TextRecord, split_records
 
 
@@ -33,3 +35,10 @@ def test_each_row_of_a_csv_writer_is_a_record(rows: list[list[str]]) -> None:
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     records = split_records(text.getvalue().encode(), CSV)
     assert [next(csv.reader([record.text.decode()])) for record in records] == rows
+
+
+def test_documents_of_one_line_are_divided() -> None:
+    records = split_records(b"[{},{}]{}", Format("json"))
+    assert [record.text for record in records] == [b"{}", b"{}", b"{}"]
+    with pytest.raises(SourceDamaged):
+        split_records(b"[{},{", Format("json"))
