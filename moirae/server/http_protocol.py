@@ -3,6 +3,10 @@
 uvicorn has no such limit: `timeout_keep_alive` runs from a response to the first byte of the next
 request. Connections count for `limit_concurrency`, so that clients without a token could use up
 all of them.
+
+A client that has shown a token or session may leave its connection idle for longer: senders such as
+Prometheus keep connections for some minutes, and a request that is sent while the server closes
+its connection is lost.
 """
 
 import asyncio
@@ -10,7 +14,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from moirae.server.limits import HEADER_TIMEOUT
+from moirae.server.limits import HEADER_TIMEOUT, IDENTIFIED_KEEP_ALIVE_TIMEOUT
+from moirae.server.responses import has_identity
 
 
 class HttpProtocol(H11Protocol):
@@ -31,13 +36,17 @@ class HttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """The next request may follow, which has the same time."""
-        self._start_header_timer()
+        """The next request may follow."""
+        idle = 0
+        if has_identity(self.scope):
+            idle = self.timeout_keep_alive = IDENTIFIED_KEEP_ALIVE_TIMEOUT
+        self._start_header_timer(idle)
         super().on_response_complete()
 
-    def _start_header_timer(self) -> None:
+    def _start_header_timer(self, idle: float = 0) -> None:
+        """`idle`: seconds before the first byte, besides."""
         self._stop_header_timer()
-        self._header_timer = self.loop.call_later(HEADER_TIMEOUT, self._close_if_waiting)
+        self._header_timer = self.loop.call_later(idle + HEADER_TIMEOUT, self._close_if_waiting)
 
     def _stop_header_timer(self) -> None:
         if self._header_timer is not None:

@@ -19,6 +19,8 @@ MAX_CONCURRENT_PUBLIC_BODIES = 64
 MAX_CLIENT_PUBLIC_BODIES = 8  # of them, of one address
 PUBLIC_BODY_TIMEOUT = 5.0  # seconds
 HEADER_TIMEOUT = 10.0  # seconds in which a connection must have sent the headers of a request
+# Seconds for which a connection may be idle after a request with a token or session.
+IDENTIFIED_KEEP_ALIVE_TIMEOUT = 90
 _MAX_CLIENTS = 10_000  # whose requests are counted; the least recent are forgotten
 
 

@@ -43,6 +43,11 @@ def set_identity(scope: Scope, identity: Identity) -> None:
     scope[_IDENTITY_KEY] = identity
 
 
+def has_identity(scope: Scope) -> bool:
+    """Whether a token or a session says who makes a request."""
+    return _IDENTITY_KEY in scope
+
+
 def read_identity(scope: Scope) -> Identity:
     """Who makes a request that needs a token."""
     return cast(Identity, scope[_IDENTITY_KEY])

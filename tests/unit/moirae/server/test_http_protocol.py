@@ -11,6 +11,8 @@ from starlette.responses import PlainTextResponse
 
 from moirae.server import http_protocol
 from moirae.server.http_protocol import HttpProtocol
+from moirae.server.responses import set_identity
+from moirae.services.tokens import Identity
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TIMEOUT = 0.2  # seconds
@@ -24,14 +26,25 @@ async def answer_slowly(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("reached")(scope, receive, send)
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, client: Client) -> Any:
+async def answer_known_client(scope: Any, receive: Any, send: Any) -> None:
+    set_identity(scope, Identity("1", "prometheus", "source"))
+    await PlainTextResponse("reached")(scope, receive, send)
+
+
+def connect(
+    monkeypatch: pytest.MonkeyPatch, client: Client, application: Any = answer_slowly
+) -> Any:
     """What a client of a running server returns."""
     monkeypatch.setattr(http_protocol, "HEADER_TIMEOUT", TIMEOUT)
 
     async def run() -> Any:
         with socket.create_server(("127.0.0.1", 0)) as listening_socket:
             config = uvicorn.Config(
-                answer_slowly, http=HttpProtocol, lifespan="off", log_config=None
+                application,
+                http=HttpProtocol,
+                lifespan="off",
+                log_config=None,
+                timeout_keep_alive=1,
             )
             server = uvicorn.Server(config)
             task = asyncio.create_task(server.serve([listening_socket]))
@@ -67,3 +80,18 @@ def test_slow_response_and_its_successor_are_served(monkeypatch: pytest.MonkeyPa
 
     for response in connect(monkeypatch, ask_twice):
         assert response.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("application", [answer_known_client, answer_slowly])
+def test_idle_connection_of_a_known_client_stays(
+    monkeypatch: pytest.MonkeyPatch, application: Any
+) -> None:
+    async def ask_again_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(REQUEST)
+        await reader.readuntil(b"reached")
+        await asyncio.sleep(1.2)  # longer than both times of a client that is not known
+        writer.write(REQUEST)
+        return await reader.read(8)
+
+    expected = b"HTTP/1.1" if application is answer_known_client else b""
+    assert connect(monkeypatch, ask_again_later, application) == expected
