@@ -1,8 +1,8 @@
 """Alerts that other systems post: which posts are about the same alert, and when it ends. No I/O.
 
 A post names the labels of an alert, its start and, mostly, its end: of an alert that fires, a time
-soon to come, which later posts move on. Without an end an alert fires for `RESOLVE_TIMEOUT` after
-the post. Several servers may post one alert, each with a start of its own: it ends when all of them
+soon to come, which later posts move on. Without an end an alert fires for a time after the post, which
+the reader of the post adds. Several servers may post one alert, each with a start of its own: it ends when all of them
 say so.
 """
 
@@ -14,7 +14,6 @@ from archiver.times import Micros
 from moirae.alerts.event import Event, EventRow, make_event_id, make_fingerprint, write_object
 from moirae.rules import LABELS_ATTRIBUTE
 
-RESOLVE_TIMEOUT = 300_000_000  # microseconds, as Alertmanager's default
 # Starts of one alert that are told apart; of more, those that end first are forgotten.
 _MAX_STARTS = 16
 
@@ -23,19 +22,14 @@ _MAX_STARTS = 16
 class AlertPost:
     """A post about an alert. Times in microseconds; `at`: of the clock when it was received.
 
-    `ends`: None if the post names no end.
+    `ends`: when the alert ends unless another post follows.
     """
 
     at: Micros
     labels: Mapping[str, str]
     starts: Micros
-    ends: Micros | None
+    ends: Micros
     annotations: Mapping[str, str]
-
-    @property
-    def fires_until(self) -> Micros:
-        """When the alert ends unless another post follows."""
-        return self.at + RESOLVE_TIMEOUT if self.ends is None else self.ends
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Continuation(NamedTuple):
 
 def begin_alert(post: AlertPost) -> PostedAlert:
     """The alert that begins with a post."""
-    return PostedAlert(post.starts, post.at, {post.starts: post.fires_until}, post.annotations)
+    return PostedAlert(post.starts, post.at, {post.starts: post.ends}, post.annotations)
 
 
 def continue_alert(latest: PostedAlert | None, post: AlertPost) -> Continuation:
@@ -76,11 +70,11 @@ def continue_alert(latest: PostedAlert | None, post: AlertPost) -> Continuation:
     is_known = post.starts in latest.ends
     if not is_known and post.starts > latest.fires_until:
         return Continuation(begin_alert(post), is_new=True)
-    if not is_known and post.fires_until <= min(post.at, latest.starts):
+    if not is_known and post.ends <= min(post.at, latest.starts):
         return Continuation(latest, is_new=False)  # it is about an earlier alert, which has ended
     if post.at < latest.posted and is_known:
         return Continuation(latest, is_new=False)  # overtaken by a newer post
-    ends = {**latest.ends, post.starts: post.fires_until}
+    ends = {**latest.ends, post.starts: post.ends}
     for start in sorted(ends, key=lambda start: ends[start])[:-_MAX_STARTS]:
         del ends[start]
     is_newest = post.at >= latest.posted

@@ -436,6 +436,11 @@ class Settings(ConfigModel):
         description="Wall-clock time since an alert fired after which it is sent only if it still "
         "fires when all input is read.",
     )
+    resolve_timeout: PositiveDuration = Field(
+        default=timedelta(minutes=5),
+        description="Wall-clock time after the last post about an alert of another system after which "
+        "it ends, if the post names no end.",
+    )
     receivers: Mapping[Title, Receiver] = Field(
         default_factory=dict, description="Receivers of notifications by name."
     )

@@ -203,6 +203,7 @@ def build_live_process(
         ExternalRules(connection, settings.limits.external_rules),
         detector.find_external_rule,
         lambda: detector.reload(ingest.event_time),
+        settings.resolve_timeout,
     )
     ingest.external_alerts = external_alerts
     lock = threading.Lock()

@@ -6,7 +6,7 @@ batch is archived; a new process reads the rows of the last seconds again, which
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -70,13 +70,18 @@ class ExternalAlerts:
         rules: ExternalRules,
         find_rule: Callable[[str], ActiveRule | None],
         reload_rules: Callable[[], None],
+        resolve_timeout: timedelta,
     ) -> None:
-        """`find_rule`: a rule that runs, by name. `reload_rules`: starts those that were added."""
+        """`find_rule`: a rule that runs, by name. `reload_rules`: starts those that were added.
+
+        `resolve_timeout`: for which an alert fires after a post without an end.
+        """
         self._connection = connection
         self._table = table
         self._rules = rules
         self._find_rule = find_rule
         self._reload_rules = reload_rules
+        self._resolve_timeout = resolve_timeout // timedelta(microseconds=1)
         self._gateway = ExternalAlertGateway(connection)
         self._alerts = AlertGateway(connection)
         self._events = EventGateway(connection)
@@ -87,16 +92,18 @@ class ExternalAlerts:
         start = None if read_to is None else to_micros(read_to) - _OVERLAP
         for file in self._table.data_files(TimeRange(start)):
             rows = self._table.read_on_time(file.path, list(self._table.schema.query_columns))
-            self._record(post for post in _read_posts(rows) if start is None or post.at >= start)
+            self._record(
+                post for post in self._read_posts(rows) if start is None or post.at >= start
+            )
 
     def record(self, ingested: IngestResult) -> None:
         """Record the posts of a batch that was archived."""
         rows = ingested.on_time.get(EXTERNAL_ALERTS)
         if rows is not None and len(rows):
-            self._record(_read_posts(rows))
+            self._record(self._read_posts(rows))
         for file in ingested.files.get(EXTERNAL_ALERTS, ()):
             columns = list(self._table.schema.query_columns)
-            self._record(_read_posts(self._table.read_on_time(file.path, columns)))
+            self._record(self._read_posts(self._table.read_on_time(file.path, columns)))
 
     def end_silent(self, now: datetime) -> None:
         """End the alerts whose end has passed by the clock."""
@@ -107,6 +114,27 @@ class ExternalAlerts:
         with self._connection.transaction():
             for row in ended:
                 self._update(row, _to_alert(row), clock, "no_data")
+
+    def _read_posts(self, rows: pa.Table) -> Iterator[AlertPost]:
+        """The posts in rows of the stream."""
+        columns = ("ts", "labels", "starts_at", "ends_at", "annotations")
+        for at, labels, starts_at, ends_at, annotations in zip(
+            *(rows[name].to_pylist() for name in columns), strict=True
+        ):
+            label_texts = _read_texts(labels)
+            if not label_texts or starts_at is None:
+                # The server writes no such rows; `moirae ingest` may.
+                _LOG.warning("row without labels or start left out", action="post_left_out")
+                continue
+            yield AlertPost(
+                at=to_micros(at),
+                labels=label_texts,
+                starts=to_micros(starts_at),
+                ends=to_micros(at) + self._resolve_timeout
+                if ends_at is None
+                else to_micros(ends_at),
+                annotations=_read_texts(annotations),
+            )
 
     def _record(self, posts: Iterable[AlertPost]) -> None:
         ordered = sorted(posts, key=lambda post: post.at)
@@ -225,26 +253,6 @@ def _make_lifetime(eid: UUID, alert: PostedAlert, clock: Micros) -> AlertLifetim
 def _to_alert(row: ExternalAlertRow) -> PostedAlert:
     ends = {int(start): end for start, end in row.ends.items()}
     return PostedAlert(to_micros(row.starts_at), to_micros(row.posted_at), ends, row.annotations)
-
-
-def _read_posts(rows: pa.Table) -> Iterator[AlertPost]:
-    """The posts in rows of the stream."""
-    columns = ("ts", "labels", "starts_at", "ends_at", "annotations")
-    for at, labels, starts_at, ends_at, annotations in zip(
-        *(rows[name].to_pylist() for name in columns), strict=True
-    ):
-        label_texts = _read_texts(labels)
-        if not label_texts or starts_at is None:
-            # The server writes no such rows; `moirae ingest` may.
-            _LOG.warning("row without labels or start left out", action="post_left_out")
-            continue
-        yield AlertPost(
-            at=to_micros(at),
-            labels=label_texts,
-            starts=to_micros(starts_at),
-            ends=None if ends_at is None else to_micros(ends_at),
-            annotations=_read_texts(annotations),
-        )
 
 
 def _read_texts(text: str | None) -> dict[str, str]:

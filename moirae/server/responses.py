@@ -1,5 +1,6 @@
 """JSON responses of the server, including errors, and who made a request, for what."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -43,7 +44,7 @@ def set_identity(scope: Scope, identity: Identity) -> None:
     scope[_IDENTITY_KEY] = identity
 
 
-def has_identity(scope: Scope) -> bool:
+def has_identity(scope: Mapping[str, Any]) -> bool:
     """Whether a token or a session says who makes a request."""
     return _IDENTITY_KEY in scope
 

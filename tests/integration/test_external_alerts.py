@@ -32,7 +32,7 @@ _SCHEMA = stream_schema(EXTERNAL_ALERTS, external_alerts_stream())
 
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
+    return workspace(public_folder).model_copy(update={"resolve_timeout": timedelta(minutes=2)})
 
 
 class Receiver:
@@ -50,6 +50,7 @@ class Receiver:
             ExternalRules(connection, limit),
             lambda name: self._rules.get(name),
             self.reload,
+            settings.resolve_timeout,
         )
         self.reload()
 
@@ -147,12 +148,12 @@ def test_event_is_settled_with_its_labels_as_key(receiver: Receiver) -> None:
 
 def test_silent_alert_ends_by_the_clock(receiver: Receiver) -> None:
     receiver.post(10, {**UP, "starts": 5, "ends": 250}, {**UP, "instance": "b", "starts": 5})
-    receiver.alerts.end_silent(_moment(249))
+    receiver.alerts.end_silent(_moment(129))
     assert [row[1] for row in receiver.show("external/Up")] == ["firing", "firing"]
-    receiver.alerts.end_silent(_moment(311))
+    receiver.alerts.end_silent(_moment(251))
     assert receiver.show("external/Up") == [
         ("a", "resolved", 5, 250, "no_data", ""),
-        ("b", "resolved", 5, 310, "no_data", ""),
+        ("b", "resolved", 5, 130, "no_data", ""),
     ]
 
 

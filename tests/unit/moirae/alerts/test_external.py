@@ -3,7 +3,6 @@
 import pytest
 
 from moirae.alerts.external import (
-    RESOLVE_TIMEOUT,
     AlertPost,
     PostedAlert,
     continue_alert,
@@ -13,7 +12,7 @@ from moirae.alerts.external import (
 _LABELS = {"instance": "a", "alertname": "Up"}
 
 
-def _post(at: int, starts: int, ends: int | None, summary: str = "") -> AlertPost:
+def _post(at: int, starts: int, ends: int, summary: str = "") -> AlertPost:
     return AlertPost(at, _LABELS, starts, ends, {"summary": summary})
 
 
@@ -32,11 +31,6 @@ def _fold(*posts: AlertPost) -> list[PostedAlert]:
 def test_later_post_moves_the_end_and_the_annotations() -> None:
     (alert,) = _fold(_post(10, 5, 250, "one"), _post(70, 5, 310, "two"))
     assert (alert.starts, alert.fires_until, alert.annotations) == (5, 310, {"summary": "two"})
-
-
-def test_post_without_end_fires_for_the_timeout() -> None:
-    (alert,) = _fold(_post(10, 5, None))
-    assert alert.fires_until == 10 + RESOLVE_TIMEOUT
 
 
 def test_overtaken_post_changes_nothing() -> None:
@@ -80,8 +74,8 @@ def test_number_of_starts_is_limited() -> None:
 
 @pytest.mark.parametrize("columns", [(), ("labels", "instance", "job")])
 def test_event_has_its_labels_whatever_their_order(columns: tuple[str, ...]) -> None:
-    post = _post(10, 5, None)
-    other_order = AlertPost(10, dict(reversed(_LABELS.items())), 5, None, {})
+    post = _post(10, 5, 250)
+    other_order = AlertPost(10, dict(reversed(_LABELS.items())), 5, 250, {})
     event = make_external_event("external/Up", columns, post)
     assert event == make_external_event("external/Up", columns, other_order)
     assert event.key == _LABELS
@@ -91,7 +85,7 @@ def test_event_has_its_labels_whatever_their_order(columns: tuple[str, ...]) -> 
 
 
 def test_names_of_labels_are_part_of_the_identity() -> None:
-    renamed = AlertPost(10, {"host": "a", "alertname": "Up"}, 5, None, {})
+    renamed = AlertPost(10, {"host": "a", "alertname": "Up"}, 5, 250, {})
     events = [make_external_event("external/Up", (), post) for post in (_post(10, 5, 9), renamed)]
     assert events[0].eid != events[1].eid
     assert events[0].fingerprint != events[1].fingerprint
