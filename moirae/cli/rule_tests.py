@@ -20,7 +20,7 @@ from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 
 if TYPE_CHECKING:
-    from moirae.rule_tests import RuleTestResult, RuleTestRun
+    from moirae.rule_tests import RuleTestResult
 
 _EXIT_FAILED = 1
 
@@ -41,20 +41,27 @@ def run_tests(
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Write the results as XML of JUnit, too."),
     ] = None,
-    min_coverage: Annotated[
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage",
+            help="Show of which rules, stages and conditions no test expects anything.",
+        ),
+    ] = False,
+    minimum: Annotated[
         int | None,
         typer.Option(
-            "--min-coverage",
+            "--min",
             min=0,
             max=100,
             metavar="PERCENT",
-            help="Fail if tests expect something of fewer than this share of the rules.",
+            help="Fail if tests cover fewer of the rules, stages and conditions.",
         ),
     ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Run tests of rules: rows in; alerts, events, contexts and answers out.
+    """Run tests of rules: rows in; alerts, events, answers, stages and messages out.
 
     Exit code 0 if all pass, 1 if any fails.
     """
@@ -76,18 +83,17 @@ def run_tests(
     if not results:
         raise UsageError(f"--run: no test matches {run!r}")
     failed = sum(bool(result.failures) for result in results)
-    untested = sorted(test_run.definitions.keys() - test_run.asserted)
-    coverage = _compute_coverage(test_run)
-    is_too_low = min_coverage is not None and coverage < min_coverage
+    covered = test_run.measure_coverage()
+    is_too_low = minimum is not None and covered.percent < minimum
     if output is OutputFormat.JSON:
-        tests = list(map(asdict, results))
-        print_json({"tests": tests, "failed": failed, "untested_rules": untested})
+        untested = {"percent": covered.percent, "untested": list(map(str, covered.missing))}
+        print_json({"tests": list(map(asdict, results)), "failed": failed, "coverage": untested})
     else:
         print(f"{format_count(len(results), 'test')}, {failed} failed")
-        if min_coverage is not None:
-            print(f"tests expect something of {coverage} % of the rules")
-            for name in untested:
-                print(f"not tested: {name}")
+        if coverage or is_too_low:
+            print(f"tests cover {covered.percent} % of the rules, stages and conditions")
+            for item in covered.missing:
+                print(f"not tested: {item}")
     if failed or is_too_low:
         raise typer.Exit(_EXIT_FAILED)
 
@@ -99,12 +105,6 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
         return re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--run: not a regular expression: {error}") from error
-
-
-def _compute_coverage(test_run: "RuleTestRun") -> int:
-    """Percent of the rules of the tested files, rounded down."""
-    rules = test_run.definitions.keys()
-    return 100 * len(rules & test_run.asserted) // max(1, len(rules))
 
 
 def _print_result(result: "RuleTestResult") -> None:

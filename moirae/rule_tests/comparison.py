@@ -74,5 +74,10 @@ def value_matches(expected: Any, actual: Any, tolerance: float | None = None) ->
     return type(expected) is type(actual) and bool(expected == actual)
 
 
+def format_row(row: Mapping[str, Any]) -> str:
+    """A row in a line, as a difference shows it."""
+    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items()) + "}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,7 +1,7 @@
 """Compares what a test expects with what its rules make of its input."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,11 +12,20 @@ from moirae.alerts import Event, FoldedAlert, make_alerting_rule
 from moirae.config import format_duration
 from moirae.evaluation.plan import ActiveRule
 from moirae.notify import make_alert_labels
-from moirae.rule_tests.comparison import find_difference, row_matches
+from moirae.rule_tests.comparison import find_difference, format_row, row_matches
+from moirae.rule_tests.coverage import CoveredItem
+from moirae.rule_tests.event_outputs import EventOutputs, Rows
 from moirae.rule_tests.input_past import InputPast
 from moirae.rule_tests.inputs import RuleTestOrigin, resolve_time
-from moirae.rule_tests.model import AlertTest, ExpectedAlert, Row
-from moirae.rules import SqlRecall
+from moirae.rule_tests.model import AlertTest, ExpectedAlert, ExpectedNotification, Row
+from moirae.rule_tests.notifications import (
+    MessageMatcher,
+    RuleTestMessages,
+    format_expected,
+    format_message,
+)
+from moirae.rules import SimilarRecall, SqlRecall
+from recall.stages import StageFailure
 
 
 class UnmetExpectation(NamedTuple):
@@ -38,17 +47,30 @@ class ActualAlert(NamedTuple):
     annotations: dict[str, str]
 
     def __str__(self) -> str:
-        return f"{self.state} {_format_row(self.labels)} {_format_row(self.annotations)}"
+        return f"{self.state} {format_row(self.labels)} {format_row(self.annotations)}"
+
+
+class _EventTables(NamedTuple):
+    """Tables of an event: what they are, their names, and the rows of one."""
+
+    what: str
+    names: Sequence[str]
+    read: Callable[[str], Rows | StageFailure]
 
 
 @dataclass
 class Expectation:
-    """What a test expects of the rules of a name at a time."""
+    """What a test expects of the rules of a name at a time.
+
+    `covered`: what was compared, once `find_failures` has ended.
+    """
 
     test: AlertTest
     origin: RuleTestOrigin
     rules: Sequence[ActiveRule]
     past: InputPast
+    messages: RuleTestMessages
+    covered: set[CoveredItem] = field(default_factory=set)
 
     @property
     def _until(self) -> Micros:
@@ -56,6 +78,7 @@ class Expectation:
 
     def find_failures(self) -> Iterator[UnmetExpectation]:
         test = self.test
+        self.covered.update(CoveredItem(rule.name, "rule") for rule in self.rules)
         if expects_alerts(test):
             yield from self._compare_alerts(test.exp_alerts or ())
         if test.exp_events is not None:
@@ -65,8 +88,10 @@ class Expectation:
                 for event in self.past.events(rule, self._until)
             ]
             yield from self._compare("exp_events", "events", test.exp_events, rows)
-        if test.exp_contexts is not None or test.exp_recalls is not None:
+        if test.is_about_event:
             yield from self._compare_event_tables()
+        if test.exp_notifications is not None:
+            yield from self._compare_messages(test.exp_notifications)
 
     def _compare_alerts(self, expected: Sequence[ExpectedAlert]) -> Iterator[UnmetExpectation]:
         states = {"firing", *(alert.state for alert in expected)}
@@ -75,7 +100,7 @@ class Expectation:
             alerting_rule = make_alerting_rule(rule.definition)
             for alert in self.past.alerts(rule, self._until):
                 state = _state(alert)
-                if state not in states or self.past.is_hidden(rule, alert):
+                if state not in states or self._is_hidden(rule, alert):
                     continue
                 event = alert.first_event
                 labels = make_alert_labels(alerting_rule.labels, event.key)
@@ -94,35 +119,81 @@ class Expectation:
             lines += [f"+ {actual[number]}" for number in difference.unexpected]
             yield self._fail("exp_alerts", "alerts", lines, len(actual))
 
+    def _is_hidden(self, rule: ActiveRule, alert: FoldedAlert) -> bool:
+        is_hidden = self.past.is_hidden(rule, alert)
+        if rule.spec.where is not None and alert.lifetime.fired is not None:
+            self.covered.add(CoveredItem.of_condition(rule.name, not is_hidden))
+        return is_hidden
+
+    def _compare_messages(
+        self, expected: Sequence[ExpectedNotification]
+    ) -> Iterator[UnmetExpectation]:
+        start = from_micros(self.past.start)
+        actual = self.messages.select(self.rules, from_micros(self._until))
+        for rule in self.rules:
+            for alert in self.past.alerts(rule, self._until):
+                self._is_hidden(rule, alert)
+        is_subset = self.test.match == "contains"
+        matcher = MessageMatcher(self.rules[0].spec.alert, start, is_subset)
+        difference = find_difference(expected, actual, matcher.matches, allows_others=is_subset)
+        if difference:
+            lines = [f"- {format_expected(expected[number])}" for number in difference.missing]
+            lines += [
+                f"+ {format_message(actual[number], start)}" for number in difference.unexpected
+            ]
+            yield self._fail("exp_notifications", "messages about alerts", lines, len(actual))
+
     def _compare_event_tables(self) -> Iterator[UnmetExpectation]:
-        """Contexts and answers of one event."""
+        """Contexts, answers, similar events and stages of one event."""
         chosen = self._choose_event()
         if isinstance(chosen, UnmetExpectation):
             yield chosen
             return
         rule, event = chosen
-        if self.test.exp_contexts is not None:
-            computed = self.past.finder.compute_contexts(rule, [event])[event.eid]
-            tables = {**computed.contexts, **computed.surroundings}
-            for name, expected in self.test.exp_contexts.items():
-                path = ("exp_contexts", name)
-                if name not in tables:
-                    yield self._fail_name(*path, "contexts and surroundings", tables)
+        outputs = EventOutputs(self.past, rule, event, self._until)
+        for key, tables in self._list_event_tables(rule, outputs):
+            for name, expected in getattr(self.test, key).items():
+                path = (key, name)
+                if name not in tables.names:
+                    yield self._fail_name(*path, tables.what, tables.names)
+                    continue
+                rows = tables.read(name)
+                if key == "exp_stages":
+                    self.covered.add(CoveredItem.of_stage(rule.name, name))
+                if isinstance(rows, StageFailure):
+                    message = f"stage {name} failed: {rows.reason}"
+                    yield UnmetExpectation(self.origin.locate(*path), message, [])
                 else:
-                    yield from self._compare(path, f"rows of {name}", expected, tables[name])
-        if self.test.exp_recalls is not None:
-            recalls = rule.definition.recalls.items()
-            names = [name for name, recall in recalls if isinstance(recall, SqlRecall)]
-            answers = self.past.finder.answer_recalls(
-                rule, [event], [name for name in self.test.exp_recalls if name in names]
-            )
-            for name, expected in self.test.exp_recalls.items():
-                path = ("exp_recalls", name)
-                if name not in names:
-                    yield self._fail_name(*path, "SQL recalls", names)
-                else:
-                    rows = answers.get(event.eid, {}).get(name, ())
                     yield from self._compare(path, f"rows of {name}", expected, rows)
+
+    def _list_event_tables(
+        self, rule: ActiveRule, outputs: EventOutputs
+    ) -> Iterator[tuple[str, _EventTables]]:
+        """The tables of which something is expected, by the key of the expectation."""
+        test, recalls = self.test, rule.definition.recalls.items()
+        if test.exp_contexts is not None:
+            contexts = outputs.tables
+            names = list(contexts)
+            yield (
+                "exp_contexts",
+                _EventTables("contexts and surroundings", names, contexts.__getitem__),
+            )
+        if test.exp_recalls is not None:
+            names = [name for name, recall in recalls if isinstance(recall, SqlRecall)]
+            answers = outputs.answer([name for name in test.exp_recalls if name in names])
+            yield (
+                "exp_recalls",
+                _EventTables("SQL recalls", names, lambda name: answers.get(name, ())),
+            )
+        if test.exp_similar is not None:
+            names = [name for name, recall in recalls if isinstance(recall, SimilarRecall)]
+            yield "exp_similar", _EventTables("similarity recalls", names, outputs.find_similar)
+        if test.exp_stages is not None:
+            names = [stage.stream for stage in rule.spec.then]
+            yield (
+                "exp_stages",
+                _EventTables("stages", names, lambda name: outputs.stages[name]),
+            )
 
     def _choose_event(self) -> tuple[ActiveRule, Event] | UnmetExpectation:
         """The event that contexts and answers are expected of."""
@@ -144,7 +215,7 @@ class Expectation:
             ]
         if len(candidates) == 1:
             return candidates[0]
-        lines = [f"+ {_format_row(_event_row(event))}" for _, event in candidates]
+        lines = [f"+ {format_row(_event_row(event))}" for _, event in candidates]
         message = f"{len(candidates)} events match instead of one; name it with `event`"
         key = "event" if selection is not None else "alertname"
         return UnmetExpectation(self.origin.locate(key), message, lines)
@@ -164,8 +235,8 @@ class Expectation:
             allows_others=self.test.match == "contains",
         )
         if difference:
-            lines = [f"- {_format_row(expected_rows[number])}" for number in difference.missing]
-            lines += [f"+ {_format_row(actual[number])}" for number in difference.unexpected]
+            lines = [f"- {format_row(expected_rows[number])}" for number in difference.missing]
+            lines += [f"+ {format_row(actual[number])}" for number in difference.unexpected]
             yield self._fail(path, what, lines, len(actual))
 
     def _fail(
@@ -226,11 +297,8 @@ def _normalize(value: Any) -> Any:
     return utc.isoformat()
 
 
-def _format_row(row: Row) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items()) + "}"
-
-
 def expects_alerts(test: AlertTest) -> bool:
     """Also if there is no other expectation."""
-    expectations = (test.exp_events, test.exp_contexts, test.exp_recalls)
-    return test.exp_alerts is not None or all(value is None for value in expectations)
+    others = (test.exp_events, test.exp_notifications)
+    has_others = test.is_about_event or any(value is not None for value in others)
+    return test.exp_alerts is not None or not has_others

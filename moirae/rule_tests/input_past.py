@@ -5,22 +5,26 @@ from archiver.times import Micros
 from moirae.alerts import Event, FoldedAlert, fold_alerts, make_alerting_rule
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder
+from moirae.rule_tests.stages import RuleTestStages
 
 
 class InputPast:
     """What rules make of the input of a test. Each rule is evaluated once."""
 
-    def __init__(self, finder: PastFinder, start: Micros, time_range: TimeRange) -> None:
+    def __init__(
+        self, finder: PastFinder, stages: RuleTestStages, start: Micros, time_range: TimeRange
+    ) -> None:
         """`start`: of the test. `time_range`: of all events that are asked for."""
         self.finder = finder
+        self.stages = stages
         self.start = start
-        self._range = time_range
+        self.range = time_range
         self._events: dict[str, list[Event]] = {}
 
     def events(self, rule: ActiveRule, until: Micros) -> list[Event]:
         """The events of a rule up to a time, inclusive."""
         if rule.name not in self._events:
-            self._events[rule.name] = self.finder.find_events(rule, self._range)
+            self._events[rule.name] = self.finder.find_events(rule, self.range)
         return [event for event in self._events[rule.name] if event.ts <= until]
 
     def alerts(self, rule: ActiveRule, until: Micros) -> list[FoldedAlert]:

@@ -23,6 +23,8 @@ from moirae.documents.types import (
 Row = Mapping[str, Any]
 """A row of a stream, relation, event or answer: values by name of the column."""
 
+_ABOUT_EVENT = ("exp_contexts", "exp_recalls", "exp_similar", "exp_stages")
+
 
 class _WithForeignKeys(ConfigModel):
     """Refuses keys that others know, and that mean nothing here, with the reason."""
@@ -94,14 +96,39 @@ class ExpectedAlert(ConfigModel):
     )
 
 
-class AlertTest(_WithForeignKeys):
-    """What is expected of an alert rule at a time."""
+class ExpectedMessageAlert(ConfigModel):
+    """An alert in a message."""
 
-    foreign_keys: ClassVar[Mapping[str, str]] = {
-        "exp_stages": "rows of stages cannot be tested yet",
-        "exp_notifications": "notifications cannot be tested yet; see `moirae routes test`",
-        "exp_similar": "similar events cannot be tested yet",
-    }
+    state: Literal["firing", "resolved"] = Field(
+        default="firing", description="State of the alert."
+    )
+    exp_labels: Mapping[LabelName, TextNumberOrFlag] = Field(
+        default_factory=dict,
+        description="Labels as receivers get them. alertname is that of the entry, if it is not "
+        "named.",
+    )
+
+
+class ExpectedNotification(ConfigModel):
+    """A message to a receiver."""
+
+    receiver: Text = Field(description="Name of the receiver.")
+    time: Duration | None = Field(
+        default=None, description="Time since the start at which it is sent. Default: any."
+    )
+    status: Literal["firing", "resolved"] | None = Field(
+        default=None, description="Whether one of its alerts fires. Default: either."
+    )
+    group_labels: Mapping[LabelName, TextNumberOrFlag] | None = Field(
+        default=None, description="All labels of its group. Default: any."
+    )
+    exp_alerts: tuple[ExpectedMessageAlert, ...] | None = Field(
+        default=None, description="Its alerts, those of other rules too. Default: any."
+    )
+
+
+class AlertTest(ConfigModel):
+    """What is expected of an alert rule at a time."""
 
     eval_time: Duration = Field(
         description="Time since the start of the test; the events up to it count."
@@ -130,32 +157,51 @@ class AlertTest(_WithForeignKeys):
     )
     event: Row | None = Field(
         default=None,
-        description="Attributes of the event whose contexts and answers are expected. Default: the "
-        "only first event of an alert.",
+        description="Attributes of the event of which contexts, answers, similar events and stages "
+        "are expected. Default: the only first event of an alert.",
     )
     exp_contexts: Mapping[TableName, tuple[Row, ...]] | None = Field(
         default=None, description="Rows of contexts and surroundings of the event, by name."
     )
     exp_recalls: Mapping[TableName, tuple[Row, ...]] | None = Field(
         default=None,
-        validate_default=True,
         description="Rows of final answers of SQL recalls about the event, by name. They read "
         "earlier rows only.",
     )
+    exp_similar: Mapping[TableName, tuple[Row, ...]] | None = Field(
+        default=None,
+        description="Past events in the final answers of similarity recalls about the event, by "
+        "name: rank, score, ts, and attributes of the past event.",
+    )
+    exp_stages: Mapping[TableName, tuple[Row, ...]] | None = Field(
+        default=None,
+        description="Final rows of stages of the event, by the name of their stream.",
+    )
+    exp_notifications: tuple[ExpectedNotification, ...] | None = Field(
+        default=None,
+        validate_default=True,
+        description="The messages up to the time in which alerts of the rule are, by the routes of "
+        "the workspace.",
+    )
 
-    @field_validator("exp_recalls")
+    @property
+    def is_about_event(self) -> bool:
+        """Whether it expects something of one event."""
+        return any(getattr(self, name) is not None for name in _ABOUT_EVENT)
+
+    @field_validator("exp_notifications")
     @classmethod
     def _require_use(cls, value: Any, info: Any) -> Any:
         """`event` and `tolerance` would do nothing without what they are for."""
         data = info.data
-        of_event = value is not None or data.get("exp_contexts") is not None
+        about_event = any(data.get(name) is not None for name in _ABOUT_EVENT)
+        names = ", ".join(_ABOUT_EVENT)
         problems: list[ValueProblem] = []
-        if data.get("event") is not None and not of_event:
-            problems.append(ValueProblem((), "event needs exp_contexts or exp_recalls"))
-        has_numbers = of_event or data.get("exp_events") is not None
+        if data.get("event") is not None and not about_event:
+            problems.append(ValueProblem((), f"event needs one of {names}"))
+        has_numbers = about_event or data.get("exp_events") is not None
         if data.get("tolerance") is not None and not has_numbers:
-            message = "tolerance needs exp_events, exp_contexts or exp_recalls"
-            problems.append(ValueProblem((), message))
+            problems.append(ValueProblem((), f"tolerance needs one of exp_events, {names}"))
         raise_problems(problems)
         return value
 

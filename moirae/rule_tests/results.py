@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from moirae.config import Settings
 from moirae.deployments import check_rule_files, select_rule_files
 from moirae.errors import Problem, ProblemsError
+from moirae.rule_tests.coverage import Coverage, CoveredItem, measure_coverage
 from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import RuleTestDocument
 from moirae.rule_tests.inputs import RuleTestOrigin
@@ -44,8 +45,7 @@ class RuleTestRun:
         self._testers: dict[tuple[Path, ...], RuleTester] = {}
         self.definitions: dict[str, Definition] = {}
         """The rules of all files that were tested."""
-        self.asserted: set[str] = set()
-        """Names of rules of which a test expected something."""
+        self._covered: set[CoveredItem] = set()
 
     def run(self, documents: Sequence[RuleTestDocument]) -> Iterator[RuleTestResult]:
         """The results in the order of the files. Raises `ProblemsError` for rules with errors."""
@@ -63,9 +63,7 @@ class RuleTestRun:
                         UnmetExpectation(_locate(problem), problem.message, [])
                         for problem in error.problems
                     ]
-                for expectation in test.alert_rule_test:
-                    rules = tester.find_definitions(expectation.alertname)
-                    self.asserted.update(definition.name for definition in rules)
+                self._covered |= tester.covered
                 yield RuleTestResult(
                     file=document.document.file,
                     line=document.document.position(origin.path).line,
@@ -73,6 +71,10 @@ class RuleTestRun:
                     seconds=time.monotonic() - started_at,
                     failures=failures,
                 )
+
+    def measure_coverage(self) -> Coverage:
+        """What the tests that ran expect something of."""
+        return measure_coverage(self.definitions.values(), self._covered)
 
     def _find_tester(self, rule_files: tuple[Path, ...]) -> RuleTester:
         if rule_files not in self._testers:

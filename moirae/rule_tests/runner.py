@@ -12,11 +12,14 @@ from moirae.config import Settings, stream_schema
 from moirae.errors import Problem, ProblemsError
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
+from moirae.rule_tests.coverage import CoveredItem
 from moirae.rule_tests.expectations import Expectation, UnmetExpectation, expects_alerts
 from moirae.rule_tests.input_past import InputPast
 from moirae.rule_tests.inputs import RuleTestInput, RuleTestOrigin, read_input
 from moirae.rule_tests.model import AlertTest, RuleTest
+from moirae.rule_tests.notifications import RuleTestMessages
 from moirae.rule_tests.scratch_archive import write_archive
+from moirae.rule_tests.stages import RuleTestStages
 from moirae.rules import Definition
 
 
@@ -30,21 +33,34 @@ class RuleTester:
         self._definitions = definitions
         self._spark = spark
         self._schemas = [stream_schema(*item) for item in settings.streams.items()]
+        self.covered: set[CoveredItem] = set()
+        """What the tests that ran expected something of."""
 
     def run(self, test: RuleTest, origin: RuleTestOrigin) -> list[UnmetExpectation]:
         """What does not hold. Raises `ProblemsError` if the test or its input is not valid."""
         test_input = read_input(test, self._settings, origin)
         rules_by_test = self._find_rules(test, origin)
         with TemporaryDirectory(prefix="moirae-rule-test-") as folder:
-            finder = self._make_finder(Path(folder), test_input)
-            past = InputPast(finder, test_input.start, self._find_range(test, test_input))
+            past = self._open_past(Path(folder), test, test_input)
+            messages = RuleTestMessages(self._settings, self._list_alerting(), past)
             failures: list[UnmetExpectation] = []
             for number, rules in enumerate(rules_by_test):
                 path = (*origin.path, "alert_rule_test", number)
                 expected = RuleTestOrigin(origin.document, path)
-                expectation = Expectation(test.alert_rule_test[number], expected, rules, past)
+                expectation = Expectation(
+                    test.alert_rule_test[number], expected, rules, past, messages
+                )
                 failures += expectation.find_failures()
+                self.covered |= expectation.covered
             return failures
+
+    def _list_alerting(self) -> list[ActiveRule]:
+        """The rules whose alerts can be tested."""
+        return [
+            ActiveRule.of_workspace(definition, self._settings)
+            for definition in self._definitions
+            if _find_untestable(definition) is None and _find_untestable_alerts(definition) is None
+        ]
 
     def find_definitions(self, name: str) -> list[Definition]:
         """The rules of a name, with or without its group."""
@@ -75,11 +91,14 @@ class RuleTester:
             raise ProblemsError(problems)
         return rules_by_test
 
-    def _make_finder(self, folder: Path, test_input: RuleTestInput) -> PastFinder:
+    def _open_past(self, folder: Path, test: RuleTest, test_input: RuleTestInput) -> InputPast:
+        """What rules make of the input, in an archive in a folder."""
         columns = {name: relation.columns for name, relation in self._settings.relations.items()}
         reader = write_archive(folder, self._schemas, test_input.rows)
         relations = RelationVersions(test_input.relations.__getitem__, frozenset(columns), columns)
-        return PastFinder(self._spark, reader, relations, self._settings.recall.engine)
+        finder = PastFinder(self._spark, reader, relations, self._settings.recall.engine)
+        stages = RuleTestStages.create(self._settings, self._spark, reader, relations)
+        return InputPast(finder, stages, test_input.start, self._find_range(test, test_input))
 
     def _find_range(self, test: RuleTest, test_input: RuleTestInput) -> TimeRange:
         """From the first row to the last expectation, inclusive."""
@@ -94,12 +113,23 @@ class RuleTester:
 
 def _find_unsupported(definition: Definition, expectation: AlertTest) -> str | None:
     """Why an expectation of a rule cannot be tested; None: it can."""
+    reason = _find_untestable(definition)
+    if reason is None and (
+        expects_alerts(expectation) or expectation.exp_notifications is not None
+    ):
+        reason = _find_untestable_alerts(definition)
+    return reason
+
+
+def _find_untestable(definition: Definition) -> str | None:
+    """Why nothing of a rule can be tested; None: something can."""
     if definition.reads_revisions:
         return "rules that read streams of recalls or stages cannot be tested yet"
-    if not definition.spec.enabled:
-        return "the rule is disabled"
-    if not expects_alerts(expectation):
-        return None
+    return None if definition.spec.enabled else "the rule is disabled"
+
+
+def _find_untestable_alerts(definition: Definition) -> str | None:
+    """Why the alerts of a rule cannot be tested; None: they can."""
     if definition.spec.on_silence == "hold":
         return "alerts of rules with on_silence: hold cannot be tested yet; expect exp_events"
     if definition.spec.where is not None and definition.recalls_every_event:

@@ -6,14 +6,20 @@ many events. `event_rows` loads what is known of open events, `event_evaluation`
 `store` writes the outcome, and `runner` does all of it in a loop.
 """
 
-from recall.stages.evaluation import StageEvaluator
+from recall.stages.evaluation import StageEvaluator, StageFailure, StageInput
 from recall.stages.runner import StageConfig, StageRunner
-from recall.stages.statements import explain_stage_engine, stage_queries
+from recall.stages.state import carry_key, context_tables
+from recall.stages.statements import StageQuery, explain_stage_engine, stage_queries
 
 __all__ = [
     "StageConfig",
     "StageEvaluator",
+    "StageFailure",
+    "StageInput",
+    "StageQuery",
     "StageRunner",
+    "carry_key",
+    "context_tables",
     "explain_stage_engine",
     "stage_queries",
 ]

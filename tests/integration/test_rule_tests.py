@@ -24,6 +24,20 @@ streams:
     source: {files: up/*.jsonl}
 relations:
   owners: {columns: {job: string, team: string}, key: [job], source: {file: owners.csv}}
+receivers:
+  ops: {webhook: "http://127.0.0.1:9/ops"}
+  team: {webhook: "http://127.0.0.1:9/team", send_resolved: false}
+routes:
+- receiver: ops
+  group_by: [severity]
+  group_wait: 1m
+  group_interval: 5m
+  routes:
+  - {receiver: team, match: {job: node}, group_by: [alertname], group_wait: 30s}
+inhibit_rules:
+- source_matchers: [alertname = InstanceDown]
+  target_matchers: [alertname = Slow]
+  equal: [instance]
 """
 RULES = """
 groups:
@@ -59,6 +73,23 @@ groups:
     recall:
       norm: {sql: SELECT avg(h.value) AS mean FROM up h WHERE h.instance = event.instance, range: 7d}
     where: norm.mean > 0.4
+  - alert: Slow
+    expr: SELECT ts, job, instance, value FROM up WHERE value BETWEEN 2 AND 9
+    key: [job, instance]
+    keep_firing_for: 1m
+    context:
+      last: {sql: SELECT value FROM up WHERE instance = event.instance, within: 1m}
+    recall:
+      norm: {sql: SELECT avg(h.value) AS mean FROM up h WHERE h.instance = event.instance, range: 7d}
+      alike: {similar: {k: 2}}
+    then:
+    - stream: ratios
+      sql: SELECT n.mean, event.value / n.mean AS ratio FROM norm n
+    - stream: past
+      sql: SELECT a.instance, a.value, r.ratio FROM alike a CROSS JOIN ratios r
+    - stream: later
+      sql: SELECT u.value FROM up u WHERE u.instance = event.instance AND u.ts > event.ts
+      analysis: present
 """
 TESTS = """
 tests:
@@ -125,6 +156,49 @@ tests:
     exp_recalls: {norm: [{mean: 0.1}]}
 """
 
+MORE_TESTS = """
+tests:
+- name: similar events and stages of one event
+  input:
+    up:
+    - {series: {job: a, instance: x}, values: {value: 1 3 1x2 4 1x2 3 1x2}}
+  alert_rule_test:
+  - eval_time: 8m
+    alertname: Slow
+    event: {ts: 7m}
+    exp_similar:
+      alike:
+      - {rank: 1, ts: 1m, value: 3}
+      - {rank: 2, ts: 4m, value: 4}
+    exp_recalls: {norm: [{mean: 1.7142857}]}
+    exp_stages:
+      ratios: [{mean: 1.7142857, ratio: 1.75}]
+      past: [{instance: x, value: 3, ratio: 1.75}, {instance: x, value: 4, ratio: 1.75}]
+      later: [{value: 1}]
+    tolerance: 1e-6
+- name: messages are grouped, routed and inhibited
+  input:
+    up:
+    - {series: {job: node, instance: n}, values: {value: 1 0x5 1x20}}
+    - {series: {job: web, instance: w}, values: {value: 3x6 1x20}}
+    - {series: {job: node, instance: m}, values: {value: _x8 2 1x9}}
+    - {ts: 13m, job: web, instance: n, value: 2}
+  alert_rule_test:
+  - eval_time: 20m
+    alertname: InstanceDown
+    exp_notifications:
+    - {time: 6m, receiver: team, status: firing, group_labels: {alertname: InstanceDown}, exp_alerts: [{exp_labels: {severity: page, job: node, instance: n}}]}
+  - eval_time: 20m
+    alertname: Slow
+    match: contains
+    exp_notifications:
+    - receiver: ops
+      time: 1m
+      exp_alerts: [{exp_labels: {job: web, instance: w}}]
+    - {receiver: ops, time: 11m, status: resolved, exp_alerts: [{state: resolved, exp_labels: {instance: w}}]}
+    - {receiver: team, time: 510s}
+"""
+
 
 def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[UnmetExpectation]]:
     (folder / "rules" / "tests").mkdir(parents=True, exist_ok=True)
@@ -140,6 +214,44 @@ def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[UnmetEx
 def test_examples_of_prometheus_give_the_same_alerts(spark: SparkSession, tmp_path: Path) -> None:
     failures = run(spark, tmp_path, TESTS)
     assert list(failures.values()) == [[], [], [], []]
+
+
+def test_similar_events_stages_and_messages_are_compared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    failures = run(spark, tmp_path, MORE_TESTS)
+    assert failures == {name: [] for name in failures}
+
+
+def test_differences_of_messages_and_stages_are_shown(spark: SparkSession, tmp_path: Path) -> None:
+    tests = """
+tests:
+- name: wrong
+  input:
+    up:
+    - {series: {job: web, instance: w}, values: {value: 3 1x9}}
+  alert_rule_test:
+  - eval_time: 9m
+    alertname: Slow
+    exp_notifications: [{receiver: team, time: 1m}]
+    exp_stages: {ratios: [], other: []}
+    exp_similar: {alike: [{rank: 1}]}
+"""
+    similar, stages, unknown, messages = failures = run(spark, tmp_path, tests)["wrong"]
+    assert [failure.lines for failure in failures] == [
+        ["- {rank: 1}"],
+        ["+ {mean: None, ratio: None}"],
+        [],
+        [
+            "- 60s team",
+            "+ 60s ops firing {}: firing {job: web, instance: w, alertname: Slow}",
+            "+ 360s ops resolved {}: resolved {job: web, instance: w, alertname: Slow}",
+        ],
+    ]
+    assert similar.message == "rows of alike of Slow at 9m differ (0 came)"
+    assert stages.place.endswith("t.yaml:11:19")
+    assert unknown.message == "Slow has no 'other'; its stages are ratios, past, later"
+    assert messages.message == "messages about alerts of Slow at 9m differ (2 came)"
 
 
 def test_what_differs_is_shown_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
@@ -183,4 +295,4 @@ def test_tests_of_a_new_workspace_pass(spark: SparkSession, tmp_path: Path) -> N
     documents = read_test_files(settings, find_test_files(settings, []))
     test_run = RuleTestRun(settings, lambda: spark)
     assert [result.failures for result in test_run.run(documents)] == [[], []]
-    assert test_run.asserted == test_run.definitions.keys()
+    assert test_run.measure_coverage().missing == ()

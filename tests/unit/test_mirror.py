@@ -164,7 +164,8 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger.compaction moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rule_tests.py": """
-        moirae.cli.rule_tests moirae.rule_tests.expectations moirae.rule_tests.input_past
+        moirae.cli.rule_tests moirae.rule_tests.event_outputs moirae.rule_tests.expectations
+        moirae.rule_tests.input_past moirae.rule_tests.notifications moirae.rule_tests.stages
         moirae.rule_tests.results moirae.rule_tests.runner moirae.rule_tests.scratch_archive""",
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """

@@ -27,13 +27,10 @@ def find_problems(text: str) -> list[str]:
         ("input_series: []", "", "4:3: tests[0].input_series: write `input: {STREAM: "),
         ("inputs: {}", "", "4:3: tests[0]: unknown key 'inputs', did you mean 'input'?"),
         ("interval: 0s", "", "4:13: tests[0].interval: must be longer than 0s"),
-        ("input: {}", ", exp_stages: []", "exp_stages: rows of stages cannot be tested yet"),
-        ("input: {}", ", event: {a: 1}", "event needs exp_contexts or exp_recalls"),
-        (
-            "input: {}",
-            ", tolerance: 0.1",
-            "tolerance needs exp_events, exp_contexts or exp_recalls",
-        ),
+        ("input: {}", ", exp_stages: []", "exp_stages: must be a mapping"),
+        ("input: {}", ", event: {a: 1}", "event needs one of exp_contexts, exp_recalls, exp_simi"),
+        ("input: {}", ", tolerance: 0.1", "tolerance needs one of exp_events, exp_contexts, exp_r"),
+        ("input: {}", ", exp_notifications: [{time: 1m}]", "missing key 'receiver'"),
         ("input: {}", ", exp_alerts: [{state: gone}]", "must be 'pending', 'firing' or 'resolved'"),
     ],
 )
