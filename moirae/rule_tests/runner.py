@@ -125,6 +125,8 @@ def _find_untestable(definition: Definition) -> str | None:
     """Why nothing of a rule can be tested; None: something can."""
     if definition.reads_revisions:
         return "rules that read streams of recalls or stages cannot be tested yet"
+    if definition.spec.external:
+        return "its events are posted by other systems; they cannot be tested"
     return None if definition.spec.enabled else "the rule is disabled"
 
 
