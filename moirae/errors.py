@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from sql.topics import SourceErrorKind
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 
 
 class MoiraeError(Exception):
@@ -97,7 +97,7 @@ class Forbidden(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error or warning about a file. Line and column count from 1; None where unknown."""
+    """An error, warning or note about a file. Line and column count from 1; None where unknown."""
 
     file: str
     line: int | None
@@ -110,9 +110,9 @@ class Problem:
         for number in (self.line, self.column):
             if number is not None:
                 position += f":{number}"
-        if self.severity == "warning":
-            return f"{position}: warning: {self.message}"
-        return f"{position}: {self.message}"
+        if self.severity == "error":
+            return f"{position}: {self.message}"
+        return f"{position}: {self.severity}: {self.message}"
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:

@@ -24,6 +24,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
+from moirae.cli.rule_report import report
 from moirae.cli.rule_tests import run_tests
 from moirae.cli.tune import tune
 from moirae.cli.why import why
@@ -46,6 +47,7 @@ typer.Typer.command(app, "test")(run_tests)
 typer.Typer.command(app, "backtest")(backtest)
 typer.Typer.command(app, "tune")(tune)
 typer.Typer.command(app, "why")(why)
+app.command()(report)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3
@@ -76,19 +78,25 @@ def check(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Check rule files. Exit code 0 if they are valid, 1 on errors, 3 on warnings only."""
+    """Check rule files. Exit code 0 if they are valid, 1 on errors, 3 on warnings only.
+
+    Notes have no exit code.
+    """
     result = _check(workspace, _make_body(files))
     has_errors = any(map(_is_error, result.problems))
     # Warnings about the workspace file are printed too, but the exit code is about rule files.
     messages = [*result.workspace_warnings, *result.problems]
     if output is OutputFormat.JSON:
         rows = list(map(asdict, messages))
-        print_json({"rules": result.rules, "problems": rows})
+        notes = list(map(asdict, result.notes))
+        print_json({"rules": result.rules, "problems": rows, "notes": notes})
     else:
         print_warnings(messages)
         if not has_errors:
-            note = f", {format_count(len(messages), 'warning')}" if messages else ""
-            print(f"{format_count(result.rules, 'rule')} OK{note}")
+            print_warnings(result.notes)
+            counts = [(len(messages), "warning"), (len(result.notes), "note")]
+            texts = [format_count(count, noun) for count, noun in counts if count]
+            print(", ".join([f"{format_count(result.rules, 'rule')} OK", *texts]))
             _print_unchecked_relations(workspace)
     if has_errors:
         raise typer.Exit(_EXIT_ERRORS)

@@ -42,9 +42,21 @@ from moirae.rules.questions import (
 from moirae.rules.templates import find_attributes, find_variables
 
 LintName = Literal[
-    "unused-context", "unbounded-recall", "spark-expression", "no-route", "partial-comparison"
+    "unused-context",
+    "unbounded-recall",
+    "spark-expression",
+    "no-route",
+    "partial-comparison",
+    "missing-severity",
+    "missing-runbook",
+    "short-keep-firing",
+    "flapping",
+    "always-together",
+    "never-matched",
 ]
-"""Lints of `moirae rules check`."""
+"""Lints of `moirae rules check`: warnings; notes, which begin with `missing`; and from
+`short-keep-firing` on those of `--history`.
+"""
 
 RESERVED_LABELS = frozenset({"alertname"})
 # Variables that templates of annotations may use.

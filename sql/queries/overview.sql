@@ -34,3 +34,44 @@ FROM rule_alerts FULL JOIN rule_tasks USING (rule) ORDER BY rule
 -- list_judgements --
 -- Judgements of past events for an event.
 SELECT past_eid, helps, author, at FROM judgements WHERE eid = %(eid)s ORDER BY at DESC
+
+-- report_rules --
+-- What became of the alerts of each rule and week (from Monday, UTC) in which they were raised. One of the same key that
+-- fires within an hour after the last one ended is flapping.
+WITH bounds AS (
+    SELECT date_trunc('week', now(), 'UTC') - make_interval(weeks => %(weeks)s - 1) AS since
+), raised AS (
+    SELECT a.id, a.rule, (date_trunc('week', raised_at, 'UTC') AT TIME ZONE 'UTC')::date AS week, a.raised_at,
+        a.state = 'withdrawn' OR a.history IS NOT DISTINCT FROM 'withdrawn' AS is_withdrawn,
+        EXISTS (SELECT FROM alerts b WHERE b.rule = a.rule AND b.fingerprint = a.fingerprint AND b.id <> a.id
+            AND b.fired_at IS NOT NULL AND b.ends_at BETWEEN a.starts_at - interval '1 hour' AND a.starts_at) AS is_flapping,
+        EXISTS (SELECT FROM notification_alerts t JOIN notifications n ON n.id = t.notification
+            WHERE t.alert_id = a.id AND t.status = 'firing' AND n.state = 'delivered') AS is_told
+    FROM alerts a, bounds
+    WHERE a.raised_at >= since AND a.fired_at IS NOT NULL AND NOT a.past
+        AND (%(rule)s::text IS NULL OR a.rule = %(rule)s OR a.rule LIKE '%%/' || %(rule)s)
+), noted AS (
+    SELECT raised.*, n.acknowledged_at, coalesce(n.is_tagged, false) AS is_tagged
+    FROM raised LEFT JOIN (
+        SELECT alert_id, min(at) FILTER (WHERE kind = 'ack') AS acknowledged_at,
+            bool_or(kind = 'resolution' AND tag IS NOT NULL) AS is_tagged
+        FROM alert_notes GROUP BY alert_id
+    ) n ON n.alert_id = raised.id
+), weeks AS (
+    SELECT rule, week, count(*) AS alerts, count(*) FILTER (WHERE is_told) AS told,
+        count(acknowledged_at) AS acknowledged, count(*) FILTER (WHERE is_tagged) AS tagged,
+        count(*) FILTER (WHERE is_withdrawn) AS withdrawn, count(*) FILTER (WHERE is_flapping) AS flapping,
+        count(*) FILTER (WHERE is_told AND acknowledged_at IS NULL AND NOT is_tagged) AS for_nothing,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM acknowledged_at - raised_at) / 60)
+            AS minutes_to_acknowledge
+    FROM noted GROUP BY rule, week
+), costs AS (
+    SELECT rule, (date_trunc('week', created_at, 'UTC') AT TIME ZONE 'UTC')::date AS week, sum(seconds) AS recall_seconds
+    FROM tasks, bounds
+    WHERE created_at >= since AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
+    GROUP BY 1, 2
+)
+SELECT rule, week, coalesce(alerts, 0) AS alerts, coalesce(told, 0) AS told, coalesce(acknowledged, 0) AS acknowledged,
+    coalesce(tagged, 0) AS tagged, coalesce(withdrawn, 0) AS withdrawn, coalesce(flapping, 0) AS flapping,
+    coalesce(for_nothing, 0) AS for_nothing, minutes_to_acknowledge, coalesce(recall_seconds, 0) AS recall_seconds
+FROM weeks FULL JOIN costs USING (rule, week) ORDER BY week DESC, for_nothing DESC, alerts DESC, rule

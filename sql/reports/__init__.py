@@ -13,7 +13,13 @@ from sql.reports.changes import (
 from sql.reports.dashboard import DashboardGateway
 from sql.reports.demo import DemoGateway
 from sql.reports.lookup import LookupGateway
-from sql.reports.overview import EventJudgementRow, OccurrenceRow, OverviewGateway, RuleFiguresRow
+from sql.reports.overview import (
+    EventJudgementRow,
+    OccurrenceRow,
+    OverviewGateway,
+    RuleFiguresRow,
+    RuleWeekRow,
+)
 
 __all__ = [
     "ChangeGateway",
@@ -31,4 +37,5 @@ __all__ = [
     "OverviewGateway",
     "RevisionRow",
     "RuleFiguresRow",
+    "RuleWeekRow",
 ]

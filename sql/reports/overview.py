@@ -35,6 +35,29 @@ class RuleFiguresRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleWeekRow:
+    """What became of the alerts of a rule that were raised in a week, which begins on Monday, UTC.
+
+    `told`: alerts in messages that were delivered; `for_nothing`: those of them that were neither
+    acknowledged nor resolved with a tag. `tagged`: resolved with a tag. `flapping`: alerts of a key
+    whose last alert had ended less than an hour before. `minutes_to_acknowledge`: the median.
+    `recall_seconds`: of the recalls that were requested in the week.
+    """
+
+    rule: str
+    week: date
+    alerts: int
+    told: int
+    acknowledged: int
+    tagged: int
+    withdrawn: int
+    flapping: int
+    for_nothing: int
+    minutes_to_acknowledge: float | None
+    recall_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class EventJudgementRow:
     """A judgement of a past event for an event."""
 
@@ -54,6 +77,10 @@ class OverviewGateway(Gateway):
     def list_rule_figures(self) -> list[RuleFiguresRow]:
         """All rules with events, alerts or recalls, by name."""
         return self._records(RuleFiguresRow, "list_rule_figures")
+
+    def report_rules(self, rule: str | None, weeks: int) -> list[RuleWeekRow]:
+        """The weeks of rules with alerts or recalls, newest first, then those most often for nothing."""
+        return self._records(RuleWeekRow, "report_rules", rule=rule, weeks=weeks)
 
     def list_judgements(self, eid: UUID) -> list[EventJudgementRow]:
         """The judgements of past events for an event, newest first."""

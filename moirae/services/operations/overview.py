@@ -17,7 +17,13 @@ from moirae.services.models import Arguments, IdPrefix, Name, Seconds
 from moirae.services.operation import operation
 from moirae.services.operations.events import load_event_answers
 from sql.events import EventGateway
-from sql.reports import EventJudgementRow, OccurrenceRow, OverviewGateway, RuleFiguresRow
+from sql.reports import (
+    EventJudgementRow,
+    OccurrenceRow,
+    OverviewGateway,
+    RuleFiguresRow,
+    RuleWeekRow,
+)
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_EVENTS = 100
 _MAX_RANGE = 7 * 86_400.0  # seconds
 _MAX_DAYS = 400
+_MAX_WEEKS = 53
 _CHART_INTERVALS = 240
 
 
@@ -50,6 +57,13 @@ class OccurrencesQuery(Arguments):
 
     rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
     days: int = Field(35, ge=1, le=_MAX_DAYS, description="Number of days until now, in UTC.")
+
+
+class RuleReportQuery(Arguments):
+    """Which weeks of which rules to report."""
+
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    weeks: int = Field(4, ge=1, le=_MAX_WEEKS, description="Number of weeks, with the present one.")
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,12 @@ def count_occurrences(workspace: "LocalWorkspace", query: OccurrencesQuery) -> l
 def list_rule_figures(workspace: "LocalWorkspace") -> list[RuleFiguresRow]:
     """Show alerts, last firing and cost of recalls of each rule."""
     return OverviewGateway(workspace.connection).list_rule_figures()
+
+
+@operation("GET", "/overview/report", role="viewer")
+def report_rules(workspace: "LocalWorkspace", query: RuleReportQuery) -> list[RuleWeekRow]:
+    """Show what rules are worth: for each week, what became of their alerts, and their cost."""
+    return OverviewGateway(workspace.connection).report_rules(query.rule, query.weeks)
 
 
 @operation("GET", "/events/{event}/judgements", role="viewer")

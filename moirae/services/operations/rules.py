@@ -141,7 +141,7 @@ class RuleDetails:
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """The result of a check: the number of valid rules, errors and warnings.
+    """The result of a check: the number of valid rules, errors and warnings, and notes.
 
     `workspace_warnings`: about the workspace file.
     """
@@ -149,6 +149,7 @@ class RuleCheck:
     rules: int
     problems: Sequence[Problem]
     workspace_warnings: Sequence[Problem]
+    notes: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True)
@@ -287,18 +288,20 @@ def run_check(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> Rule
     """
     column_problems = tuple(find_declaration_problems(settings))
     try:
-        count, warnings = _count_rules(settings, body, allow_paths=allow_paths)
+        count, findings = _count_rules(settings, body, allow_paths=allow_paths)
     except ProblemsError as error:
         return RuleCheck(0, (*column_problems, *error.problems), settings.warnings)
+    notes = [problem for problem in findings if problem.severity == "note"]
+    warnings = [problem for problem in findings if problem.severity != "note"]
     if column_problems:
-        return RuleCheck(0, (*column_problems, *warnings), settings.warnings)
-    return RuleCheck(count, warnings, settings.warnings)
+        return RuleCheck(0, (*column_problems, *warnings), settings.warnings, notes)
+    return RuleCheck(count, warnings, settings.warnings, notes)
 
 
 def _count_rules(
     settings: Settings, body: RuleFiles, *, allow_paths: bool
 ) -> tuple[int, Sequence[Problem]]:
-    """The number of rules in files, and warnings. Raises `ProblemsError`."""
+    """The number of rules in files, warnings and notes. Raises `ProblemsError`."""
     from moirae.deployments import find_checked_files, store_checked_files
     from moirae.lints import find_lints
 

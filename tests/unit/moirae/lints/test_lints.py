@@ -51,7 +51,8 @@ def find(
     rules, problems = parse_rules("r.yaml", text)
     assert not problems
     definition = Definition(rules.rules[0], {"host": "string"}, ("host",), ("host",))
-    return [str(problem) for problem in find_lints(settings, [definition])]
+    problems = find_lints(settings, [definition])
+    return [str(problem) for problem in problems if problem.severity != "note"]
 
 
 def test_rule_without_anything_to_say_has_no_lints(settings: Settings) -> None:
@@ -135,3 +136,25 @@ def test_lints_are_silenced_in_place_with_a_reason(settings: Settings) -> None:
         "r.yaml", RULE.format(alert="A", where="TRUE", severity="x") + "    lint: {no-rote: x}\n"
     )
     assert "no-rote" in str(problems[0])
+
+
+def test_missing_severity_and_runbook_are_notes(settings: Settings) -> None:
+    text = "groups: [{name: g, rules: [{alert: A, expr: 'SELECT host, ts FROM cpu'%s}]}]"
+    rules, problems = parse_rules("r.yaml", text % "")
+    assert not problems
+    definition = Definition(rules.rules[0], {"host": "string"}, ("host",), ("host",))
+    notes = [
+        problem for problem in find_lints(settings, [definition]) if problem.severity == "note"
+    ]
+    assert [str(note).partition(" (to")[0] for note in notes] == [
+        "r.yaml:1:36: note: no label severity: routes cannot tell whom its alerts wake",
+        "r.yaml:1:36: note: no annotation runbook_url: what to do about its alerts",
+    ]
+    silenced = ", lint: {missing-severity: by route, missing-runbook: none, no-route: shown}"
+    rules, problems = parse_rules("r.yaml", text % silenced)
+    definition = Definition(rules.rules[0], {"host": "string"}, ("host",), ("host",))
+    assert find_lints(settings, [definition]) == []
+
+
+def test_silence_of_a_lint_of_history_is_not_idle_without_history(settings: Settings) -> None:
+    assert find(settings, "lint: {flapping: it is watched}") == []
