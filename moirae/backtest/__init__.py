@@ -6,8 +6,13 @@ events as live. Nothing is stored and nobody is told.
 
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive, open_archive
+from moirae.backtest.files import open_files
+from moirae.backtest.history_lints import RulePast, find_in_past, find_pairs
 from moirae.backtest.incidents import IncidentReport, KnownIncident, find_caught, read_incidents
+from moirae.backtest.late_rows import LateRowFinder
 from moirae.backtest.parameter_values import combine_values
+from moirae.backtest.row_intervals import find_row_interval
+from moirae.backtest.row_links import list_row_queries
 from moirae.backtest.run import (
     Backtest,
     evaluate_together,
@@ -25,6 +30,8 @@ __all__ = [
     "BacktestAlert",
     "KnownIncident",
     "IncidentReport",
+    "LateRowFinder",
+    "RulePast",
     "Statistics",
     "BacktestArchive",
     "BacktestRange",
@@ -35,8 +42,13 @@ __all__ = [
     "count_alerts",
     "evaluate_together",
     "find_caught",
+    "find_in_past",
     "find_notes",
+    "find_pairs",
+    "find_row_interval",
+    "list_row_queries",
     "open_archive",
+    "open_files",
     "plan_backtest",
     "plan_together",
     "read_incidents",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from moirae.cli.backtest_options import (
     RangeOptions,
     evaluate_with_progress,
     open_backtest,
+    parse_inputs,
     parse_range,
 )
 from moirae.cli.backtest_output import print_report
@@ -25,10 +27,11 @@ from moirae.cli.options import (
     expand_option_groups,
     print_json,
 )
+from moirae.cli.pictures import draw_calendar, write_picture
 
 if TYPE_CHECKING:
     from archiver.times import Micros
-    from moirae.backtest import Backtest
+    from moirae.backtest import Backtest, BacktestAlert, LateRowFinder
     from moirae.evaluation.plan import ActiveRule
 
 
@@ -62,6 +65,20 @@ def backtest(
             "their alerts have.",
         ),
     ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="STREAM=FILE",
+            help="Read a stream from a file, and no stream from the archive; repeatable.",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture", metavar="FILE", help="Write days and hours of alerts as a picture (SVG)."
+        ),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -70,15 +87,17 @@ def backtest(
     Days are evaluated newest first; Ctrl-C ends with what was found. Exit code 3 if a rule was not
     evaluated over all of the range.
     """
-    from moirae.backtest import read_incidents
+    from moirae.backtest import LateRowFinder, read_incidents
 
     known_incidents = None if incidents is None else read_incidents(incidents)
     choose_start, end = parse_range(time_range)
-    with open_backtest(workspace) as opened:
-        session = _Session(opened, choose_start, end)
+    with open_backtest(workspace, parse_inputs(inputs or [])) as opened:
+        session = _Session(opened, choose_start, end, LateRowFinder(opened.archive.reader))
         tested = session.load(files or [], rule or [])
         compared = session.load(baseline, []) if baseline else []
         report = session.run(tested, {other.name: other for other in compared}, known_incidents)
+    if picture is not None:
+        write_picture(picture, _draw(report["rules"]))
     if output is OutputFormat.JSON:
         print_json(report)
     else:
@@ -87,11 +106,26 @@ def backtest(
         raise typer.Exit(EXIT_INCOMPLETE)
 
 
+def _draw(reports: Sequence[Mapping[str, Any]]) -> str:
+    """The alerts of all rules by day and hour."""
+    tested = [report for report in reports if "alerts" in report]
+    days = sorted({day for report in tested for day in report["statistics"]["by_day"]})
+    times = [
+        alert["fired_at"].astimezone(UTC)
+        for report in tested
+        for alert in report["alerts"]
+        if alert["fired_at"] is not None and not alert["is_hidden"]
+    ]
+    rules = ", ".join(report["rule"] for report in tested) or "no rules"
+    return draw_calendar(f"Alerts of {rules}", days, times)
+
+
 @dataclass(frozen=True)
 class _Session:
     workspace: BacktestWorkspace
     choose_start: "Callable[[Micros], Micros]"
     end: "Micros | None"
+    late_rows: "LateRowFinder"
 
     def load(self, files: Sequence[Path], names: Sequence[str]) -> "list[ActiveRule]":
         """The rules of files. Raises `ProblemsError`, and `UsageError` for unknown names."""
@@ -123,7 +157,7 @@ class _Session:
             alerts += rule_alerts
             baseline = baselines.get(rule.name)
             if baseline is not None and not is_cancelled:
-                report["change"], is_cancelled = self._compare(baseline, rule_alerts, prefix)
+                report["change"], is_cancelled = self._compare(baseline, rule, rule_alerts, prefix)
             reports.append(report)
         result: dict[str, Any] = {
             "complete": all(report["complete"] for report in reports),
@@ -163,11 +197,27 @@ class _Session:
                 count_alerts(alerts, start, min(end, from_micros(test.range.newest + 1)))
             ),
             "alerts": list(map(asdict, alerts)),
+            "late_rows": self._find_late_rows(rule, alerts),
         }
         return report, alerts, not is_complete
 
+    def _find_late_rows(
+        self, rule: "ActiveRule", alerts: "Sequence[BacktestAlert]"
+    ) -> list[dict[str, Any]]:
+        """The alerts before which recalls read rows that came late, with their numbers."""
+        from archiver.times import to_micros
+
+        times = {to_micros(alert.starts_at) for alert in alerts if alert.fired_at is not None}
+        late = self.late_rows.find(rule, times)
+        return [
+            {"id": alert.id, "starts_at": alert.starts_at, "labels": alert.labels, "rows": rows}
+            for alert in alerts
+            if alert.fired_at is not None
+            and (rows := late.get(to_micros(alert.starts_at))) is not None
+        ]
+
     def _compare(
-        self, baseline: "ActiveRule", alerts: list[Any], prefix: str
+        self, baseline: "ActiveRule", rule: "ActiveRule", alerts: list[Any], prefix: str
     ) -> tuple[dict[str, Any] | None, bool]:
         """What changed since a baseline, and whether the user cancelled."""
         from moirae.backtest import compare_versions
@@ -182,13 +232,23 @@ class _Session:
         return {
             "version": baseline.version,
             "unchanged": change.unchanged,
-            "new": list(map(asdict, change.new)),
-            "gone": list(map(asdict, change.gone)),
+            "new": [self._describe(rule, alert) for alert in change.new],
+            "gone": [self._describe(baseline, alert) for alert in change.gone],
             "moved": [
-                {"before": asdict(pair.before), "after": asdict(pair.after)}
+                {
+                    "before": self._describe(baseline, pair.before),
+                    "after": self._describe(rule, pair.after),
+                }
                 for pair in change.moved
             ],
         }, False
+
+    def _describe(self, rule: "ActiveRule", alert: "BacktestAlert") -> dict[str, Any]:
+        """An alert with the queries for its rows."""
+        from moirae.backtest import list_row_queries
+
+        queries = list_row_queries(self.workspace.settings, rule, alert)
+        return {**asdict(alert), "rows": queries}
 
     def _plan(self, rule: "ActiveRule") -> "Backtest | str":
         """A back-test, or why there is none."""

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -100,11 +101,15 @@ class BacktestWorkspace:
 
 @contextmanager
 def open_backtest(
-    workspace: Path,
+    workspace: Path, files: Mapping[str, Sequence[Path]] | None = None
 ) -> Iterator[BacktestWorkspace]:
-    """Open a workspace. The process has a lower priority from then on."""
+    """Open a workspace, with the rows of files by stream in place of its archive if there are any.
+
+    The process has a lower priority from then on.
+    """
     from archiver.spark import open_session
-    from moirae.backtest import open_archive
+    from moirae.backtest import open_archive, open_files
+    from moirae.live import Relations
     from recall.statements import WORKER_DAEMON
 
     with open_workspace(workspace) as (settings, connection):
@@ -112,8 +117,25 @@ def open_backtest(
         conf = {"spark.python.daemon.module": WORKER_DAEMON}
         warehouse = Path(settings.home) / "warehouse-backtest"
         with open_session("moirae rules backtest", warehouse, conf=conf) as spark:
-            archive = open_archive(settings, connection, spark.newSession())
-            yield BacktestWorkspace(settings, connection, lambda: spark, archive)
+            session = spark.newSession()
+            with TemporaryDirectory(prefix="moirae-backtest-") as folder:
+                if files:
+                    relations = Relations(connection, settings.relations)
+                    archive = open_files(settings, relations.table, session, files, Path(folder))
+                else:
+                    archive = open_archive(settings, connection, session)
+                yield BacktestWorkspace(settings, connection, lambda: spark, archive)
+
+
+def parse_inputs(texts: Sequence[str]) -> dict[str, list[Path]]:
+    """Files by stream, of options STREAM=FILE. Raises `UsageError`."""
+    files: dict[str, list[Path]] = {}
+    for text in texts:
+        stream, separator, path = text.partition("=")
+        if not stream or not separator or not path:
+            raise UsageError(f"--input: {text!r} is not STREAM=FILE, such as cpu=cpu.jsonl")
+        files.setdefault(stream, []).append(Path(path))
+    return files
 
 
 def parse_range(options: RangeOptions) -> "tuple[Callable[[Micros], Micros], Micros | None]":
@@ -163,7 +185,8 @@ def evaluate_with_progress(tests: "Sequence[Backtest]", prefix: str) -> bool:
             share = 100 * (tested.end - time_range.start) // total
             day = from_micros(time_range.start).date()
             events = format_count(sum(len(test.events) for test in tests), "event")
-            print(f"{prefix}: back to {day}, {share} %, {events}", file=sys.stderr)
+            bar = "#" * (share // 10)
+            print(f"{prefix}: [{bar:<10}] {share} %, back to {day}, {events}", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"{prefix}: cancelled", file=sys.stderr)
         return False

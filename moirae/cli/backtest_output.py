@@ -31,6 +31,9 @@ def _print_rule(rule: Mapping[str, Any]) -> None:
     events = format_count(rule["events"], "event")
     print(f"  {events}, {format_count(statistics['alerts'], 'alert')} fired{hidden}")
     _print_bars(statistics["by_day"])
+    if statistics["alerts"]:
+        hours = " ".join(map(str, statistics["by_hour"]))
+        print(f"  by hour (UTC, from 0): {hours}")
     busiest = statistics["noisiest"]
     if busiest is not None:
         start, _, count = busiest
@@ -44,6 +47,7 @@ def _print_rule(rule: Mapping[str, Any]) -> None:
     shown = [alert for alert in rule["alerts"] if alert["fired_at"] and not alert["is_hidden"]]
     if shown:
         _print_alerts(shown)
+    _print_late_rows(rule["late_rows"])
     if rule.get("change") is not None:
         _print_change(rule["change"])
 
@@ -65,19 +69,33 @@ def _print_alerts(alerts: Sequence[Mapping[str, Any]]) -> None:
         print(f"… and {len(alerts) - len(rows):,} earlier (use -o json)")
 
 
+def _print_late_rows(alerts: Sequence[Mapping[str, Any]]) -> None:
+    if not alerts:
+        return
+    print("late rows: recalls about these alerts read rows that may have come too late live")
+    rows = []
+    for alert in alerts[-_MAX_ALERTS:]:
+        counts = ", ".join(f"{name} {count:,}" for name, count in alert["rows"].items())
+        rows.append((str(alert["id"])[:8], alert["starts_at"], counts))
+    print_table(["alert", "started", "late rows by recall"], rows, "")
+
+
 def _print_change(change: Mapping[str, Any]) -> None:
     counts = [f"{len(change[kind]):,} {kind}" for kind in ("new", "gone", "moved")]
     print(f"  compared with version {change['version'][:8]}: {', '.join(counts)}, ", end="")
     print(f"{change['unchanged']:,} unchanged")
-    rows = []
-    for kind, sign in (("new", "+"), ("gone", "-")):
-        for alert in change[kind][:_MAX_ALERTS]:
-            rows.append((sign, str(alert["id"])[:8], alert["fired_at"], alert["labels"]))
-    for pair in change["moved"][:_MAX_ALERTS]:
-        after = pair["after"]
-        rows.append(("~", str(after["id"])[:8], after["fired_at"], after["labels"]))
+    signed = [("+", alert) for alert in change["new"][:_MAX_ALERTS]]
+    signed += [("-", alert) for alert in change["gone"][:_MAX_ALERTS]]
+    signed += [("~", pair["after"]) for pair in change["moved"][:_MAX_ALERTS]]
+    rows = [
+        (sign, str(alert["id"])[:8], alert["fired_at"], alert["labels"]) for sign, alert in signed
+    ]
     if rows:
         print_table(["", "alert", "fired", "labels"], rows, "")
+        print("their rows:")
+        for sign, alert in signed:
+            for query in alert["rows"].values():
+                print(f'  {sign} {str(alert["id"])[:8]} moirae query "{escape_control(query)}"')
 
 
 def _print_incidents(incidents: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
+from moirae.cli.rule_history import find_history_lints
 from moirae.cli.rule_report import report
 from moirae.cli.rule_tests import run_tests
 from moirae.cli.tune import tune
@@ -75,6 +76,17 @@ RuleArgument = Annotated[str, typer.Argument(help="Name of the rule, with or wit
 @app.command()
 def check(
     files: RuleFilesArgument = None,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="Evaluate the rules over the archive, too, and warn of what they would have done.",
+        ),
+    ] = False,
+    last: Annotated[
+        str | None,
+        typer.Option("--last", metavar="DURATION", help="With --history: which part. Default: 7d."),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -82,8 +94,15 @@ def check(
 
     Notes have no exit code.
     """
+    if history and uses_server():
+        raise UsageError("--history reads the archive of this machine; leave out --server")
+    if last is not None and not history:
+        raise UsageError("--last needs --history")
     result = _check(workspace, _make_body(files))
     has_errors = any(map(_is_error, result.problems))
+    if history and not has_errors:
+        lints = find_history_lints(workspace, files or [], last)
+        result = replace(result, problems=[*result.problems, *lints])
     # Warnings about the workspace file are printed too, but the exit code is about rule files.
     messages = [*result.workspace_warnings, *result.problems]
     if output is OutputFormat.JSON:

@@ -9,6 +9,8 @@ from moirae.rule_tests.files import find_test_files, read_test_files
 from moirae.rule_tests.junit import format_junit
 from moirae.rule_tests.model import RuleTestFile
 from moirae.rule_tests.results import RuleTestResult, RuleTestRun
+from moirae.rule_tests.scratch_archive import write_archive
+from moirae.rule_tests.stream_files import read_stream_file
 
 __all__ = [
     "RuleTestFile",
@@ -16,5 +18,7 @@ __all__ = [
     "RuleTestRun",
     "find_test_files",
     "format_junit",
+    "read_stream_file",
     "read_test_files",
+    "write_archive",
 ]

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from archiver.delta import EXTRA_COLUMN, StreamSchema
-from archiver.formats import DEFAULT_TIME_READING, JSONL, Format, RecordReading, infer_format_name
-from archiver.ingest import parse_iso_time, read_file_batches
+from archiver.formats import DEFAULT_TIME_READING, JSONL, Format, RecordReading
+from archiver.ingest import parse_iso_time
 from archiver.ingest.decoding import decode_lines
 from archiver.times import Micros, from_micros, to_micros
 from moirae.config import Relation, Settings, parse_duration, relation_schema, stream_schema
@@ -20,6 +20,7 @@ from moirae.errors import Problem, ProblemsError
 from moirae.rule_tests.model import InputFile, InputRows, InputSeries, Row, RuleTest
 from moirae.rule_tests.scratch_archive import make_versions
 from moirae.rule_tests.series import MISSING, expand_series
+from moirae.rule_tests.stream_files import read_stream_file
 
 _PlacedRow = tuple[Row, KeyPath]
 
@@ -181,17 +182,11 @@ class _InputReader:
         self, schema: StreamSchema, source_format: Format, item: InputFile, path: KeyPath
     ) -> Iterator[pa.Table]:
         file = Path(self.origin.document.file).parent / item.file
-        record_format = source_format
-        try:
-            name = infer_format_name(file.name)
-            record_format = source_format if name == source_format.name else Format(name)
-        except ValueError:
-            pass  # as of the source
         if not file.is_file():
             problem = self.origin.make_problem(f"{file}: no such file", *path, "file")
             self.problems.append(problem)
             return
-        for batch in read_file_batches(schema, file, record_format, self.start):
-            for refused in batch.rows.refused_lines[:1]:
-                self.problems.append(Problem(str(file), refused.line + 1, None, refused.detail))
-            yield batch.rows.table
+        for part in read_stream_file(schema, source_format, file, self.start):
+            if part.problem is not None:
+                self.problems.append(part.problem)
+            yield part.rows

@@ -147,8 +147,8 @@ def test_missing_severity_and_runbook_are_notes(settings: Settings) -> None:
         problem for problem in find_lints(settings, [definition]) if problem.severity == "note"
     ]
     assert [str(note).partition(" (to")[0] for note in notes] == [
-        "r.yaml:1:36: note: no label severity: routes cannot tell whom its alerts wake",
-        "r.yaml:1:36: note: no annotation runbook_url: what to do about its alerts",
+        "r.yaml:1:36: note: g/A: no label severity: routes cannot tell whom its alerts wake",
+        "r.yaml:1:36: note: g/A: no annotation runbook_url: what to do about its alerts",
     ]
     silenced = ", lint: {missing-severity: by route, missing-runbook: none, no-route: shown}"
     rules, problems = parse_rules("r.yaml", text % silenced)
