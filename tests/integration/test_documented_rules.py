@@ -114,7 +114,7 @@ def test_examples_of_the_documentation_pass_their_tests(
             (folder / tests.name).write_text(f"rule_files: [../{name}.yaml]\n{tests.read_text()}")
     page = _BLOCK.findall((ROOT / "docs/howto/test-rules.md").read_text(encoding="utf-8"))
     (tmp_path / "rules" / "disk.yaml").write_text(DISK_FULL)
-    (folder / "disk.yaml").write_text(f"rule_files: [../disk.yaml]\n{page[0]}")
+    (folder / "disk.yaml").write_text(f"rule_files: [../disk.yaml]\n{page[0]}{page[1]}")
     (folder / "disk.jsonl").write_text('{"ts": "2026-01-01T00:01:00Z", "host": "b", "used": 5}\n')
     settings = load_settings(tmp_path / "moirae.yaml", {})
     documents = read_test_files(settings, find_test_files(settings, []))

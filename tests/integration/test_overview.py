@@ -75,6 +75,35 @@ def test_figures_of_a_rule(served: Served) -> None:
     assert figures["last_fired_at"].startswith("2026-01-01T00:04")
 
 
+def test_worth_of_a_rule_counts_what_became_of_its_alerts(served: Served) -> None:
+    def report(**query: object) -> list[dict[str, Any]]:
+        return get(served, "/overview/report", **query)
+
+    execute = served.connection.execute
+    execute("UPDATE alerts SET raised_at = now(), ends_at = NULL, past = false")
+    execute(
+        "INSERT INTO alert_notes (alert_id, kind, author, text, tag, at) VALUES "
+        "(%(first)s, 'ack', 'ada', '', NULL, now() + interval '3 minutes'), "
+        "(%(second)s, 'resolution', 'ada', 'restarted', 'restart', now())",
+        {"first": alert_id(0), "second": alert_id(1)},
+    )
+    (number,) = execute(
+        "INSERT INTO notifications (receiver, group_key, cause, status, content, alert_count, state) "
+        "VALUES ('ops', 'k', 'first', 'firing', '{}', 3, 'delivered') RETURNING id"
+    ).fetchone()
+    for position in range(3):
+        execute(
+            "INSERT INTO notification_alerts VALUES (%s, %s, 'firing')",
+            [number, alert_id(position)],
+        )
+    (week,) = [row for row in report() if row["alerts"]]
+    assert week["rule"] == RULE
+    assert (week["alerts"], week["told"], week["acknowledged"], week["tagged"]) == (COUNT, 3, 1, 1)
+    assert (week["for_nothing"], week["withdrawn"], week["flapping"]) == (1, 0, 0)
+    assert week["minutes_to_acknowledge"] == pytest.approx(3, abs=0.01)
+    assert report(rule="none") == []
+
+
 def test_judgements_of_an_event_are_listed(served: Served) -> None:
     path = f"/events/{event_id(COUNT - 1)}/judgements"
     assert get(served, path) == []

@@ -51,6 +51,8 @@ LOCAL_COMMANDS = """
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
+    ["rules", "report"],
+    ["rules", "report", "none", "--weeks", "2"],
     ["alerts", "list"],
     ["alerts", "list", "--all", "--limit", "2"],
     ["alerts", "list", "--search", "HOST3", "--label", "severity=page"],

@@ -29,6 +29,9 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
+    "integration/test_backtest_files.py": """
+        moirae.backtest.files moirae.backtest.late_rows moirae.backtest.row_intervals
+        moirae.cli.rule_history moirae.rule_tests.stream_files""",
     "integration/test_tuning.py": "moirae.backtest.tuning",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
@@ -185,6 +188,7 @@ MODULES_BY_TEST = {
     "integration/test_live_events.py": """
         moirae.server.live.status""",
     "integration/test_remote_commands.py": """
+        moirae.cli.rule_report
         moirae.cli.audit moirae.cli.dead_letters moirae.cli.pages moirae.cli.remote moirae.cli.tokens
         moirae.services.operations.exports moirae.services.operations.queries
         moirae.services.operations.similarity""",
