@@ -91,9 +91,9 @@ def _find_flapping(past: RulePast) -> Iterator[Finding]:
             names = [f"{name}={value}" for name, value in labels if name not in _LABELS_OF_RULES]
             flapping[", ".join(names) or "its only key"] = count
     for key, count in flapping.most_common(1):
-        others = f" (and {len(flapping) - 1:,} other keys)" if len(flapping) > 1 else ""
+        note = f" (and {len(flapping) - 1:,} other keys)" if len(flapping) > 1 else ""
         message = (
-            f"{count} alerts of {key} within an hour{others}: a longer keep_firing_for makes them "
+            f"{count} alerts of {key} within an hour{note}: a longer keep_firing_for makes them "
             "one, a longer `for` leaves out short ones"
         )
         yield "flapping", ("alert",), message
@@ -116,8 +116,8 @@ def _fire_together(first: RulePast, second: RulePast) -> bool:
     )
 
 
-def _all_have_partner(alerts: Sequence[BacktestAlert], others: Sequence[BacktestAlert]) -> bool:
-    return all(any(_are_partners(alert, other) for other in others) for alert in alerts)
+def _all_have_partner(alerts: Sequence[BacktestAlert], candidates: Sequence[BacktestAlert]) -> bool:
+    return all(any(_are_partners(alert, other) for other in candidates) for alert in alerts)
 
 
 def _are_partners(alert: BacktestAlert, other: BacktestAlert) -> bool:

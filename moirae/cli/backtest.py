@@ -35,9 +35,39 @@ if TYPE_CHECKING:
     from moirae.evaluation.plan import ActiveRule
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is reported beside the alerts."""
+
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--baseline",
+            metavar="RULES",
+            help="Rule file with another version of the rules, to compare with; repeatable.",
+        ),
+    ] = None
+    incidents: Annotated[
+        Path | None,
+        typer.Option(
+            "--incidents",
+            metavar="FILE",
+            help="Known incidents, CSV or JSON lines: id, starts_at, ends_at, and labels that "
+            "their alerts have.",
+        ),
+    ] = None
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture", metavar="FILE", help="Write days and hours of alerts as a picture (SVG)."
+        ),
+    ] = None
+
+
 @expand_option_groups
 def backtest(
     time_range: RangeOptions,
+    reported: ReportOptions,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -48,35 +78,12 @@ def backtest(
         list[str] | None,
         typer.Option("--rule", help="Only this rule, named with or without its group; repeatable."),
     ] = None,
-    baseline: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--baseline",
-            metavar="RULES",
-            help="Rule file with another version of the rules, to compare with; repeatable.",
-        ),
-    ] = None,
-    incidents: Annotated[
-        Path | None,
-        typer.Option(
-            "--incidents",
-            metavar="FILE",
-            help="Known incidents, CSV or JSON lines: id, starts_at, ends_at, and labels that "
-            "their alerts have.",
-        ),
-    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             metavar="STREAM=FILE",
             help="Read a stream from a file, and no stream from the archive; repeatable.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--picture", metavar="FILE", help="Write days and hours of alerts as a picture (SVG)."
         ),
     ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
@@ -89,15 +96,16 @@ def backtest(
     """
     from moirae.backtest import LateRowFinder, read_incidents
 
-    known_incidents = None if incidents is None else read_incidents(incidents)
+    path = reported.incidents
+    known_incidents = None if path is None else read_incidents(path)
     choose_start, end = parse_range(time_range)
     with open_backtest(workspace, parse_inputs(inputs or [])) as opened:
         session = _Session(opened, choose_start, end, LateRowFinder(opened.archive.reader))
         tested = session.load(files or [], rule or [])
-        compared = session.load(baseline, []) if baseline else []
+        compared = session.load(reported.baseline, []) if reported.baseline else []
         report = session.run(tested, {other.name: other for other in compared}, known_incidents)
-    if picture is not None:
-        write_picture(picture, _draw(report["rules"]))
+    if reported.picture is not None:
+        write_picture(reported.picture, _draw(report["rules"]))
     if output is OutputFormat.JSON:
         print_json(report)
     else:

@@ -7,7 +7,8 @@ from xml.sax.saxutils import escape
 
 from moirae.errors import MoiraeError
 
-_FIRST_COLOR, _SECOND_COLOR = "#c0392b", "#95a5a6"
+_FIRST_COLOR = "#c0392b"
+_SECOND_COLOR = "#95a5a6"
 _CELL = 14  # pixels
 _ROW = 22
 _LABEL = 260  # of the names of bars

@@ -33,8 +33,8 @@ def find_history_lints(workspace: Path, files: Sequence[Path], last: str | None)
         definition = past.rule.definition
         problems += report_findings(definition, findings[id(past)])
         names = {name for name, _, _ in findings[id(past)]}
-        others = definition.spec.lint.keys() - HISTORY_LINTS
-        problems += report_idle_silences(definition, names | others)
+        checked_elsewhere = definition.spec.lint.keys() - HISTORY_LINTS
+        problems += report_idle_silences(definition, names | checked_elsewhere)
     return problems
 
 

@@ -79,7 +79,7 @@ def _sum_up(rows: "Sequence[RuleWeekRow]") -> list[tuple[str, int, int]]:
     """By rule: alerts for nothing and others, those most often for nothing first."""
     sums: dict[str, tuple[int, int]] = {}
     for row in rows:
-        for_nothing, others = sums.get(row.rule, (0, 0))
-        sums[row.rule] = for_nothing + row.for_nothing, others + row.alerts - row.for_nothing
+        for_nothing, other_alerts = sums.get(row.rule, (0, 0))
+        sums[row.rule] = for_nothing + row.for_nothing, other_alerts + row.alerts - row.for_nothing
     ordered = sorted(sums.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))
     return [(rule, *counts) for rule, counts in ordered]

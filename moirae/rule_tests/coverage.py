@@ -37,7 +37,7 @@ def list_parts(definition: Definition) -> list[CoveredItem]:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class RuleTestCoverage:
     """`percent`: of all parts, rounded down. `missing`: those of which no test expects anything."""
 
     percent: int
@@ -46,9 +46,9 @@ class Coverage:
 
 def measure_coverage(
     definitions: Iterable[Definition], covered: Collection[CoveredItem]
-) -> Coverage:
+) -> RuleTestCoverage:
     """What tests cover of some rules. Of none, they cover all."""
     items = [item for definition in definitions for item in list_parts(definition)]
     missing = tuple(sorted(item for item in items if item not in covered))
     percent = 100 * (len(items) - len(missing)) // len(items) if items else 100
-    return Coverage(percent, missing)
+    return RuleTestCoverage(percent, missing)

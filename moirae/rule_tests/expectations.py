@@ -299,6 +299,6 @@ def _normalize(value: Any) -> Any:
 
 def expects_alerts(test: AlertTest) -> bool:
     """Also if there is no other expectation."""
-    others = (test.exp_events, test.exp_notifications)
-    has_others = test.is_about_event or any(value is not None for value in others)
-    return test.exp_alerts is not None or not has_others
+    expectations = (test.exp_events, test.exp_notifications)
+    expects_more = test.is_about_event or any(value is not None for value in expectations)
+    return test.exp_alerts is not None or not expects_more

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from moirae.config import Settings
 from moirae.deployments import check_rule_files, select_rule_files
 from moirae.errors import Problem, ProblemsError
-from moirae.rule_tests.coverage import Coverage, CoveredItem, measure_coverage
+from moirae.rule_tests.coverage import CoveredItem, RuleTestCoverage, measure_coverage
 from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import RuleTestDocument
 from moirae.rule_tests.inputs import RuleTestOrigin
@@ -72,7 +72,7 @@ class RuleTestRun:
                     failures=failures,
                 )
 
-    def measure_coverage(self) -> Coverage:
+    def measure_coverage(self) -> RuleTestCoverage:
         """What the tests that ran expect something of."""
         return measure_coverage(self.definitions.values(), self._covered)
 

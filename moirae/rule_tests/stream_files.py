@@ -13,7 +13,7 @@ from archiver.times import Micros
 from moirae.errors import Problem
 
 
-class FileRows(NamedTuple):
+class StreamFileRows(NamedTuple):
     """A part of the rows of a file, and the first of its lines that is refused."""
 
     rows: pa.Table
@@ -22,7 +22,7 @@ class FileRows(NamedTuple):
 
 def read_stream_file(
     schema: StreamSchema, source_format: Format, file: Path, now: Micros
-) -> Iterator[FileRows]:
+) -> Iterator[StreamFileRows]:
     """`source_format`: of the source of the stream; the name of the file may say another one."""
     record_format = source_format
     try:
@@ -35,4 +35,4 @@ def read_stream_file(
         problem = None
         if refused is not None:
             problem = Problem(str(file), refused.line + 1, None, refused.detail)
-        yield FileRows(batch.rows.table, problem)
+        yield StreamFileRows(batch.rows.table, problem)

@@ -34,7 +34,7 @@ MODULES_BY_TEST = {
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
     "integration/test_tuning.py": "moirae.backtest.tuning",
     "unit/moirae/lints/test_lints.py": """
-        moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
+        moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "property/test_why_is_live.py": """
         moirae.why.alerts_at moirae.why.evaluation moirae.why.explain moirae.why.explanation""",
     "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",
