@@ -16,16 +16,15 @@ from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, select_groups
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.indexed_rules import IndexedRules
 from moirae.evaluation.isolation import GroupResults, evaluate_groups
 from moirae.evaluation.losses import VerdictLosses
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
+from moirae.evaluation.prepared_rules import PreparedRules
 from moirae.evaluation.rule_groups import (
     ColumnsByRelation,
     ColumnsByStream,
     RuleGroup,
-    RuleGrouper,
 )
 from moirae.evaluation.spark_filters import SparkFilters
 from moirae.evaluation.spark_rules import SparkRules
@@ -40,13 +39,15 @@ class RuleEngines:
 
     `choice`: whether rows in memory are evaluated in this process. `executors`: evaluate archived
     rows. `max_read_rows`: archived rows near events that the live process reads for contexts; None:
-    no limit. `filters`: evaluate some rows by Spark's expressions.
+    no limit. `filters`: evaluate some rows by Spark's expressions. `prepared`: rules that may be
+    compiled already.
     """
 
     choice: EngineChoice = field(default_factory=EngineChoice)
     executors: ExecutorRules | None = None
     max_read_rows: int | None = None
     filters: RowFilters | None = None
+    prepared: PreparedRules | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,12 @@ class RuleEvaluator:
         self._guard = guard
         self.losses = losses
         self.costs = RuleCosts()
-        self._grouper = RuleGrouper(columns, relations)
+        self.prepared = engines.prepared or PreparedRules(columns, relations)
+        self._grouper = self.prepared.grouper
+        self._indexed = self.prepared.indexed
         self._executor_rules = engines.executors
-        jobs = None if self._executor_rules is None else self._executor_rules.jobs
-        self._indexed = IndexedRules(columns, self._grouper, jobs)
+        if self._executor_rules is not None:
+            self._indexed.jobs = self._executor_rules.jobs
         self._duckdb: DuckDBRules | None = None
         self._panes: PaneCache | None = None
         self._engines: list[RuleEngine] = [self._indexed]
@@ -93,12 +96,6 @@ class RuleEvaluator:
             self._engines.append(self._filters)
         self._engines.append(SparkRules(self._grouper, guard))
 
-    def compile_rule(self, rule: ActiveRule) -> None:
-        """Compile a rule before its first rows come, unless it reads streams of recalls."""
-        if not rule.reads_revisions:
-            self._grouper.translate_rule(rule)
-            self._indexed.compile_rule(rule)
-
     def set_active_rules(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop what is cached for rules that are no longer active; note what the others read."""
         streams = [
@@ -106,10 +103,8 @@ class RuleEvaluator:
         ]
         self._rows.revisions.set_streams(streams)
         columns = {stream.name: stream.columns for stream in streams}
-        self._grouper.add_streams(columns)
-        self._indexed.add_streams(columns)
-        self._grouper.remove_inactive(active_rules)
-        self._indexed.remove_inactive(active_rules)
+        self.prepared.add_streams(columns)
+        self.prepared.remove_inactive(active_rules)
         if self._filters is not None:
             self._filters.remove_inactive(active_rules)
         if self._duckdb is not None:

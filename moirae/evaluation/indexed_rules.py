@@ -91,7 +91,7 @@ class IndexedRules(RuleEngine):
         `jobs`: find the rows in archived files that any rule needs; None: this process reads them.
         """
         self._grouper = grouper
-        self._jobs = jobs
+        self.jobs = jobs
         self._compiler = RuleCompiler(_by_view(columns))
         self._compiled: dict[RuleVersion, CompiledRule | None] = {}
         self._frequencies: dict[str, AnchorFrequencies] = {}
@@ -130,7 +130,7 @@ class IndexedRules(RuleEngine):
         return selected
 
     def _is_readable(self, source: RowSource) -> bool:
-        if source.table is not None or self._jobs is not None:
+        if source.table is not None or self.jobs is not None:
             return True
         return source.count <= _MAX_READ_ROWS
 
@@ -316,11 +316,11 @@ class IndexedRules(RuleEngine):
         """The rows, or those of them that any rule needs."""
         if source.files is None:
             yield source.table
-        elif self._jobs is None or source.count < MIN_TASK_ROWS:
+        elif self.jobs is None or source.count < MIN_TASK_ROWS:
             for part in divide_files(source.files, cores=1):
                 yield source.files.read(part)
         else:
-            yield from self._select_in_tasks(self._jobs, stream, indexed.task_rules, source.files)
+            yield from self._select_in_tasks(self.jobs, stream, indexed.task_rules, source.files)
 
     def _select_in_tasks(
         self, jobs: Jobs, stream: str, rules: tuple[IndexTaskRule, ...], files: FileRows

@@ -198,7 +198,7 @@ class ActiveRules:
         watermarks = get_watermarks(self._archive)
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid
-                return self._get_or_make_rule(definition).shape.horizon(watermarks)
+                return self._prepare_rule(definition).shape.horizon(watermarks)
         event_times = [time for time in watermarks.values() if time is not None]
         return min(event_times, default=None)
 
@@ -216,14 +216,14 @@ class ActiveRules:
             if deployment.rule not in definitions:
                 continue
             if deployment.state == "running":
-                rule = self._get_or_make_rule(definitions[deployment.rule])
+                rule = self._prepare_rule(definitions[deployment.rule])
                 if rule.definition.is_external:
                     external_rules[rule.name] = rule
                     continue
                 active_rules.append(rule)
                 groups.append(SettledRules([rule], deployment.settled_to))
             elif deployment.losing_since is not None:
-                sampled_rules.append(self._get_or_make_rule(definitions[deployment.rule]))
+                sampled_rules.append(self._prepare_rule(definitions[deployment.rule]))
                 losing_since[deployment.rule] = deployment.losing_since
         evaluated_rules = [*active_rules, *sampled_rules]
         self._external_rules = external_rules
@@ -237,18 +237,10 @@ class ActiveRules:
         gc.collect()
         gc.freeze()
 
-    def _get_or_make_rule(self, definition: Definition) -> ActiveRule:
-        """The active rule of a definition, cached: to parse its query takes milliseconds."""
-        rule = self._rules_by_name.get(definition.name)
-        if (
-            rule is None
-            or rule.definition is not definition
-            or rule.tables.relations != self._relation_names
-        ):
-            rule = ActiveRule.create(definition, self._time_columns, self._relation_names)
-            self._evaluators.rules.compile_rule(rule)
-            self._rules_by_name[definition.name] = rule
-        return rule
+    def _prepare_rule(self, definition: Definition) -> ActiveRule:
+        """The active rule of a definition."""
+        prepared = self._evaluators.rules.prepared
+        return prepared.prepare(definition, self._time_columns, self._relation_names)
 
     # Progress
 

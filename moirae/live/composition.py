@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,14 +29,15 @@ from moirae.deployments import (
     RuleReloader,
 )
 from moirae.errors import MoiraeError
-from moirae.evaluation import ExecutorRules, Guard, RuleEngines
+from moirae.evaluation import ExecutorRules, Guard, PreparedRules, RuleEngines
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.column_rewrites import ColumnRewrites
 from moirae.live.detection import Detector
+from moirae.live.early_rules import start_preparing
 from moirae.live.end_of_input import EndOfInput
-from moirae.live.evaluators import build_evaluators
+from moirae.live.evaluators import build_evaluators, get_stream_columns
 from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
@@ -158,8 +160,11 @@ def build_live_process(
     set_aside = SetAside(SetAsideGateway(connection))
     set_aside.forget_undeclared(settings.streams, settings.relations)
     relations = _open_relations(settings, connection, set_aside)
+    prepared = PreparedRules(get_stream_columns(archive), relations.columns)
+    preparation = start_preparing(settings, prepared, archive, relations)
     spark = start_spark(settings)
     role.end_if_stopped()
+    preparation.result()
     jobs = _add_executors(settings, spark, archive, maintenance)
     admission = RuleAdmission(lambda: spark, settings)
     guard = Guard(spark, settings, connection)
@@ -170,7 +175,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=guard,
-        engines=_choose_engines(settings, jobs),
+        engines=replace(_choose_engines(settings, jobs), prepared=prepared),
     )
     # The alerts of a drain are not notified.
     detector.silent_alerts.finds_reasons = not drain

@@ -30,6 +30,11 @@ class Evaluators:
     contexts: ContextEvaluator
 
 
+def get_stream_columns(archive: ArchiveWriter) -> dict[str, Mapping[str, str]]:
+    """The declared columns of each stream, with their types."""
+    return {name: table.schema.query_columns for name, table in archive.tables.items()}
+
+
 def build_evaluators(
     spark: SparkSession,
     archive: ArchiveWriter,
@@ -42,7 +47,6 @@ def build_evaluators(
     """`relations`: the types of their columns, by name."""
     losses = VerdictLosses(connection, guard.loss_limits)
     rows = LiveStreamRows(spark, archive, RevisionRows(connection), engines.max_read_rows)
-    columns = {name: table.schema.query_columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
         guard=guard,
@@ -51,7 +55,7 @@ def build_evaluators(
             rows=rows,
             guard=guard,
             losses=losses,
-            columns=columns,
+            columns=get_stream_columns(archive),
             relations=relations,
             engines=replace(engines, filters=RowFilters(lambda: spark)),
         ),

@@ -6,6 +6,7 @@ enters a query as text: only names of tables change, on the syntax tree. No I/O.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -17,6 +18,8 @@ from recall.query.shape import Tables
 from recall.query.sql_names import VALID_FROM, VALID_TO
 from recall.query.windows import grouping_windows
 
+_MAX_TABLES = 1_024  # names of physical tables that are parsed once
+
 
 @dataclass(frozen=True)
 class PhysicalTables:
@@ -25,7 +28,12 @@ class PhysicalTables:
     names: Mapping[str, str]
 
     def __getitem__(self, name: str) -> exp.Table:
-        return exp.to_table(self.names[name], dialect="spark")
+        return _parse_table(self.names[name]).copy()
+
+
+@lru_cache(_MAX_TABLES)
+def _parse_table(name: str) -> exp.Table:
+    return exp.to_table(name, dialect="spark")
 
 
 def bind_query(sql: str, tables: Tables, physical: PhysicalTables) -> exp.Query:

@@ -72,6 +72,11 @@ def parse(sql: str) -> exp.Query:
     return _parse_once(sql).copy()
 
 
+def read_query(sql: str) -> exp.Query:
+    """As `parse`; the tree is shared, the caller must not change it."""
+    return _parse_once(sql)
+
+
 def count_parsed_texts() -> int:
     """How often this process has parsed a text."""
     return _parse_once.cache_info().misses

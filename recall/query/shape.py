@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from archiver.times import Micros
 from recall.query.joins import find_anchor, time_bounds
-from recall.query.parsing import Unsupported, parse
+from recall.query.parsing import Unsupported, read_query
 from recall.query.parts import (
     check_in_lists,
     check_nodes,
@@ -125,7 +125,7 @@ class _SourceShape:
 
 def infer_shape(sql: str, tables: Tables) -> Shape:
     """The shape of an event query or derived stream. Raises `Unsupported`."""
-    return _infer_query(parse(sql), tables, {}).shape
+    return _infer_query(read_query(sql), tables, {}).shape
 
 
 def _infer_query(
@@ -308,7 +308,7 @@ def _infer_source(
     if name in tables.relations:
         return _SourceShape(Shape(relations=frozenset({name})), None)
     if name in tables.derived:
-        return _infer_query(parse(tables.derived[name]), tables.without_derived(name), {})
+        return _infer_query(read_query(tables.derived[name]), tables.without_derived(name), {})
     raise Unsupported(f"unknown table {node.name!r}", node)
 
 

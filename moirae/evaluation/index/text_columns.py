@@ -29,8 +29,8 @@ patterns with the flag `i` alone, by the index.
 Values = Sequence[str | None]
 
 _CODE_POINTS = 0x110000
-# Code points without an image of exactly one code point, in a table of images.
-_NO_SINGLE_IMAGE = 0xFFFFFFFF
+_FIRST_FOREIGN_UNIT = 0x80  # of UTF-8 beyond ASCII
+_MAX_REPLACED = 8  # letters; with others, a table of all images takes less time
 
 
 class FoldedText(NamedTuple):
@@ -61,9 +61,13 @@ class TextColumn:
     @cached_property
     def folded(self) -> FoldedText:
         """The distinct values, folded."""
-        values = map_texts(self._distinct, "folded")
+        text = _map_joined("".join(self._distinct), "folded")
+        values = self._distinct
+        if text is None:
+            values = map_texts(self._distinct, "folded")
+            text = "".join(values)
         starts = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
-        return FoldedText("".join(values), starts)
+        return FoldedText(text, starts)
 
     def rows_of(
         self, value_numbers: npt.NDArray[np.int64]
@@ -104,17 +108,35 @@ def map_texts(texts: Sequence[str], case: Case) -> list[str]:
     mapping = case_mapping(case)
     if not texts or mapping is None:
         return list(texts)
-    joined = "".join(texts)
-    if joined.isascii():
-        joined = joined.upper() if case == "upper" else joined.lower()
-    else:
-        codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
-        images = _image_table(case)[codes]
-        if (images == _NO_SINGLE_IMAGE).any():
-            return [text.translate(mapping) for text in texts]
-        joined = images.tobytes().decode("utf-32-le")
+    joined = _map_joined("".join(texts), case)
+    if joined is None:
+        return [text.translate(mapping) for text in texts]
     bounds = accumulate(map(len, texts), initial=0)
     return [joined[start:end] for start, end in pairwise(bounds)]
+
+
+def _map_joined(text: str, case: Case) -> str | None:
+    """The image of a text; None: a character of it has more or fewer than one."""
+    if text.isascii():
+        return text.upper() if case == "upper" else text.lower()
+    # Most texts have few letters beyond ASCII: these are replaced one after the other.
+    data = text.encode()
+    units = np.frombuffer(data, np.uint8)
+    mapping = case_mapping(case) or {}
+    images: dict[str, str] = {}
+    for letter in set(units[units >= _FIRST_FOREIGN_UNIT].tobytes().decode()):
+        image = mapping.get(ord(letter), letter)
+        if len(image) != 1:
+            return None
+        if image != letter:
+            images[letter] = image
+    if len(images) > _MAX_REPLACED or not images.keys().isdisjoint(images.values()):
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        return _image_table(case)[codes].tobytes().decode("utf-32-le")
+    mapped = (data.upper() if case == "upper" else data.lower()).decode()
+    for letter, image in images.items():
+        mapped = mapped.replace(letter, image)
+    return mapped
 
 
 def expand(
@@ -135,5 +157,6 @@ def _image_table(case: Case) -> npt.NDArray[np.uint32]:
     """The image of each code point."""
     table = np.arange(_CODE_POINTS, dtype=np.uint32)
     for code, image in (case_mapping(case) or {}).items():
-        table[code] = ord(image) if len(image) == 1 else _NO_SINGLE_IMAGE
+        if len(image) == 1:
+            table[code] = ord(image)
     return table

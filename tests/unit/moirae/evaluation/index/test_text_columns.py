@@ -2,8 +2,15 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from moirae.evaluation.index.text_columns import TextColumn, map_texts
+from moirae.evaluation.index.text_columns import (
+    Case,
+    TextColumn,
+    case_mapping,
+    map_text,
+    map_texts,
+)
 
 
 def test_texts_are_mapped_alike_alone_and_together() -> None:
@@ -29,3 +36,20 @@ def test_a_column_without_values_has_no_text() -> None:
     column = TextColumn(pa.chunked_array([pa.array([None, None], pa.string())]))
     assert column.values("lower") == [None, None]
     assert column.folded.text == ""
+
+
+@pytest.mark.parametrize("case", ["lower", "upper", "pattern", "ascii", "folded"])
+def test_letters_are_replaced_as_a_table_maps_them(case: Case) -> None:
+    mapping = case_mapping(case)
+    assert mapping is not None
+    letters = [chr(code) for code in mapping]
+    for letter in letters:
+        assert map_texts([f"A{letter}b", "日"], case) == [map_text(f"A{letter}b", case), "日"]
+    every_letter = "".join(letters)  # too many to replace one after the other
+    assert map_texts([every_letter], case) == [map_text(every_letter, case)]
+
+
+def test_images_that_are_letters_of_the_text_are_not_mapped_again() -> None:
+    texts = ["ſ\u1e9eẞÜüϴθϑΘ", "Kk"]
+    for case in ("lower", "upper", "folded"):
+        assert map_texts(texts, case) == [map_text(text, case) for text in texts]
