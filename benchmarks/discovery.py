@@ -63,7 +63,6 @@ def run() -> list[BenchmarkResult]:
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
         pairs.append(measure_live(_MANY_FILES, seed=repetition))
-        print(f"{repetition + 1}/{_REPETITIONS}: {pairs[-1]}", file=sys.stderr)
     few = [figures for figures, _ in pairs]
     subject = f"live work beside {_MANY_FILES:,} archived files ÷ beside {_FEW_FILES}"
     return [
@@ -131,7 +130,9 @@ def _measure(connection: Connection[Any], settings: Settings) -> LiveFigures:
     p99 = measure_p99(connection, "bench/High", _MEASURED_SECONDS)
     elapsed = time.monotonic() - started_at
     jvm_cores = (processor_seconds(jvms) - jvm_before) / elapsed
-    return LiveFigures(p99, jvm_cores, (processor_seconds(processes) - before) / elapsed)
+    figures = LiveFigures(p99, jvm_cores, (processor_seconds(processes) - before) / elapsed)
+    print(figures, file=sys.stderr)  # the end of the workspace takes minutes
+    return figures
 
 
 def _wait_for_files(connection: Connection[Any], count: int) -> None:

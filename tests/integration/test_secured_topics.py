@@ -111,6 +111,8 @@ def test_records_of_open_and_aborted_transactions_are_not_read(
     ("line", "reason"),
     [
         ("securty.protocol=SSL", "has the unknown setting securty.protocol"),
+        ("sasl.username=me", "has the setting sasl.username of librdkafka: use sasl.jaas.config"),
+        ("bootstrap.servers=c:1", "bootstrap.servers cannot be set: write `servers`"),
         ("group.id=mine", "group.id cannot be set: the ledger of Moirae has the offsets"),
         ("ssl.key.password=${NOT_SET}", "the environment variable NOT_SET is not set"),
         (r"client.id=\u12", "malformed"),
@@ -125,6 +127,26 @@ def test_wrong_file_of_properties_is_refused_with_its_name(
     with pytest.raises(TopicError, match=r"topic t is not read: .*kafka\.properties") as refused:
         settings.load()
     assert reason in str(refused.value)
+
+
+def test_file_of_properties_may_be_shared_with_other_clients(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "# As Confluent Cloud proposes it.\nbootstrap.servers=b:1\nsecurity.protocol=SASL_SSL\n"
+        "client.dns.lookup=use_all_dns_ips\nsession.timeout.ms=45000\nacks=all\nretries=3\n"
+        "schema.registry.url=https://r\nbasic.auth.credentials.source=USER_INFO\n"
+        "basic.auth.user.info=me:secret\n"
+    )
+    settings = ClientSettings(spark, Kafka(servers="b:1", topic="t", properties=str(path))).load()
+    assert settings == {
+        "bootstrap.servers": "b:1",
+        "isolation.level": "read_committed",
+        "client.dns.lookup": "use_all_dns_ips",
+        "security.protocol": "SASL_SSL",
+        "session.timeout.ms": "45000",
+    }
 
 
 def test_missing_file_of_properties_is_named(spark: SparkSession, tmp_path: Path) -> None:

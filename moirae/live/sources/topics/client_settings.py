@@ -7,7 +7,7 @@ without a restart.
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -27,6 +27,18 @@ _OWN_SETTINGS = {
     "interceptor.classes": "Moirae loads no classes for clients",
     "key.deserializer": "`format` says what a record is",
     "value.deserializer": "`format` says what a record is",
+}
+# A file is often shared with producers and clients of a registry: their settings do not matter.
+_REGISTRY_SETTINGS = ("schema.registry.", "basic.auth.")
+# Settings of librdkafka, and what Java's clients have instead.
+_NATIVE_SETTINGS = {
+    "metadata.broker.list": "`servers` beside `properties`",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.username": "sasl.jaas.config",
+    "ssl.ca.location": "ssl.truststore.location and ssl.truststore.type=PEM",
+    "ssl.certificate.location": "ssl.keystore.location and ssl.keystore.type=PEM",
+    "ssl.key.location": "ssl.keystore.location and ssl.keystore.type=PEM",
 }
 # Values of these are files, relative to the file of properties.
 _FILE_SETTINGS = (".location", ".file")
@@ -66,13 +78,10 @@ class ClientSettings:
             raise self._error(f"cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise self._error(f"is not UTF-8: {error.reason}") from None
-        known_names = self._consumers().ConsumerConfig.configNames()
         settings: dict[str, str] = {}
         for name, value in stored.items():
-            if name in _OWN_SETTINGS:
-                raise self._error(f"{name} cannot be set: {_OWN_SETTINGS[name]}")
-            if not known_names.contains(name):
-                raise self._error(f"has the unknown setting {name}")
+            if not self._is_consumer_setting(name, value):
+                continue
             try:
                 settings[name] = interpolate(value, os.environ)
             except ValueError as error:
@@ -80,6 +89,23 @@ class ClientSettings:
             if name.endswith(_FILE_SETTINGS):
                 settings[name] = str(path.parent / settings[name])
         return settings
+
+    def _is_consumer_setting(self, name: str, value: str) -> bool:
+        """Whether a setting is one of consumers. Raises `TopicError` for one that cannot be set."""
+        clients = cast(Any, self._spark._jvm).org.apache.kafka.clients
+        if name == "bootstrap.servers" and value == self._servers:
+            return False
+        if name in _OWN_SETTINGS:
+            raise self._error(f"{name} cannot be set: {_OWN_SETTINGS[name]}")
+        if clients.consumer.ConsumerConfig.configNames().contains(name):
+            return True
+        if name in _NATIVE_SETTINGS:
+            raise self._error(f"has the setting {name} of librdkafka: use {_NATIVE_SETTINGS[name]}")
+        others = (clients.producer.ProducerConfig, clients.admin.AdminClientConfig)
+        is_known = any(config.configNames().contains(name) for config in others)
+        if not is_known and not name.startswith(_REGISTRY_SETTINGS):
+            raise self._error(f"has the unknown setting {name}")
+        return False
 
     def _parse(self, text: str) -> dict[str, str]:
         """Properties as Java reads them: their escapes, comments and continued lines."""
@@ -91,10 +117,6 @@ class ClientSettings:
             raise self._error("is no file of Java properties: it has a malformed \\u") from None
         names = list(properties.stringPropertyNames())
         return {name: str(properties.getProperty(name)) for name in sorted(names)}
-
-    def _consumers(self) -> Any:
-        jvm: Any = self._spark._jvm
-        return jvm.org.apache.kafka.clients.consumer
 
     def _error(self, reason: str) -> TopicError:
         return TopicError(
