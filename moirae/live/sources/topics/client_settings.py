@@ -101,8 +101,8 @@ class ClientSettings:
             return True
         if name in _NATIVE_SETTINGS:
             raise self._error(f"has the setting {name} of librdkafka: use {_NATIVE_SETTINGS[name]}")
-        others = (clients.producer.ProducerConfig, clients.admin.AdminClientConfig)
-        is_known = any(config.configNames().contains(name) for config in others)
+        configurations = (clients.producer.ProducerConfig, clients.admin.AdminClientConfig)
+        is_known = any(config.configNames().contains(name) for config in configurations)
         if not is_known and not name.startswith(_REGISTRY_SETTINGS):
             raise self._error(f"has the unknown setting {name}")
         return False
