@@ -17,6 +17,7 @@ from archiver.ingest import SourceUnit, open_file
 from archiver.storage import ObjectPath
 from archiver.times import to_micros
 from moirae.config import FileSource, KafkaSource, Settings, Stream
+from moirae.errors import MoiraeError
 from moirae.live.sources import (
     PresentRange,
     TopicRereading,
@@ -60,7 +61,7 @@ class RecordSearch:
     def find(self, unit: RecordedUnitRow) -> PresentRecords | None:
         """The records of a unit as they were read; None: nothing has them any more.
 
-        Files must have the size and the modification time that were recorded. Raises `TopicError`
+        Files must have the size and the modification time that were recorded. Raises `MoiraeError`
         and `OSError` where it cannot be known now.
         """
         declared = self._settings.streams.get(unit.stream)
@@ -75,6 +76,7 @@ class RecordSearch:
             return self._find_in_topic(unit, declared)
         if not isinstance(source, FileSource):
             return None
+        self._check_folders(source)
         if source.tail:
             return self._find_in_growing_file(unit, declared)
         name = _first_name(unit)
@@ -97,6 +99,7 @@ class RecordSearch:
             return [_in_topic(topic, present) for present in topic.list_all()]
         if not isinstance(source, FileSource):
             return []
+        self._check_folders(source)
         if source.tail:
             present_ranges = (
                 find_range(stream, declared, self._base, [row], read_part_name(row))
@@ -104,6 +107,18 @@ class RecordSearch:
             )
             return [_in_file(present) for present in present_ranges if present is not None]
         return list(self._list_moved(stream, source))
+
+    def _check_folders(self, source: FileSource) -> None:
+        """Raise `MoiraeError` if a folder is missing: it may not be mounted."""
+        if source.is_in_object_storage:
+            return
+        for path_glob in parse_glob(source.files):
+            folder = self._base / path_glob.folder
+            if not folder.is_dir():
+                raise MoiraeError(
+                    f"{folder}: is missing, and may have the records of lost rows: mount it, or "
+                    "create an empty folder if it is gone, then repair again"
+                )
 
     def _list_moved(self, stream: str, source: FileSource) -> Iterator[PresentRecords]:
         """Files that were moved, as if they came from the first folder of the pattern."""

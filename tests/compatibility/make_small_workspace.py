@@ -60,6 +60,8 @@ groups:
     key: [host]
     labels: {severity: ticket}
     annotations: {summary: "{{ event.host }}: CPU at {{ event.cpu }} %"}
+    recall:
+      norm: {sql: "SELECT avg(h.cpu) AS mean, count(*) AS n FROM cpu h WHERE h.host = event.host"}
 """
 
 

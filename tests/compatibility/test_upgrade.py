@@ -80,6 +80,11 @@ def upgraded(request: pytest.FixtureRequest) -> Iterator[Upgraded]:
                 yield Upgraded(root, process, described)
 
 
+def _lasting(recalls: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What does not depend on when an answer was revised."""
+    return sorted((row["eid"], row["recall"], row["state"], str(row["answer"])) for row in recalls)
+
+
 @pytest.mark.slow
 def test_rows_of_before_are_duplicates_although_columns_change(upgraded: Upgraded) -> None:
     """`n` is widened; `rack`, `process` and `cores` were not declared."""
@@ -103,6 +108,9 @@ def test_no_file_is_read_twice(upgraded: Upgraded) -> None:
     actual = answers(upgraded.process)
     for name in ("streams", "dead_letters", "rules", "events", "alerts"):
         assert actual[name] == upgraded.before[name]
+    assert _lasting(actual["recalls"]) == _lasting(upgraded.before["recalls"])
+    for eid in {row["eid"] for row in actual["recalls"] if row["final"]}:
+        upgraded.process.output("recalls", "repeat", eid)
     upgraded.bring_more()
     upgraded.drain()
     assert [upgraded.count("cpu", name) for name in ("read", "duplicates")] == [135, 100]

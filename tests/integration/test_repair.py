@@ -15,6 +15,7 @@ from archiver.times import to_micros
 from moirae.backup.postgresql import open_dump, restore_dump
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
+from moirae.errors import MoiraeError
 from moirae.live.sources.files import make_units, stat_file
 from moirae.repair import BackupFiles, Repairs
 from moirae.runtime.database import connect_database, database_dsn
@@ -153,6 +154,20 @@ def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
     with filled(workspace) as archive:
         archive_file(archive, "third.jsonl", range(45, 70))
     assert numbers_of(workspace) == list(range(70))
+    assert problems_of(workspace) == []
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_to_a_folder_that_is_not_mounted(workspace: Settings) -> None:
+    folder = workspace.file.parent / "in"
+    folder.rename(folder.with_name("unmounted"))
+    for path in data_files(workspace):
+        path.unlink()
+    with pytest.raises(MoiraeError, match="mount it, or create an empty folder"):
+        _repair(workspace)
+    folder.with_name("unmounted").rename(folder)
+    _repair(workspace)
+    assert numbers_of(workspace) == list(range(50))
     assert problems_of(workspace) == []
 
 
