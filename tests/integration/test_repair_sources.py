@@ -3,6 +3,7 @@ renamed, objects, topics.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,17 @@ def _lose_all(settings: Settings) -> None:
                 Path(path).unlink()
 
 
-def _repair(settings: Settings, connection: sql.Connection, spark: SparkSession) -> list[str]:
-    """Repair; what is lost."""
-    repairs = Repairs(settings, connection, BackupFiles(None, 1), lambda: spark)
+def _repair(
+    settings: Settings, connection: sql.Connection, spark: SparkSession | None = None
+) -> list[str]:
+    """Repair; what is lost. `spark`: for topics."""
+    repairs = Repairs(settings, connection, BackupFiles(None, 1), partial(_require, spark))
     return [step.loss for step in repairs.run(dry_run=False) if step.loss]
+
+
+def _require(spark: SparkSession | None) -> SparkSession:
+    assert spark is not None
+    return spark
 
 
 def _compact(connection: sql.Connection, stream: str) -> None:
@@ -68,7 +76,7 @@ def _count(settings: Settings, stream: str) -> int:
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("change", ["renamed", "copied and truncated", "truncated"])
 def test_growing_files_are_read_again_wherever_their_lines_are(
-    tmp_path: Path, spark: SparkSession, change: str, is_compacted: bool
+    tmp_path: Path, change: str, is_compacted: bool
 ) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -94,7 +102,7 @@ def test_growing_files_are_read_again_wherever_their_lines_are(
             if is_compacted:
                 _compact(connection, "app")
             _lose_all(settings)
-            _repair(settings, connection, spark)
+            _repair(settings, connection)
             lost = 4 if change == "truncated" else 0
             assert _lost_rows(connection) == lost
             assert _count(settings, "app") == 4 - lost
@@ -113,7 +121,7 @@ def test_objects_are_read_again_unless_they_were_replaced(bucket: str, spark: Sp
             assert _count(settings, "cpu") == 6
             _lose_all(settings)
             put_object(f"{bucket}/in/1.jsonl", b'{"ts": "2026-01-01T00:00:00Z", "n": 7}\n')
-            _repair(settings, connection, spark)
+            _repair(settings, connection)
             assert (_count(settings, "cpu"), _lost_rows(connection)) == (4, 2)
 
 
