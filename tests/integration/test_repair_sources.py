@@ -107,7 +107,7 @@ def test_growing_files_are_read_again_wherever_their_lines_are(
             assert _lost_rows(connection) == lost
             assert _count(settings, "app") == 4 - lost
             if not lost and not is_compacted:
-                assert reader.messages() == before
+                assert GrowingFileReader(root, connection).messages() == before
 
 
 def test_objects_are_read_again_unless_they_were_replaced(bucket: str, spark: SparkSession) -> None:
