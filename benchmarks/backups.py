@@ -162,6 +162,7 @@ def _measure_live(root: Path) -> BenchmarkResult:
     noise: list[float] = []
     alone: list[float] = []
     during_backups: list[float] = []
+    (root / "landing" / "cpu").mkdir(parents=True)
     producer = LiveProducer(root / "landing" / "cpu", 1, lambda rows: None)
     with (
         database.connect_database(settings, "benchmark") as connection,

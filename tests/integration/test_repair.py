@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from archiver.delta.table import StreamTable
+from archiver.ingest.ledger import LedgerCompaction
 from archiver.times import to_micros
 from moirae.backup.postgresql import open_dump, restore_dump
 from moirae.config.settings import Settings, load_settings_from_environment
@@ -176,7 +177,7 @@ def test_rows_of_compacted_units_are_read_again_from_moved_files(workspace: Sett
     with connect_database(workspace, "tests") as connection:
         units = UnitGateway(connection)
         units.compact("cpu", [unit.id for unit in units.list_ledger("cpu")])
-        connection.execute("DELETE FROM dead_letters")
+        LedgerCompaction(connection).drop_dead_letters(timedelta(0), 100)
         units.compact("cpu", [unit.id for unit in units.list_ledger("cpu") if unit.unit])
     for path in data_files(workspace):
         path.unlink()
