@@ -1,7 +1,6 @@
 """`moirae upgrade`: bring the data of an earlier version to those of this one."""
 
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -72,7 +71,7 @@ def upgrade(
                 return
             if not without_backup:
                 backup = _require_backup(settings, source, key_file)
-                print(f"verified backup: {backup}", file=sys.stderr)
+                print(f"Verified backup: {backup}")
             try:
                 sql.migrate(connection, rewrite=True)
             except sql.UpgradeRequired as error:
