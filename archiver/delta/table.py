@@ -273,7 +273,7 @@ class StreamTable:
     def read_appended_since(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Read columns of the rows of source units that were appended after append `number`.
 
-        Of as few files as the log tells.
+        Of as few files as the log tells. Raises `DataFileDamaged`.
         """
         try:
             paths = self._log.added_since(number)
@@ -283,7 +283,7 @@ class StreamTable:
         parts = [pa.schema(self.files.fields(columns)).empty_table()]
         for path in paths:
             if not self._log.is_foreign(path):
-                rows = self.read_file(path, all_columns)
+                rows = self.files.read_checked(path, all_columns)
                 is_counted = pc.and_(
                     pc.is_valid(rows["_unit"]), pc.greater(rows[APPEND_COLUMN], number)
                 )

@@ -257,6 +257,10 @@ class TableFiles:
             columns.append(APPEND_COLUMN)
         if self._numbers_with_other_redactions():
             columns += [*self.schema.columns, EXTRA_COLUMN]
+        return self.read_checked(path, columns)
+
+    def read_checked(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """Like `read`. Raises `DataFileDamaged`."""
         try:
             return self.read(path, columns)
         except (OSError, pa.ArrowException) as error:
