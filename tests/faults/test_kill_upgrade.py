@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import sql
+from moirae.config import Settings, load_settings_from_environment
+from moirae.runtime import database_dsn, release_database
 from sql.migrate import migrations
 from tests.commands import Commands
 from tests.compatibility.workspace import (
@@ -45,9 +47,12 @@ def _run_and_kill(root: Path, seconds: float) -> int | None:
         return None
 
 
-def _applied(server: Any) -> int:
-    text = server.psql("SELECT count(*) FROM schema_migrations;")
-    return int("".join(character for character in text.split("(")[0] if character.isdigit()))
+def _applied(settings: Settings) -> int:
+    """The number of applied migrations. This process stays a user of the embedded database."""
+    with sql.connect(database_dsn(settings), application_name="faults") as connection:
+        row = connection.execute("SELECT count(*) FROM schema_migrations").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def test_upgrade_goes_on_after_it_was_killed() -> None:
@@ -59,20 +64,22 @@ def test_upgrade_goes_on_after_it_was_killed() -> None:
         dump = unpack(PACKAGE / "workspace.tar.xz", root)
         with running_database(root) as server:
             restore(server, dump)
-            before = _applied(server)
+            settings = load_settings_from_environment(root / "moirae.yaml")
+            before = _applied(settings)
             for _ in range(KILLS):
                 exit_code = _run_and_kill(root, rng.uniform(0.3, LONGEST))
                 assert exit_code in (None, 0)
                 kills += exit_code is None
                 # All or nothing.
-                assert _applied(server) in (before, len(migrations()))
+                assert _applied(settings) in (before, len(migrations()))
             assert _run_and_kill(root, 300.0) == 0
-            assert _applied(server) == len(migrations())
+            assert _applied(settings) == len(migrations())
             with Commands(root) as process:
                 process.output("doctor")
                 actual = answers(process)
                 process.output("up", "--drain")
                 process.output("doctor")
+            release_database(settings)
     for name in ("streams", "dead_letters", "rules", "events", "alerts"):
         assert actual[name] == described[name]
     print(f"{kills} of {KILLS} upgrades were killed")
