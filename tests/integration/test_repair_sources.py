@@ -3,6 +3,7 @@ renamed, objects, topics.
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -10,16 +11,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.chunks import CutPolicy
 from archiver.delta import StreamTable
+from archiver.ingest import ArchiveWriter
+from archiver.storage import ObjectPath
+from archiver.times import to_micros
 from moirae.config import Settings, load_settings_from_environment, stream_schema
 from moirae.errors import TopicError
+from moirae.live.sources.files import DiscoveredFile, make_units
 from moirae.repair import BackupFiles, Repairs
 from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from sql.archive import RepairGateway, UnitGateway
 from tests.broker import Broker
 from tests.growing_files import PATTERN, STREAM, GrowingFileReader
-from tests.source_readers import archive_present_files
 from tests.store import put_object
 from tests.topics import Topics, needs_broker, reader_world
 from tests.workspaces import workspace
@@ -110,17 +115,30 @@ def test_growing_files_are_read_again_wherever_their_lines_are(
                 assert GrowingFileReader(root, connection).messages() == before
 
 
-def test_objects_are_read_again_unless_they_were_replaced(bucket: str, spark: SparkSession) -> None:
+def _archive_objects(settings: Settings, connection: sql.Connection, urls: list[str]) -> None:
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    policy = CutPolicy(1_000, 3_600_000_000)
+    writer = ArchiveWriter(open_storage(settings), schemas, policy, connection, lambda: None)
+    files = []
+    for listed in (ObjectPath(url).inspect() for url in urls):
+        files.append(DiscoveredFile("cpu", listed.path, to_micros(listed.modified), listed.size))
+    formats = {"cpu": settings.streams["cpu"].source.record_format}
+    units = make_units(files, formats, settings.file.parent)
+    writer.ingest(units, to_micros(datetime.now(UTC)))
+
+
+def test_objects_are_read_again_unless_they_were_replaced(bucket: str) -> None:
     with workspace(OBJECTS.format(bucket=bucket), "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
-        for number in range(3):
+        urls = [f"{bucket}/in/{number}.jsonl" for number in range(3)]
+        for number, url in enumerate(urls):
             lines = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n' * 2
-            put_object(f"{bucket}/in/{number}.jsonl", lines.encode())
+            put_object(url, lines.encode())
         with connect_database(settings, "tests") as connection:
-            archive_present_files(settings, connection, spark)
+            _archive_objects(settings, connection, urls)
             assert _count(settings, "cpu") == 6
             _lose_all(settings)
-            put_object(f"{bucket}/in/1.jsonl", b'{"ts": "2026-01-01T00:00:00Z", "n": 7}\n')
+            put_object(urls[1], b'{"ts": "2026-01-01T00:00:00Z", "n": 7}\n')
             _repair(settings, connection)
             assert (_count(settings, "cpu"), _lost_rows(connection)) == (4, 2)
 
