@@ -3,7 +3,9 @@
 A label that is missing has the empty value. Regular expressions are RE2, and match whole values.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -13,8 +15,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 _OPERATORS = ("=~", "!~", "!=", "=")
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_GO_ESCAPES = {**_ESCAPES, **dict(zip("abfrtv", "\a\b\f\r\t\v", strict=True))}
+_GO_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.?)", re.DOTALL)
 _NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:")
 _NAME = _NAME_START | frozenset("0123456789")
+_RESERVED = frozenset("{}!=~,\\\"'`")  # characters that names have in quotes only
 _MAX_LENGTH = 10_000  # characters of matchers in one text
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -63,7 +68,7 @@ class Matcher:
     def __str__(self) -> str:
         """As Alertmanager writes it."""
         name = self.name
-        if not name or name[0] not in _NAME_START or not _NAME.issuperset(name):
+        if not name or any(c in _RESERVED or c.isspace() for c in name):
             name = f'"{_escape(name)}"'
         return f'{name}{self.operator}"{_escape(self.value)}"'
 
@@ -120,13 +125,13 @@ def _split(text: str) -> list[str]:
 
 def _parse_matcher(text: str) -> Matcher:
     if text.startswith('"'):
-        name, rest = _read_quoted(text)
+        name, rest = _read_quoted(text, _unescape_go)
     else:
         length = 0
-        while length < len(text) and text[length] not in '=!~ \t"':
+        while length < len(text) and text[length] not in _RESERVED and text[length].isprintable():
             length += 1
-        name, rest = text[:length], text[length:]
-        if not name or name[0] not in _NAME_START or not _NAME.issuperset(name):
+        name, rest = text[:length].rstrip(), text[length:]
+        if not name or " " in name:
             raise ValueError(
                 f'{text[:80]!r} is no matcher such as severity="page"; '
                 "names with other characters are quoted"
@@ -134,13 +139,16 @@ def _parse_matcher(text: str) -> Matcher:
     rest = rest.strip()
     for operator in _OPERATORS:
         if rest.startswith(operator):
-            return Matcher(name, operator, _read_value(rest[len(operator) :].strip(), text))
+            value = rest[len(operator) :].strip()
+            is_plain = text[0] in _NAME_START and _NAME.issuperset(name)
+            unescape = _unescape if is_plain else _unescape_go
+            return Matcher(name, operator, _read_value(value, text, unescape))
     raise ValueError(f"{text[:80]!r}: a matcher has one of the operators = != =~ !~")
 
 
-def _read_value(text: str, matcher: str) -> str:
+def _read_value(text: str, matcher: str, unescape: Callable[[str], str]) -> str:
     if text.startswith('"'):
-        value, rest = _read_quoted(text)
+        value, rest = _read_quoted(text, unescape)
         if rest:
             raise ValueError(f"{matcher[:80]!r}: characters after the closing quote")
         return value
@@ -149,14 +157,14 @@ def _read_value(text: str, matcher: str) -> str:
     return _unescape(text)
 
 
-def _read_quoted(text: str) -> tuple[str, str]:
+def _read_quoted(text: str, unescape: Callable[[str], str]) -> tuple[str, str]:
     """The value of a quoted text at the start of a text, and what follows."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1
     if position >= len(text):
         raise ValueError(f"{text[:80]!r}: a quote is not closed")
-    return _unescape(text[1:position]), text[position + 1 :]
+    return unescape(text[1:position]), text[position + 1 :]
 
 
 def _unescape(text: str) -> str:
@@ -175,6 +183,21 @@ def _unescape(text: str) -> str:
             result += character
             position += 1
     return result
+
+
+def _unescape_go(text: str) -> str:
+    """As Go reads a quoted text: Alertmanager does so where a name is quoted, or is of UTF-8."""
+
+    def replace(match: re.Match[str]) -> str:
+        code = match[1]
+        if code in _GO_ESCAPES:
+            return _GO_ESCAPES[code]
+        number = int(code[1:], 16) if len(code) > 1 else sys.maxunicode + 1
+        if number > sys.maxunicode or 0xD800 <= number < 0xE000:
+            raise ValueError(f"{text[:80]!r}: unknown escape {match[0]!r}")
+        return chr(number)
+
+    return _GO_ESCAPE.sub(replace, text)
 
 
 def _escape(text: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moirae.config import Matcher
 from moirae.notify.alertmanager.shape import check_shape
 
 _ROUTE_KEYS = (
@@ -249,11 +250,8 @@ def _secret(config: Mapping[str, Any], key: str) -> Any:
 def _convert_matchers(
     rule: Mapping[str, Any], equal: str, pattern: str, matchers: str
 ) -> Sequence[str]:
-    texts = [f"{name}={_quote(value)}" for name, value in (rule.get(equal) or {}).items()]
-    texts += [f"{name}=~{_quote(value)}" for name, value in (rule.get(pattern) or {}).items()]
+    texts = [str(Matcher(name, "=", str(value))) for name, value in (rule.get(equal) or {}).items()]
+    for name, value in (rule.get(pattern) or {}).items():
+        # The expression is not compiled here: the workspace file reports an invalid one.
+        texts.append(str(Matcher(name, "=", str(value))).replace('="', '=~"', 1))
     return [*texts, *(rule.get(matchers) or ())]
-
-
-def _quote(value: Any) -> str:
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'

@@ -16,6 +16,10 @@ from moirae.config.matchers import format_matchers, match_all, parse_matchers, s
         (r'a="q\"u\\o\nte"', [("a", "=", 'q"u\\o\nte')]),
         (r'a=~"\d+"', [("a", "=~", r"\d+")]),
         ("a=", [("a", "=", "")]),
+        ("foo-bar=x", [("foo-bar", "=", "x")]),
+        ("topology.kubernetes.io/zone =~ eu.*", [("topology.kubernetes.io/zone", "=~", "eu.*")]),
+        (r'a="b\tc"', [("a", "=", r"b\tc")]),
+        (r'"a"="b\tc\u00e9"', [("a", "=", "b\tcé")]),
         ("{}", []),
     ],
 )
@@ -25,7 +29,9 @@ def test_matchers_are_read_as_alertmanager_writes_them(
     assert [(m.name, m.operator, m.value) for m in parse_matchers(text)] == matchers
 
 
-@pytest.mark.parametrize("text", ["a", '1a="b"', 'a="b', 'a="b"c', "{a=b", "a=~(", 'a=b"c'])
+@pytest.mark.parametrize(
+    "text", ["a", "a b=c", r'"a"="\d"', r'"a"="\ud800"', 'a="b', 'a="b"c', "{a=b", "a=~(", 'a=b"c']
+)
 def test_invalid_matcher_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_matchers(text)
@@ -51,8 +57,8 @@ def test_label_that_is_missing_is_empty_and_patterns_match_whole_values(
 
 def test_matchers_are_written_so_that_they_are_read_again() -> None:
     matchers = sort_matchers(
-        [Matcher("b", "=~", 'x"\\\n'), Matcher("a", "!=", "2"), Matcher("ü", "=", "1")]
+        [Matcher("b", "=~", 'x"\\\n'), Matcher("a", "!=", "2"), Matcher("ü d", "=", "1")]
     )
     text = format_matchers(matchers)
-    assert text == '{a!="2",b=~"x\\"\\\\\\n","ü"="1"}'
+    assert text == '{a!="2",b=~"x\\"\\\\\\n","ü d"="1"}'
     assert parse_matchers(text) == matchers
