@@ -51,3 +51,22 @@ def test_equal_routes_are_told_apart() -> None:
     tree = make_tree({"receiver": "r", "continue": True}, {"receiver": "r"})
     ids = [node.id for _, node in walk_tree(tree)]
     assert len(set(ids)) == 2
+
+
+def test_alerts_of_a_route_that_discards_are_not_sent() -> None:
+    root = make_tree(
+        {
+            "discard": True,
+            "matchers": ['alertname="Watchdog"'],
+            "routes": [
+                {"receiver": "pager", "matchers": ['severity="page"']},
+                {"matchers": ['a="b"']},
+            ],
+        },
+        {"receiver": "ops"},
+    )
+    watchdog = {"alertname": "Watchdog"}
+    assert find_routes(root, watchdog) == []
+    assert find_routes(root, {**watchdog, "a": "b"}) == []
+    (node,) = find_routes(root, {**watchdog, "severity": "page"})
+    assert node.options.receiver == "pager"
