@@ -62,6 +62,7 @@ def test_receivers_are_listed_and_tested(browser: Browser, receiver: FakeReceive
 def test_silence_is_previewed_added_and_expired(browser: Browser, alerts: dict[str, UUID]) -> None:
     browser.open(f"/silences?alert={alerts['Disk']}", "#comment")
     browser.wait_for_text("All labels of the alert")
+    browser.wait_for_text('host="db1"', ".silence-form")
     browser.find("#comment").send_keys("disks are replaced")
     browser.press_button("Preview", ".silence-form")
     browser.wait_for_text("Holds back 1 alert now")

@@ -2517,7 +2517,7 @@ export interface components {
              * Role
              * @enum {string}
              */
-            role: "viewer" | "operator" | "admin";
+            role: "source" | "viewer" | "operator" | "admin";
             /** Token */
             token: string;
         };
@@ -4031,7 +4031,7 @@ export interface components {
              * Role
              * @enum {string}
              */
-            role: "viewer" | "operator" | "admin";
+            role: "source" | "viewer" | "operator" | "admin";
             /** Csrf Token */
             csrf_token: string | null;
             /** Expires At */
@@ -4669,10 +4669,15 @@ export interface components {
             name: string;
             /**
              * Role
-             * @description viewer reads, operator also acts on alerts, admin all.
+             * @description source only posts data, viewer reads, operator also acts on alerts and posts data, admin all.
              * @enum {string}
              */
-            role: "viewer" | "operator" | "admin";
+            role: "source" | "viewer" | "operator" | "admin";
+            /**
+             * Stream
+             * @description With role source: the only stream that it may post for.
+             */
+            stream?: string | null;
         };
         /**
          * TokenPage
@@ -4688,13 +4693,16 @@ export interface components {
         };
         /**
          * TokenRow
-         * @description A token. `revoked_at`: None while it is active.
+         * @description A token. `stream`: the only one that it may post for; None: all. `revoked_at`: None while it
+         *     is active.
          */
         TokenRow: {
             /** Name */
             name: string;
             /** Role */
             role: string;
+            /** Stream */
+            stream: string | null;
             /**
              * Created At
              * Format: date-time

@@ -10,7 +10,7 @@ import { DataTable } from "./rows";
 import { LongText } from "./text";
 
 const PAGE_SIZE = 20;
-const COLUMNS = ["Number", "Receiver", "Cause", "About", "State", "Attempts", "Sent", "Error"];
+const COLUMNS = ["Number", "Receiver", "Cause", "About", "State", "Attempts", "Time", "Error"];
 const STATE_COLORS = { delivered: "green", pending: "blue", folded: "purple", failed: "red" } as const;
 
 /** Messages, newest first. `interval`: milliseconds between loads. */

@@ -1,7 +1,7 @@
 import { Alert as Message, Button, Card, CardBody, CardTitle, Form, FormGroup, FormSelect, FormSelectOption, PageSection, Switch, TextArea, TextInput, Title } from "../components/library";
 import { type FormEvent, useState } from "react";
 import { Link, useSearchParams } from "react-router";
-import { type Silence, type SilencePreview, describeProblem, get, post, remove } from "../api";
+import { type AlertDetails, type Silence, type SilencePreview, describeProblem, get, post, remove } from "../api";
 import { Pending, StateLabel, Time, formatCount, useTitle } from "../components/common";
 import { DataTable } from "../components/rows";
 import { LongText } from "../components/text";
@@ -75,6 +75,11 @@ export function SilencesPage() {
   );
 }
 
+function formatConditions({ labels, key }: AlertDetails): string {
+  const conditions = Object.entries({ ...labels, ...key });
+  return conditions.map(([name, value]) => `${name}="${value ?? ""}"`).join(" ");
+}
+
 /** Adds a silence, of an alert if the address names one. */
 function SilenceForm({ reload }: { reload: () => void }) {
   const [parameters, setParameters] = useSearchParams();
@@ -86,6 +91,10 @@ function SilenceForm({ reload }: { reload: () => void }) {
   const [windowLength, setWindowLength] = useState("2h");
   const [preview, setPreview] = useState<SilencePreview | null>(null);
   const [problem, setProblem] = useState("");
+  const silenced = useLoaded(
+    (signal) => (alert ? get<AlertDetails>(`/alerts/${encodeURIComponent(alert)}`, {}, signal) : Promise.resolve(null)),
+    [alert],
+  );
 
   function makeBody(text: string): unknown {
     const now = Date.now();
@@ -128,7 +137,8 @@ function SilenceForm({ reload }: { reload: () => void }) {
         <Form onSubmit={(event) => void add(event)} className="silence-form">
           {alert && (
             <p>
-              All labels of the alert <Link to={`/alerts/${alert}`}>{alert.slice(0, 8)}</Link> are conditions.{" "}
+              All labels of the alert <Link to={`/alerts/${alert}`}>{alert.slice(0, 8)}</Link> are conditions:{" "}
+              {silenced.data && <code>{formatConditions(silenced.data)}</code>}{" "}
               <Button variant="link" isInline onClick={() => setParameters({})}>
                 Other alerts
               </Button>
