@@ -2,6 +2,7 @@
 renamed, objects, topics.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -132,7 +133,8 @@ def test_objects_are_read_again_unless_they_were_replaced(bucket: str) -> None:
         settings = load_settings_from_environment(root / "moirae.yaml")
         urls = [f"{bucket}/in/{number}.jsonl" for number in range(3)]
         for number, url in enumerate(urls):
-            lines = f'{{"ts": "2026-01-01T00:00:0{number}Z", "n": {number}}}\n' * 2
+            rows = [{"ts": "2026-01-01T00:00:00Z", "n": n} for n in (number, number + 10)]
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
             put_object(url, lines.encode())
         with connect_database(settings, "tests") as connection:
             _archive_objects(settings, connection, urls)
