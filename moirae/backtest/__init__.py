@@ -13,6 +13,7 @@ from moirae.backtest.late_rows import LateRowFinder
 from moirae.backtest.parameter_values import combine_values
 from moirae.backtest.row_intervals import find_row_interval
 from moirae.backtest.row_links import list_row_queries
+from moirae.backtest.rule_changes import RuleChange, find_rule_changes
 from moirae.backtest.run import (
     Backtest,
     evaluate_together,
@@ -31,6 +32,7 @@ __all__ = [
     "KnownIncident",
     "IncidentReport",
     "LateRowFinder",
+    "RuleChange",
     "RulePast",
     "Statistics",
     "BacktestArchive",
@@ -46,6 +48,7 @@ __all__ = [
     "find_notes",
     "find_pairs",
     "find_row_interval",
+    "find_rule_changes",
     "list_row_queries",
     "open_archive",
     "open_files",

@@ -24,6 +24,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
+from moirae.cli.rule_ci import ci
 from moirae.cli.rule_history import find_history_lints
 from moirae.cli.rule_report import report
 from moirae.cli.rule_tests import run_tests
@@ -49,6 +50,7 @@ typer.Typer.command(app, "backtest")(backtest)
 typer.Typer.command(app, "tune")(tune)
 typer.Typer.command(app, "why")(why)
 app.command()(report)
+app.command()(ci)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3

@@ -10,6 +10,7 @@ from moirae.services.operation import Operation
 _MODULES = (
     "alerts",
     "archive",
+    "backtests",
     "dashboards",
     "events",
     "lost_records",

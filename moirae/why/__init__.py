@@ -5,7 +5,8 @@ The verdict comes from events as the past of rules has them, by live's engines, 
 as live. Stages are counted by statements of Spark.
 """
 
+from moirae.why.alerts_at import format_value
 from moirae.why.explain import add_routes, explain_alert
 from moirae.why.explanation import Explanation
 
-__all__ = ["Explanation", "add_routes", "explain_alert"]
+__all__ = ["Explanation", "add_routes", "explain_alert", "format_value"]

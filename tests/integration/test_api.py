@@ -52,12 +52,15 @@ BODIES: dict[str, Any] = {
     "/api/v1/events/{event}/judgements": {"past": EVENT, "helps": True},
     "/api/v1/events/{event}/judgements/withdraw": {"past": EVENT},
     "/api/v1/queries": {"sql": "SELECT count(*) AS n FROM cpu"},
+    "/api/v1/rules/backtest": {"files": [], "base": []},
     "/api/v1/rules/resume": {"rules": ["r"]},
     "/api/v1/streams/{stream}/progress": {"batches": []},
     "/api/v1/tokens": {"name": "-", "role": "viewer"},
 }
 # Answers that depend on other processes, or on what the other tests have done.
 IN_CHILD = (
+    "/rules/backtest",
+    "/why",
     "/rules/check",
     "/rules/diff",
     "/rules/apply",

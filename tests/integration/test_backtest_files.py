@@ -15,6 +15,7 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.backtest.files import open_files
 from moirae.backtest.late_rows import LateRowFinder
 from moirae.backtest.row_intervals import find_row_interval
+from moirae.backtest.rule_changes import find_rule_changes
 from moirae.backtest.run import Backtest, plan_backtest
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
@@ -126,3 +127,32 @@ def test_late_rows_in_the_history_of_a_recall_are_counted(
         times[2]: {"norm": 2},
         times[3]: {"norm": 1},
     }
+
+
+@pytest.mark.slow
+def test_rules_with_another_version_are_compared_over_the_range_of_both(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    def load(text: str) -> dict[str, ActiveRule]:
+        rules, problems = parse_rules("r.yaml", text)
+        assert not problems
+        definitions, _ = check_rules(lambda: spark, settings, rules)
+        return {rule.name: ActiveRule.of_workspace(rule, settings) for rule in definitions}
+
+    lines = [
+        {"ts": (START + timedelta(minutes=minute)).isoformat(), "host": "a", "v": value}
+        for minute, value in enumerate([10, 95, 10, 10, 10, 85, 10, 10, 10])
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    files = {"cpu": [tmp_path / "a.jsonl"]}
+    archive = open_files(settings, {}.__getitem__, spark, files, tmp_path / "archive")
+    same = "  - {alert: Same, expr: SELECT host, ts FROM cpu WHERE v > 90, key: [host]}\n"
+    before = load(RULES + same)
+    after = load(RULES.replace("v > 90", "v > 80") + same + same.replace("Same", "New"))
+    changed, new = find_rule_changes(archive, list(after.values()), before, lambda newest: 0)
+    assert changed.rule == "g/High"
+    assert changed.before == before["g/High"].version
+    assert changed.change is not None
+    assert [alert.starts_at for alert in changed.change.new] == [START + timedelta(minutes=5)]
+    assert (changed.change.unchanged, changed.change.gone) == (1, [])
+    assert (new.rule, new.before, len(new.alerts)) == ("g/New", None, 1)

@@ -347,7 +347,7 @@ def test_query_at_a_server_needs_a_recall_process(archived: Served) -> None:
 
 def test_all_commands_are_compared() -> None:
     compared = {"tokens create", "tokens login-url", "audit", "rules check", "rules diff"}
-    compared |= {"rules apply", "ingest", "query"}
+    compared |= {"rules apply", "rules ci", "ingest", "query"}
     names = set(_command_names(typer.main.get_command(app)))
     for arguments in (*READING, *PRINTING, *CHANGING):
         compared.add(" ".join(arguments[:2]) if " ".join(arguments[:2]) in names else arguments[0])

@@ -30,7 +30,7 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "integration/test_backtest_files.py": """
-        moirae.backtest.files moirae.backtest.late_rows moirae.backtest.row_intervals
+        moirae.backtest.files moirae.backtest.rule_changes moirae.services.operations.backtests moirae.backtest.late_rows moirae.backtest.row_intervals
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
     "integration/test_tuning.py": "moirae.backtest.tuning",
     "unit/moirae/lints/test_lints.py": """

@@ -411,6 +411,16 @@ def _check_files(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> _
 
 
 @contextmanager
+def write_rule_files(files: Sequence[RuleDocument]) -> Iterator[list[Path]]:
+    """Files with given contents for the duration of a block. Problems have the names of the files.
+
+    Raises `UsageError` for a file without content.
+    """
+    with _write_files(files, allow_paths=False) as names, _rename_problems(names):
+        yield list(names)
+
+
+@contextmanager
 def _write_files(files: Sequence[RuleDocument], *, allow_paths: bool) -> Iterator[dict[Path, str]]:
     """Files with the given contents for the duration of a block; their names by path."""
     names: dict[Path, str] = {}

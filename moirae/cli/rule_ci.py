@@ -1,0 +1,179 @@
+"""`moirae rules ci`: what a change of rules means, as Markdown for a merge request."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, format_count, format_time
+from moirae.cli.remote import open_services
+from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import MoiraeError, UsageError
+
+if TYPE_CHECKING:
+    from moirae.rule_tests import RuleTestResult
+    from moirae.services.operations.backtests import ChangedAlert, ChangedRule
+    from moirae.services.operations.rules import RuleCheck, RuleDocument
+
+_EXIT_FAILED = 1
+_MAX_LISTED = 5  # alerts of each kind
+
+
+def ci(
+    base: Annotated[
+        str, typer.Option("--base", metavar="REF", help="Commit or branch before the change.")
+    ],
+    last: Annotated[
+        str,
+        typer.Option("--last", metavar="DURATION", help="Which part of the archive is evaluated."),
+    ] = "7d",
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Check and test the rules of a git checkout, and show which alerts the change would change.
+
+    The back-test runs at the server (`--server`), over its archive. Prints Markdown. Exit code 1 if a
+    rule has an error or a test fails.
+    """
+    from moirae.services.operations.backtests import RuleVersions, backtest_change
+    from moirae.services.operations.rules import RuleFiles, run_check
+
+    settings = load_settings_from_environment(workspace)
+    checked = run_check(settings, RuleFiles(files=None), allow_paths=True)
+    lines = ["## Change of rules", "", *format_check(checked)]
+    has_failed = any(problem.severity == "error" for problem in checked.problems)
+    if not has_failed:
+        results = run_rule_tests(settings)
+        lines += ["", *format_tests(results)]
+        has_failed = any(result.failures for result in results)
+        files = [_read(path) for path in settings.find_rule_files()]
+        body = RuleVersions(files=files, base=read_base(settings, base), last=last)
+        with open_services(workspace) as services:
+            changes = backtest_change(services, body)
+        lines += ["", *format_changes(changes)]
+    print("\n".join(lines))
+    if has_failed:
+        raise typer.Exit(_EXIT_FAILED)
+
+
+def read_base(settings: Settings, base: str) -> "list[RuleDocument]":
+    """The rule files of the workspace as they are in a commit; files that it lacks are left out.
+
+    Raises `UsageError` for an unknown commit.
+    """
+    from moirae.services.operations.rules import RuleDocument
+
+    folder = settings.file.parent
+    _run_git(folder, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+    documents: list[RuleDocument] = []
+    names = {path: str(path.resolve().relative_to(folder.resolve())) for path in _find(settings)}
+    for path, name in names.items():
+        shown = subprocess.run(
+            ["git", "-C", str(folder), "show", f"{base}:./{name}"],
+            capture_output=True,
+            check=False,
+        )
+        if shown.returncode == 0:
+            content = shown.stdout.decode("utf-8", "replace")
+            documents.append(RuleDocument(name=str(path), content=content))
+    return documents
+
+
+def _find(settings: Settings) -> list[Path]:
+    """The rule files that are below the folder of the workspace."""
+    folder = settings.file.parent.resolve()
+    return [path for path in settings.find_rule_files() if path.resolve().is_relative_to(folder)]
+
+
+def _run_git(folder: Path, *arguments: str) -> None:
+    try:
+        finished = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=False
+        )
+    except OSError as error:
+        raise MoiraeError(f"git cannot be run: {error.strerror or error}") from error
+    if finished.returncode != 0:
+        reason = finished.stderr.decode(errors="replace").strip() or "unknown commit or branch"
+        raise UsageError(f"--base: {reason}")
+
+
+def _read(path: Path) -> "RuleDocument":
+    from moirae.services.operations.rules import RuleDocument
+
+    try:
+        return RuleDocument(name=str(path), content=path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise MoiraeError(f"{path}: cannot be read: {error}") from error
+
+
+def run_rule_tests(settings: Settings) -> "list[RuleTestResult]":
+    """The results of all tests beside the rule files; none if there are no tests."""
+    from archiver.spark import session_on_demand
+    from moirae.rule_tests import RuleTestRun, find_test_files, read_test_files
+
+    try:
+        documents = read_test_files(settings, find_test_files(settings, []))
+    except UsageError:
+        return []
+    with session_on_demand("moirae rules ci", Path(settings.home) / "warehouse") as start_spark:
+        return list(RuleTestRun(settings, start_spark).run(documents))
+
+
+def format_check(checked: "RuleCheck") -> list[str]:
+    """The result of the check as lines of Markdown."""
+    lines = [f"**Check**: {format_count(checked.rules, 'rule')} OK"]
+    if checked.problems:
+        lines = [f"**Check**: {format_count(len(checked.problems), 'problem')}", ""]
+        lines += [f"- `{_escape(str(problem))}`" for problem in checked.problems]
+    return lines
+
+
+def format_tests(results: "Sequence[RuleTestResult]") -> list[str]:
+    """The results of tests as lines of Markdown."""
+    failed = [result for result in results if result.failures]
+    lines = [f"**Tests**: {format_count(len(results), 'test')}, {len(failed)} failed"]
+    for result in failed:
+        lines += ["", f"- {_escape(result.name)}"]
+        lines += [
+            f"  - `{_escape(f'{failure.place}: {failure.message}')}`" for failure in result.failures
+        ]
+    return lines
+
+
+def format_changes(changes: "Sequence[ChangedRule]") -> list[str]:
+    """The changes of alerts as lines of Markdown."""
+    if not changes:
+        return ["**Back-test**: no rule has another version"]
+    lines = ["**Back-test**", "", "| rule | alerts | new | gone | moved | unchanged |"]
+    lines.append("|---|--:|--:|--:|--:|--:|")
+    details: list[str] = []
+    for change in changes:
+        name = (
+            _escape(change.rule) if change.before is not None else f"{_escape(change.rule)} (new)"
+        )
+        if change.problem is not None:
+            lines.append(f"| {name} | {_escape(change.problem)} | | | | |")
+            continue
+        counts = (change.alerts, change.new, change.gone, change.moved, change.unchanged)
+        lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
+        details += [
+            f"- new: {_format_alert(change, alert)}" for alert in change.new_alerts[:_MAX_LISTED]
+        ]
+        details += [
+            f"- gone: {_format_alert(change, alert)}" for alert in change.gone_alerts[:_MAX_LISTED]
+        ]
+    return [*lines, "", *details] if details else lines
+
+
+def _format_alert(change: "ChangedRule", alert: "ChangedAlert") -> str:
+    labels = ", ".join(
+        f"{name}={value}" for name, value in alert.labels.items() if name != "alertname"
+    )
+    time = "" if alert.fired_at is None else f" {format_time(alert.fired_at)}"
+    return f"{_escape(change.rule)}{time} {_escape(labels)}".rstrip()
+
+
+def _escape(text: str) -> str:
+    """Text that stays in its cell, and means nothing in Markdown."""
+    return text.replace("`", "'").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
