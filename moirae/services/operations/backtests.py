@@ -17,6 +17,7 @@ from moirae.services.operations.rules import RuleDocument, write_rule_files
 
 if TYPE_CHECKING:
     from moirae.backtest import BacktestAlert, RuleChange
+    from moirae.rules import Definition
     from moirae.services.workspace import LocalWorkspace
 
 _MAX_FILES = 200
@@ -90,7 +91,7 @@ def backtest_change(workspace: "LocalWorkspace", body: RuleVersions) -> list[Cha
     with open_session("moirae rules backtest", warehouse) as spark:
         versions: list[list[ActiveRule]] = []
         for files in (body.files, body.base):
-            definitions = []
+            definitions: list[Definition] = []
             if files:
                 with write_rule_files(files) as paths:
                     definitions, _ = check_rule_files(lambda: spark, settings, paths)
