@@ -31,7 +31,8 @@ def test_report_shows_counts_alerts_changes_and_incidents(
         "quietest": (START, END, 0),
         "noisiest": (START, START, 1),
     }
-    change = {"version": "abcdefghij", "unchanged": 3, "new": [ALERT], "gone": [], "moved": []}
+    new = {**ALERT, "rows": {"cpu": "SELECT * FROM cpu"}}
+    change = {"version": "abcdefghij", "unchanged": 3, "new": [new], "gone": [], "moved": []}
     tested = {
         "rule": "g/High",
         "notes": [],
@@ -42,6 +43,7 @@ def test_report_shows_counts_alerts_changes_and_incidents(
         "hidden": 1,
         "statistics": statistics,
         "alerts": [ALERT, ALERT | {"is_hidden": True}],
+        "late_rows": [{"id": "0123456789", "starts_at": START, "rows": {"norm": 3}}],
         "change": change,
     }
     untested = {"rule": "g/Low", "notes": ["not tested: why"], "complete": False}
@@ -57,6 +59,9 @@ def test_report_shows_counts_alerts_changes_and_incidents(
         f"2026-01-01      1 {'#' * 40}\n  2026-01-02      0\n",
         "longest quiet span: 2026-01-01 00:00:00Z to 2026-01-03 00:00:00Z",
         "by host: a 1, b 2",
+        "by hour (UTC, from 0): 1 0 0",
+        "norm 3",
+        '+ 01234567 moirae query "SELECT * FROM cpu"',
         "01234567  firing",
         "compared with version abcdefgh: 1 new, 0 gone, 0 moved, 3 unchanged",
         "g/Low\n  not tested: why",
