@@ -106,6 +106,8 @@ def test_rows_of_before_are_duplicates_although_columns_change(upgraded: Upgrade
 def test_no_file_is_read_twice(upgraded: Upgraded) -> None:
     upgraded.drain()
     actual = answers(upgraded.process)
+    # Later versions have built-in streams.
+    actual["streams"] = {name: actual["streams"][name] for name in upgraded.before["streams"]}
     for name in ("streams", "dead_letters", "rules", "events", "alerts"):
         assert actual[name] == upgraded.before[name]
     assert _lasting(actual["recalls"]) == _lasting(upgraded.before["recalls"])

@@ -29,21 +29,22 @@ def _run(*command: str, folder: Path) -> str:
     return result.stdout
 
 
-def test_wheel_is_set_up_offline_and_runs_a_workspace(tmp_path: Path) -> None:
+def test_wheel_is_set_up_offline_and_runs_a_workspace(public_folder: Path) -> None:
+    """The embedded database of root runs as another user, which has to get at its programs."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    _run(*build, "--wheel-dir", str(tmp_path / "dist"), str(ROOT), folder=tmp_path)
-    (wheel,) = (tmp_path / "dist").glob("moirae_monitoring-*.whl")
-    target = tmp_path / "environment"
+    _run(*build, "--wheel-dir", str(public_folder / "dist"), str(ROOT), folder=public_folder)
+    (wheel,) = (public_folder / "dist").glob("moirae_monitoring-*.whl")
+    target = public_folder / "environment"
     venv.create(target, with_pip=True)
-    _run(str(target / "bin" / "pip"), "install", "-q", str(wheel), folder=tmp_path)
+    _run(str(target / "bin" / "pip"), "install", "-q", str(wheel), folder=public_folder)
     moirae = str(target / "bin" / "moirae")
-    _run(moirae, "setup", "--from", str(JARS), folder=tmp_path)
-    size = int(_run("du", "-sb", str(target), folder=tmp_path).split()[0])
+    _run(moirae, "setup", "--from", str(JARS), folder=public_folder)
+    size = int(_run("du", "-sb", str(target), folder=public_folder).split()[0])
     class_archive = (target / "share" / "moirae" / CLASS_ARCHIVE.name).stat().st_size
     print(f"{size / 1e6:,.0f} MB installed, of which {class_archive / 1e6:,.0f} MB class archive")
     assert size - class_archive <= MAX_BYTES
-    workspace = tmp_path / "workspace"
-    _run(moirae, "init", str(workspace), folder=tmp_path)
+    workspace = public_folder / "workspace"
+    _run(moirae, "init", str(workspace), folder=public_folder)
     _run(moirae, "up", "--drain", folder=workspace)
     assert "CpuHigh" in _run(moirae, "alerts", "list", "--all", folder=workspace)
     assert json.loads(_run(moirae, "status", "-o", "json", folder=workspace))["accounting"]["read"]
@@ -51,8 +52,8 @@ def test_wheel_is_set_up_offline_and_runs_a_workspace(tmp_path: Path) -> None:
     _run(moirae, "rules", "check", folder=workspace)
     query = "SELECT count(*) AS n FROM cpu"
     assert json.loads(_run(moirae, "query", query, "-o", "json", folder=workspace))
-    _run(moirae, "backup", str(tmp_path / "backups"), folder=workspace)
-    _run(moirae, "backup", "--verify", str(tmp_path / "backups"), folder=workspace)
-    (tmp_path / "restored").mkdir()
-    _run(moirae, "restore", str(tmp_path / "backups"), folder=tmp_path / "restored")
-    _run(moirae, "doctor", folder=tmp_path / "restored")
+    _run(moirae, "backup", str(public_folder / "backups"), folder=workspace)
+    _run(moirae, "backup", "--verify", str(public_folder / "backups"), folder=workspace)
+    (public_folder / "restored").mkdir()
+    _run(moirae, "restore", str(public_folder / "backups"), folder=public_folder / "restored")
+    _run(moirae, "doctor", folder=public_folder / "restored")

@@ -80,6 +80,8 @@ def test_upgrade_goes_on_after_it_was_killed() -> None:
                 process.output("up", "--drain")
                 process.output("doctor")
             release_database(settings)
+    # Later versions have built-in streams.
+    actual["streams"] = {name: actual["streams"][name] for name in described["streams"]}
     for name in ("streams", "dead_letters", "rules", "events", "alerts"):
         assert actual[name] == described[name]
     print(f"{kills} of {KILLS} upgrades were killed")
