@@ -12,6 +12,7 @@ from moirae.config.matchers import Matcher
 from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Route
 from moirae.config.paths import interpolate
 from moirae.config.positions import locate
+from moirae.config.push_sources import OtlpSource, RemoteWriteSource
 from moirae.config.receivers import Receiver
 from moirae.config.settings import (
     FILE_NAME,
@@ -28,7 +29,6 @@ from moirae.config.streams import (
     KafkaSource,
     Relation,
     RelationFile,
-    RemoteWriteSource,
     Stream,
     TableSource,
 )
@@ -54,6 +54,7 @@ __all__ = [
     "Receiver",
     "Relation",
     "RelationFile",
+    "OtlpSource",
     "RemoteWriteSource",
     "Route",
     "Settings",

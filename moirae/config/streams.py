@@ -48,7 +48,6 @@ from moirae.config.formats import (
     TimeOptions,
     infer_missing_format,
 )
-from moirae.config.matchers import Selectors
 from moirae.config.paths import (
     InterpolatedText,
     LocalGlob,
@@ -57,6 +56,7 @@ from moirae.config.paths import (
     is_url,
     resolve_text,
 )
+from moirae.config.push_sources import OtlpSource, RemoteWriteSource
 from moirae.documents.types import (
     ConfigModel,
     Flag,
@@ -259,45 +259,20 @@ class KafkaSource(RecordFormatModel):
         return replace(super().record_format, registry=self.registry)
 
 
-class RemoteWriteSource(ConfigModel):
-    """Samples that Prometheus sends by remote write.
-
-    A row has the fields ts, metric, value, and one for each label.
-    """
-
-    remote_write: Literal[True] = Field(description="true: samples are sent to /api/v1/write.")
-    match: Selectors = Field(
-        default=(),
-        description="Series that the stream takes: a selector in PromQL's syntax, or a list of "
-        "which one suffices. Default: all.",
-        examples=['{__name__=~"node_.*"}'],
-    )
-
-    @field_validator("remote_write", mode="before")
-    @classmethod
-    def _validate_remote_write(cls, value: Any) -> Any:
-        if value is not True:
-            raise ValueError("must be true")
-        return value
-
-    @property
-    def record_format(self) -> Format:
-        """The format in which samples are stored until they are archived."""
-        return Format("jsonl")
-
-
 StreamSource = Annotated[
     Annotated[FileSource, Tag("<files>")]
     | Annotated[HttpSource, Tag("<http>")]
     | Annotated[KafkaSource, Tag("<kafka>")]
-    | Annotated[RemoteWriteSource, Tag("<remote_write>")],
+    | Annotated[RemoteWriteSource, Tag("<remote_write>")]
+    | Annotated[OtlpSource, Tag("<otlp>")],
     discriminate_by_key(
         "a source is exactly one of {files: GLOB}, {http: true}, {kafka: {servers: …, topic: "
-        "…}} and {remote_write: true}",
+        "…}}, {remote_write: true} and {otlp: logs}",
         files=FileSource,
         http=HttpSource,
         kafka=KafkaSource,
         remote_write=RemoteWriteSource,
+        otlp=OtlpSource,
     ),
 ]
 
@@ -397,7 +372,7 @@ class Stream(ColumnsModel):
         "of others; older rows that follow are late.",
     )
     source: StreamSource = Field(
-        description="Source of the rows: files, http, kafka or remote_write."
+        description="Source of the rows: files, http, kafka, remote_write or otlp."
     )
 
     keep: PositiveDuration | None = Field(
@@ -472,13 +447,20 @@ class Stream(ColumnsModel):
         """What identifies rows without `id`."""
         if self.declared_identity is not None:
             return self.declared_identity
-        grows = isinstance(self.source, FileSource) and self.source.tail
-        return "place" if grows or self.source.record_format.name in LOG_FORMATS else "row"
+        source = self.source
+        if isinstance(source, FileSource) and source.tail:
+            return "place"
+        is_log = isinstance(source, OtlpSource) and source.otlp == "logs"
+        return "place" if is_log or source.record_format.name in LOG_FORMATS else "row"
 
     @property
     def measured(self) -> tuple[str, ...]:
         """Columns that do not identify a row without `id`: of a sample, its value."""
-        if not isinstance(self.source, RemoteWriteSource):
+        source = self.source
+        has_samples = isinstance(source, RemoteWriteSource) or (
+            isinstance(source, OtlpSource) and source.otlp == "metrics"
+        )
+        if not has_samples:
             return ()
         return tuple(name for name in self.columns if self.fields.get(name, (name,))[0] == "value")
 

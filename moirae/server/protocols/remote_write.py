@@ -3,9 +3,8 @@
 import math
 import struct
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +12,8 @@ import orjson
 import pyarrow as pa
 from cachetools import LRUCache
 
-from moirae.config import Matcher
 from moirae.errors import RequestRejected
+from moirae.server.protocols.pushed_rows import PushedRows, Selectors, find_streams
 from moirae.server.protocols.write_messages import WriteMessages
 
 MAX_SERIES = 50_000  # of a request
@@ -26,17 +25,6 @@ _STALE = 0x7FF0000000000002  # the bits of the value that ends a series
 _OWN_FIELDS = frozenset({"ts", "metric", "value"})
 _MAX_MILLISECONDS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)
 _MIN_MILLISECONDS = 0
-
-
-@dataclass
-class WrittenSamples:
-    """The rows of a request by stream, as JSON lines, and what is no row by stream and reason.
-
-    The stream of series that none takes is empty.
-    """
-
-    lines: dict[str, list[bytes]] = field(default_factory=dict)
-    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -76,17 +64,15 @@ def _read_size(body: bytes) -> int:
 
 
 class SeriesReader:
-    """Reads requests. `matches`: by stream, the selectors of the series that it takes; none: all."""
+    """Reads requests. `selectors`: by stream, the selectors of the series that it takes; none: all."""
 
-    def __init__(
-        self, messages: WriteMessages, matches: Mapping[str, Sequence[Sequence[Matcher]]]
-    ) -> None:
+    def __init__(self, messages: WriteMessages, selectors: Mapping[str, Selectors]) -> None:
         self._messages = messages
-        self._matches = matches
+        self._selectors = selectors
         self._series: LRUCache[tuple[tuple[str, str], ...], _Series] = LRUCache(_MAX_CACHED_SERIES)
         self._lock = threading.Lock()
 
-    def read(self, content: bytes) -> WrittenSamples:
+    def read(self, content: bytes) -> PushedRows:
         """The samples of a request. What cannot be stored is refused by series.
 
         Raises `RequestRejected` if the request cannot be read.
@@ -98,12 +84,12 @@ class SeriesReader:
             raise RequestRejected(400, "the body is not a WriteRequest") from error
         if len(request.timeseries) > MAX_SERIES:
             raise RequestRejected(413, f"too many series: limit {MAX_SERIES} per request")
-        written = WrittenSamples()
+        written = PushedRows()
         for series_content in request.timeseries:
             self._read_series(series_content, written)
         return written
 
-    def _read_series(self, content: bytes, written: WrittenSamples) -> None:
+    def _read_series(self, content: bytes, written: PushedRows) -> None:
         series = self._messages.series()
         try:
             if len(content) > _MAX_SERIES_BYTES:
@@ -119,10 +105,8 @@ class SeriesReader:
             return
         counts = {"exemplars": len(series.exemplars), "histograms": len(series.histograms)}
         lines = list(_write_samples(described.prefix, series.samples, counts))
-        if not described.streams:
-            written.skipped["", "unmatched"] += len(lines)
+        written.add(described.streams, lines)
         for stream in described.streams:
-            written.lines.setdefault(stream, []).extend(lines)
             for reason, count in counts.items():
                 if count:
                     written.skipped[stream, reason] += count
@@ -142,20 +126,12 @@ class SeriesReader:
         is_valid = len(labels) == len(pairs) <= _MAX_LABELS and all(labels) and bool(labels)
         if not is_valid:
             return _Series((), None)
-        streams = [
-            stream
-            for stream, selectors in self._matches.items()
-            if not selectors or any(_selects(selector, labels) for selector in selectors)
-        ]
+        streams = find_streams(self._selectors, labels)
         metric = labels.pop("__name__", None)
         row: dict[str, Any] = {"metric": metric}
         for name, value in labels.items():
             row[f"label_{name}" if name in _OWN_FIELDS else name] = value
         return _Series(streams, orjson.dumps(row)[:-1])
-
-
-def _selects(selector: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
-    return all(matcher.matches(labels) for matcher in selector)
 
 
 def _write_samples(prefix: bytes, samples: Any, skipped: dict[str, int]) -> Iterator[bytes]:

@@ -1,31 +1,33 @@
 """Routes of protocols by which other systems send data, for tokens with the role `source`."""
 
-import hashlib
-from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fastapi import FastAPI, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from moirae.config import EXTERNAL_ALERTS, RemoteWriteSource, Settings
+from moirae.config import EXTERNAL_ALERTS, OtlpSource, RemoteWriteSource, Settings
 from moirae.errors import RequestRejected
 from moirae.server.ingest import ConvertedBody, IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.alerts import AlertRows, convert_alerts
-from moirae.server.protocols.remote_write import SeriesReader, WrittenSamples, decompress_block
+from moirae.server.protocols.otlp import OtlpReader, Signal
+from moirae.server.protocols.otlp_messages import load_messages as load_otlp_messages
+from moirae.server.protocols.remote_write import SeriesReader, decompress_block
 from moirae.server.protocols.write_messages import load_messages
+from moirae.server.request_body import decompress
 from moirae.server.responses import read_identity, require_stream
 from moirae.server.route_table import RouteAccess
-from sql.archive import SkippedRecordsGateway, SkippedRow
+from moirae.server.routes.pushed_input import PushedInput
 
 _ALERTS = "/api/v2/alerts"
 _REMOTE_WRITE = "/api/v1/write"
+_OTLP_LOGS = "/v1/logs"
+_OTLP_METRICS = "/v1/metrics"
+_OTLP_MEDIA_TYPES = ("application/x-protobuf", "application/json")
 
 ROUTES = [
     RouteAccess("POST", path, "source", reads_body=True, overload_status=503)
-    for path in (_ALERTS, _REMOTE_WRITE)
+    for path in (_ALERTS, _REMOTE_WRITE, _OTLP_LOGS, _OTLP_METRICS)
 ]
 
 
@@ -55,6 +57,17 @@ def add_protocol_routes(
         await remote_write.accept(request)
         return Response(status_code=204)
 
+    logs = Otlp("logs", settings, pool, ingest_handler)
+    metrics = Otlp("metrics", settings, pool, ingest_handler)
+
+    @app.post(_OTLP_LOGS, include_in_schema=False)
+    async def export_logs(request: Request) -> Response:
+        return await logs.accept(request)
+
+    @app.post(_OTLP_METRICS, include_in_schema=False)
+    async def export_metrics(request: Request) -> Response:
+        return await metrics.accept(request)
+
     return ROUTES
 
 
@@ -64,53 +77,67 @@ class RemoteWrite:
     def __init__(
         self, settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
     ) -> None:
-        self._pool = pool
-        self._ingest_handler = ingest_handler
-        self._matches = {
+        selectors = {
             name: stream.source.match
             for name, stream in settings.streams.items()
             if isinstance(stream.source, RemoteWriteSource)
         }
-        self._readers: dict[str | None, SeriesReader] = {}
+        self._input = PushedInput(
+            pool,
+            ingest_handler,
+            selectors,
+            lambda taken: SeriesReader(load_messages(), taken),
+            "no stream takes samples: declare one with source: {remote_write: true}",
+        )
 
     async def accept(self, request: Request) -> None:
         """Store the samples of a request durably. Raises `RequestRejected`."""
-        stream = read_identity(request.scope).stream
-        reader = self._find_reader(stream)
         _check_headers(request)
-        skipped: Counter[tuple[str, str]] = Counter()
+        await self._input.accept(request, decompress_block, SeriesReader.read)
 
-        def convert(body: bytes) -> ConvertedBody:
-            content = decompress_block(body, self._ingest_handler.max_unpacked_bytes)
-            written: WrittenSamples = reader.read(content)
-            skipped.update(written.skipped)
-            lines = {name: b"".join(rows) for name, rows in written.lines.items() if rows}
-            # A repeated request is recognised by its content: the protocol has no key.
-            return ConvertedBody(lines, f"body-{hashlib.sha256(content).hexdigest()[:32]}")
 
-        streams: Sequence[str] = [stream] if stream is not None else list(self._matches)
-        await self._ingest_handler.accept_records(request, streams, convert)
-        if skipped:
-            await run_in_threadpool(self._count_skipped, skipped)
+class Otlp:
+    """Accepts requests of OTLP for one signal."""
 
-    def _find_reader(self, stream: str | None) -> SeriesReader:
-        """Reads what a token may send, for one stream or all. Raises `RequestRejected`."""
-        reader = self._readers.get(stream)
-        if reader is not None:
-            return reader
-        matches = self._matches
-        if stream is not None:
-            matches = {name: match for name, match in matches.items() if name == stream}
-        if not matches:
-            message = "no stream takes samples: declare one with source: {remote_write: true}"
-            raise RequestRejected(404, message)
-        return self._readers.setdefault(stream, SeriesReader(load_messages(), matches))
+    def __init__(
+        self,
+        signal: Signal,
+        settings: Settings,
+        pool: ConnectionPool,
+        ingest_handler: IngestHandler,
+    ) -> None:
+        selectors = {
+            name: stream.source.match
+            for name, stream in settings.streams.items()
+            if isinstance(stream.source, OtlpSource) and stream.source.otlp == signal
+        }
+        self._input = PushedInput(
+            pool,
+            ingest_handler,
+            selectors,
+            lambda taken: OtlpReader(load_otlp_messages(), signal, taken),
+            f"no stream takes {signal}: declare one with source: {{otlp: {signal}}}",
+        )
 
-    def _count_skipped(self, skipped: Counter[tuple[str, str]]) -> None:
-        with self._pool.connection() as connection:
-            SkippedRecordsGateway(connection).add(
-                SkippedRow(stream, reason, count) for (stream, reason), count in skipped.items()
-            )
+    async def accept(self, request: Request) -> Response:
+        """Store the records of a request durably. Raises `RequestRejected`."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in _OTLP_MEDIA_TYPES:
+            types = " or ".join(_OTLP_MEDIA_TYPES)
+            raise RequestRejected(415, f"unsupported Content-Type: use {types}")
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip"):
+            raise RequestRejected(415, "unsupported Content-Encoding: use gzip")
+        is_json = media_type == "application/json"
+
+        def unpack(body: bytes, max_bytes: int) -> bytes:
+            return decompress(body, "gzip", max_bytes) if encoding == "gzip" else body
+
+        reader = self._input.find_reader(read_identity(request.scope).stream)
+        pushed = await self._input.accept(
+            request, unpack, lambda taken, content: taken.read(content, is_json)
+        )
+        return Response(reader.make_response(pushed, is_json), media_type=media_type)
 
 
 def _check_headers(request: Request) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from archiver.formats import infer_format_name
-from moirae.config.streams import HttpSource, KafkaSource, RelationFile, RemoteWriteSource
+from moirae.config.streams import HttpSource, KafkaSource, RelationFile
 from tests.unit.moirae.config.workspace_files import STREAM, load, load_problems
 
 
@@ -213,36 +213,3 @@ def test_secrets_are_texts_that_a_pattern_matches(
     text = STREAM.replace("time: ts", f"time: ts\n    redact: [{redact}]")
     (problem,) = load_problems(tmp_path, text)
     assert message in problem
-
-
-REMOTE_WRITE = STREAM.replace("{http: true}", "{remote_write: true, match: MATCH}")
-
-
-@pytest.mark.parametrize(
-    ("match", "selectors"),
-    [
-        ("node_load1", [["__name__=node_load1"]]),
-        (
-            '[\'{job="a",zone!="b"}\', \'up{job=~"a.*"}\']',
-            [["job=a", "zone!=b"], ["__name__=up", "job=~a.*"]],
-        ),
-    ],
-)
-def test_selectors_of_series_are_read(
-    tmp_path: Path, match: str, selectors: list[list[str]]
-) -> None:
-    source = load(tmp_path, REMOTE_WRITE.replace("MATCH", match)).streams["cpu"].source
-    assert isinstance(source, RemoteWriteSource)
-    read = [[f"{m.name}{m.operator}{m.value}" for m in matchers] for matchers in source.match]
-    assert read == selectors
-
-
-@pytest.mark.parametrize("match", ["'{}'", "7", "'a b'", "'{job=~\"(\"}'", "['']"])
-def test_invalid_selector_is_refused_at_its_position(tmp_path: Path, match: str) -> None:
-    (problem,) = load_problems(tmp_path, REMOTE_WRITE.replace("MATCH", match))
-    assert "streams.cpu.source.match" in problem
-
-
-def test_value_of_a_sample_is_no_part_of_its_identity(tmp_path: Path) -> None:
-    text = REMOTE_WRITE.replace("MATCH", "up").replace("host: string", "value: double")
-    assert load(tmp_path, text).streams["cpu"].measured == ("value",)

@@ -10,7 +10,8 @@ import pytest
 
 from moirae.config.matchers import parse_matchers
 from moirae.errors import RequestRejected
-from moirae.server.protocols.remote_write import SeriesReader, WrittenSamples, decompress_block
+from moirae.server.protocols.pushed_rows import PushedRows
+from moirae.server.protocols.remote_write import SeriesReader, decompress_block
 from moirae.server.protocols.write_messages import load_messages
 
 _STALE = struct.unpack(">d", bytes.fromhex("7ff0000000000002"))[0]
@@ -29,13 +30,13 @@ def _make_series(
     return content
 
 
-def _read(*series: bytes, **matches: list[str]) -> WrittenSamples:
+def _read(*series: bytes, **matches: list[str]) -> PushedRows:
     selectors = {name: tuple(map(parse_matchers, texts)) for name, texts in matches.items()}
     request = load_messages().request(timeseries=series)
     return SeriesReader(load_messages(), selectors).read(request.SerializeToString())
 
 
-def _rows(written: WrittenSamples, stream: str = "all") -> list[dict[str, Any]]:
+def _rows(written: PushedRows, stream: str = "all") -> list[dict[str, Any]]:
     return list(map(orjson.loads, written.lines.get(stream, [])))
 
 
