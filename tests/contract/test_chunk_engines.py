@@ -369,18 +369,14 @@ def _engines_agree(
     assert are_equal(answer(tasks, spark, template, borders), expected), sql
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
         "SELECT s.ts, s.host, s.v, s.n, s.ok FROM s ORDER BY s.ts DESC LIMIT 40",
-        *(
-            pytest.param(sql, marks=pytest.mark.slow)
-            for sql in (
-                "SELECT s.ts, s.host AS h, s.v * 2 AS twice FROM s WHERE s.ok ORDER BY twice, s.ts LIMIT 30",
-                "SELECT s.host, s.n, s.v FROM s ORDER BY s.host, s.n DESC, s.v, s.ts LIMIT 500",
-                "SELECT s.ok, s.ts FROM s WHERE s.host = event.host ORDER BY s.ok DESC, s.ts LIMIT 25",
-            )
-        ),
+        "SELECT s.ts, s.host AS h, s.v * 2 AS twice FROM s WHERE s.ok ORDER BY twice, s.ts LIMIT 30",
+        "SELECT s.host, s.n, s.v FROM s ORDER BY s.host, s.n DESC, s.v, s.ts LIMIT 500",
+        "SELECT s.ok, s.ts FROM s WHERE s.host = event.host ORDER BY s.ok DESC, s.ts LIMIT 25",
     ],
 )
 def test_engines_agree_about_plain_rows(
@@ -435,6 +431,7 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
@@ -461,6 +458,7 @@ def test_unsupported_query_is_run_by_spark(
         )
 
 
+@pytest.mark.slow
 def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """The mean of a host, the most common recall."""
     template = make_template(
@@ -524,6 +522,7 @@ def test_router_leaves_wide_scans_to_tasks(
         assert jobs.task_count == tasks_expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["MAX_COLLECTED_ROWS", "MAX_ROWS", "MAX_PART_ROWS"])
 def test_tasks_leave_queries_beyond_a_limit_to_spark(
     archive: Path, monkeypatch: pytest.MonkeyPatch, limit: str

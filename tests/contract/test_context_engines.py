@@ -17,6 +17,7 @@ from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from recall.engines.routing import EngineChoice
 from recall.requests import RecallEvent
+from tests.sampled import every
 
 pytestmark = pytest.mark.services
 
@@ -159,19 +160,11 @@ SPARK_SURROUNDINGS = [
 ]
 
 
-def _every_third(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The others are slow: Spark plans each query."""
-    return [
-        case if number % 3 == 0 else pytest.param(*case, marks=pytest.mark.slow)
-        for number, case in enumerate(cases)
-    ]
-
-
 @pytest.mark.parametrize(
     ("section", "sql", "columns"),
     [
-        *_every_third([("context", *query) for query in LOCAL_CONTEXTS]),
-        *_every_third([("surroundings", *query) for query in LOCAL_SURROUNDINGS]),
+        *every(3, [("context", *query) for query in LOCAL_CONTEXTS]),
+        *every(3, [("surroundings", *query) for query in LOCAL_SURROUNDINGS]),
     ],
 )
 def test_portable_context_is_the_same_without_spark(
@@ -190,8 +183,8 @@ def test_portable_context_is_the_same_without_spark(
 @pytest.mark.parametrize(
     ("section", "sql", "columns"),
     [
-        *_every_third([("context", *query) for query in SPARK_CONTEXTS]),
-        *_every_third([("surroundings", *query) for query in SPARK_SURROUNDINGS]),
+        *every(3, [("context", *query) for query in SPARK_CONTEXTS]),
+        *every(3, [("surroundings", *query) for query in SPARK_SURROUNDINGS]),
     ],
 )
 def test_other_contexts_are_left_to_spark(

@@ -76,10 +76,12 @@ def _assert_same_results(
         assert row["counted"] == row["plain"], (row["p"], row["v"])
 
 
+@pytest.mark.slow
 def test_search_has_the_same_results(spark: SparkSession) -> None:
     _assert_same_results(spark, lambda pattern: f"v RLIKE {pattern}")
 
 
+@pytest.mark.slow
 def test_extracted_groups_are_the_same(spark: SparkSession) -> None:
     _assert_same_results(spark, lambda pattern: f"regexp_extract(v, {pattern}, 0)")
     groups = ", ".join(f"regexp_extract(v, {{0}}, {number})" for number in range(4))

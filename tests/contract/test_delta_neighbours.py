@@ -272,6 +272,7 @@ def test_change_feed_and_old_versions_last_as_long_as_the_history(
     assert list(table.data_folder.glob("chunk=*/*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_commits_stay_as_long_as_the_history(spark: SparkSession, table: StreamTable) -> None:
     """Also when a checkpoint has replaced them."""
     log_folder = table.data_folder / "_delta_log"
@@ -352,22 +353,18 @@ def count_by_duckdb(table: StreamTable) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("append", "stats", "is_adopted"),
     [
         (append_by_library, False, False),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (append_by_spark, False, True),
-                (append_by_spark, True, True),
-                (append_by_spark, True, False),
-                (append_by_spark, False, False),
-                (append_by_library, True, True),
-                (append_by_library, True, False),
-                (append_by_library, False, True),
-            )
-        ),
+        (append_by_spark, False, True),
+        (append_by_spark, True, True),
+        (append_by_spark, True, False),
+        (append_by_spark, False, False),
+        (append_by_library, True, True),
+        (append_by_library, True, False),
+        (append_by_library, False, True),
     ],
 )
 def test_rows_that_others_append_are_history_and_not_accounted(

@@ -532,6 +532,7 @@ JOIN_EXAMPLES = [
 ]
 
 
+@pytest.mark.slow
 def test_rows_are_joined_with_relations_as_of_their_time(session: SparkSession) -> None:
     rules = [
         make_active_rule(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)

@@ -232,6 +232,7 @@ def test_compiled_condition_holds_for_the_rows_of_sqlite(
     assert found == expected[rule["title"]], condition
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_condition_holds_in_spark_for_the_rows_of_sqlite(
     spark: SparkSession, expected: dict[str, set[int]]

@@ -67,7 +67,7 @@ def _run_with_fault(root: Path, process: str, module: str, function: str) -> tup
 
 
 _CASES = [
-    ("server", "server", "uvicorn", "Server.run"),
+    pytest.param("server", "server", "uvicorn", "Server.run", marks=pytest.mark.faults),
     pytest.param("recall", "stages", "recall.stages", "StageRunner.run", marks=pytest.mark.faults),
     pytest.param(
         "recall", "revisions", "recall.ledger", "RevisionArchive.run", marks=pytest.mark.faults

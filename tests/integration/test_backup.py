@@ -161,6 +161,7 @@ def test_killed_backup_continues_and_is_never_taken_for_complete(
         assert (last.name, last.rows) == (manifest.name, manifest.rows)
 
 
+@pytest.mark.slow
 def test_only_what_the_snapshot_counts_is_backed_up(original: Settings, folder: Path) -> None:
     """Rows are appended at any moment while one state is taken."""
     read_version = state.read_newest_version

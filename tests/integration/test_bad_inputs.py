@@ -39,6 +39,7 @@ from moirae.rules.parse import parse_rules
 from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
 from tests.bad_inputs import FILES, read, read_all
+from tests.sampled import every
 from tests.workspaces import workspace
 
 pytestmark = pytest.mark.services
@@ -258,7 +259,7 @@ def workspace_settings() -> Iterator[Settings]:
             yield settings
 
 
-@pytest.mark.parametrize("line", read_all("cli"), ids=lambda line: " ".join(line["argv"]))
+@pytest.mark.parametrize("line", every(3, read_all("cli")), ids=lambda line: " ".join(line["argv"]))
 def test_invalid_command_gives_one_line_of_error(
     workspace_settings: Settings, line: dict[str, Any]
 ) -> None:

@@ -190,6 +190,7 @@ def test_server_of_a_moved_folder_is_replaced(home: Path) -> None:
         moved.rename(home)
 
 
+@pytest.mark.slow
 def test_server_stops_when_its_folder_is_removed(home: Path) -> None:
     with _user(home) as user:
         _connected(user)

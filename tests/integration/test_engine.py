@@ -36,6 +36,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "table"
 
 
+@pytest.mark.slow
 def test_spark_reads_tables_of_deltalake(spark: SparkSession, table: Path) -> None:
     assert (
         spark.read.format("delta").load(str(table)).orderBy("ts").toArrow().to_pylist()

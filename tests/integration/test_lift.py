@@ -16,6 +16,7 @@ from recall.query.bind import PhysicalTables
 from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.shape import Tables
 from recall.requests import RecallEvent
+from tests.sampled import every
 
 pytestmark = pytest.mark.services
 
@@ -148,10 +149,7 @@ def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
 
 @pytest.mark.parametrize(
     "sql",
-    [
-        query if number % 4 == 0 else pytest.param(query, marks=pytest.mark.slow)
-        for number, query in enumerate(QUERIES)
-    ],
+    every(4, QUERIES),
 )
 def test_lifted_query_gives_each_event_the_answer_of_a_single_query(
     session: SparkSession, sql: str

@@ -221,6 +221,7 @@ def test_quiet_client_resumes_after_old_changes_were_deleted(served: Served) -> 
         assert events.next()[0] == "status"
 
 
+@pytest.mark.slow
 def test_revoked_token_ends_the_stream(served: Served) -> None:
     served.tokens["passing"] = tokens.create_token(served.connection, "passing", "viewer")
     with follow(served, "passing") as events:

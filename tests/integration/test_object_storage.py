@@ -90,6 +90,7 @@ with patch.object(DeltaLog, "commit", wait):
 """
 
 
+@pytest.mark.slow
 def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
     with history(1, ROWS, bucket) as past:
         table = StreamTable(storage.open_storage(past.settings), SCHEMA)

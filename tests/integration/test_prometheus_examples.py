@@ -41,7 +41,7 @@ def test_pending_and_kept_alerts_follow_prometheus() -> None:
     """The states by which translations are judged, for an example of Prometheus's documentation."""
     case = Case("x", "", "", {"a": "1 0x7 1x3"}, lambda v, o: v[-1] == 0, None, 5, 1)
     states = "".join(state or "-" for state in _states(case, "a"))
-    assert states == "-pppppfffkrr".replace("k", "f").replace("r", "-")
+    assert states == "-pppppfffkrrr".replace("k", "f").replace("r", "-")
 
 
 @pytest.mark.slow

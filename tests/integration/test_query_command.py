@@ -195,6 +195,7 @@ def arriving(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_output.QueryOutput, "add", add)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("arriving")
 def test_aggregates_that_follow_are_revised(past: History) -> None:
     result = run(past, GROUPS, "--follow", "--for", "5s", "-o", "json")

@@ -67,6 +67,7 @@ def _running(world: World) -> list[str]:
     return [rule.name for rule in world.detector.active_rules]
 
 
+@pytest.mark.slow
 def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
     spark: SparkSession, connection: Connection[Any], settings: Settings, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from moirae.errors import MoiraeError
 from moirae.queries.task import has_recall_process
 from moirae.runtime.storage import open_storage
 from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill, put_task, task_id
+from tests.sampled import every
 from tests.served import Served, serve_here
 
 ALERT, EVENT, RECALL = str(alert_id(1)), str(event_id(1)), str(task_id(1))
@@ -226,9 +227,9 @@ def compare(served: Served, arguments: list[str], **options: Any) -> Result:
 
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_reading_command(applied: Served, arguments: list[str]) -> None:
-    for form in FORMATS:
-        compare(applied, [*arguments, *form])
+@pytest.mark.parametrize("form", every(2, FORMATS), ids=["table", "json"])
+def test_reading_command(applied: Served, arguments: list[str], form: list[str]) -> None:
+    compare(applied, [*arguments, *form])
 
 
 def test_status_of_a_process_between_two_heartbeats(applied: Served) -> None:

@@ -14,6 +14,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from recall.errors import QueryRejected
 from recall.sandbox import harden_session, validate_query
+from tests.sampled import every
 
 pytestmark = pytest.mark.services
 
@@ -121,7 +122,7 @@ def test_valid_queries_pass(spark: SparkSession, settings: Settings, name: str) 
     assert len(definitions) == 1
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@pytest.mark.parametrize("sql", every(2, REFUSED))
 def test_forbidden_query_is_rejected_with_rule_and_position(
     spark: SparkSession, settings: Settings, sql: str
 ) -> None:
@@ -217,22 +218,29 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ("within: 5m, sql", "sql", "missing key 'within'"),
-        ("DISTINCT msg", "DISTINCT mgs", "mgs"),
-        ('= event.host"}\n    recall', '= event.hots"}\n    recall', "no attribute 'hots'"),
-        ("DISTINCT msg", "reflect('java.lang.System') AS x", ""),
-        ("avg(h.cpu) AS mean", "first(h.cpu) AS mean", "cannot be split"),
-        ("avg(h.cpu) AS mean", "rand() AS mean", ""),
-        ("FROM events h WHERE", "FROM events h JOIN ping p ON p.host = h.host WHERE", "one stream"),
-        ("{k: 3}", "{k: 3, measure: best}", "unknown measure"),
-        ("event.cpu > norm.mean", "event.cpu > norm.median", "median"),
-        ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),
-        ("event.cpu > norm.mean", "event.cpu > 95", "move conditions on the event to expr"),
-        ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
-        ("event.cpu > norm.mean", "event.cpu > (norm.mean", "SQL syntax"),
-        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "single SELECT"),
-    ],
+    every(
+        2,
+        [
+            ("within: 5m, sql", "sql", "missing key 'within'"),
+            ("DISTINCT msg", "DISTINCT mgs", "mgs"),
+            ('= event.host"}\n    recall', '= event.hots"}\n    recall', "no attribute 'hots'"),
+            ("DISTINCT msg", "reflect('java.lang.System') AS x", ""),
+            ("avg(h.cpu) AS mean", "first(h.cpu) AS mean", "cannot be split"),
+            ("avg(h.cpu) AS mean", "rand() AS mean", ""),
+            (
+                "FROM events h WHERE",
+                "FROM events h JOIN ping p ON p.host = h.host WHERE",
+                "one stream",
+            ),
+            ("{k: 3}", "{k: 3, measure: best}", "unknown measure"),
+            ("event.cpu > norm.mean", "event.cpu > norm.median", "median"),
+            ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),
+            ("event.cpu > norm.mean", "event.cpu > 95", "move conditions on the event to expr"),
+            ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
+            ("event.cpu > norm.mean", "event.cpu > (norm.mean", "SQL syntax"),
+            ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "single SELECT"),
+        ],
+    ),
 )
 def test_invalid_recall_is_rejected_with_rule_and_position(
     spark: SparkSession, settings: Settings, old: str, new: str, message: str
@@ -265,22 +273,28 @@ STAGE_RULE = """groups:
 
 @pytest.mark.parametrize(
     ("stages", "message"),
-    [
-        (
-            ["{stream: a, sql: SELECT b.mean FROM b}", "{stream: b, sql: SELECT a.mean FROM a}"],
-            "stages read each other in a cycle",
-        ),
-        (
-            ["{stream: a, sql: SELECT p.rtt FROM norm n JOIN ping p ON p.host = n.host}"],
-            "missing key 'within': the query reads stream ping",
-        ),
-        (
-            ["{stream: a, sql: SELECT n.mean FROM norm n, analysis: present}"],
-            "analysis: present has no effect",
-        ),
-        (["{stream: a, sql: SELECT n.men FROM norm n}"], "unknown column"),
-        (["{stream: a, sql: SELECT rand() AS x FROM norm n}"], "not deterministic"),
-    ],
+    every(
+        2,
+        [
+            (
+                [
+                    "{stream: a, sql: SELECT b.mean FROM b}",
+                    "{stream: b, sql: SELECT a.mean FROM a}",
+                ],
+                "stages read each other in a cycle",
+            ),
+            (
+                ["{stream: a, sql: SELECT p.rtt FROM norm n JOIN ping p ON p.host = n.host}"],
+                "missing key 'within': the query reads stream ping",
+            ),
+            (
+                ["{stream: a, sql: SELECT n.mean FROM norm n, analysis: present}"],
+                "analysis: present has no effect",
+            ),
+            (["{stream: a, sql: SELECT n.men FROM norm n}"], "unknown column"),
+            (["{stream: a, sql: SELECT rand() AS x FROM norm n}"], "not deterministic"),
+        ],
+    ),
 )
 def test_stage_with_an_error_is_rejected(
     spark: SparkSession, settings: Settings, stages: list[str], message: str

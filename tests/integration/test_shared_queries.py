@@ -43,6 +43,7 @@ def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPa
     assert past.revisions(later)[-1]["answer"] == [past.expected_answer(1)]
 
 
+@pytest.mark.slow
 def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rules with different SQL: after their first answers, one scan serves all of them."""
     scans: list[int] = []

@@ -101,7 +101,8 @@ def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
     return [(hit["past_eid"], hit["score"]) for hit in revision["answer"]]
 
 
-@pytest.mark.parametrize("order", [pytest.param("newest", marks=pytest.mark.slow), "promising"])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["newest", "promising"])
 def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

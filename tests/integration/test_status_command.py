@@ -63,6 +63,7 @@ def test_full_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "1 MiB free at" in text
 
 
+@pytest.mark.slow
 def test_port_in_use_is_reported_with_its_address(root: Path, taken: int) -> None:
     settings = load_settings_from_environment(root / "moirae.yaml")
     supervisor = ReconnectingRole(partial(database.connect_database, settings, "tests"), "up", 0.0)

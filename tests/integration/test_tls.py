@@ -77,11 +77,12 @@ def test_plain_http_is_not_answered(served: Served) -> None:
     assert not answer.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proxies", "name"),
     [
         ("[127.0.0.1]", "__Host-moirae_session"),
-        pytest.param("[10.0.0.0/8]", "moirae_session", marks=pytest.mark.slow),
+        ("[10.0.0.0/8]", "moirae_session"),
     ],
 )
 def test_forwarded_scheme_counts_from_known_proxies_only(proxies: str, name: str) -> None:

@@ -146,6 +146,7 @@ def test_other_topic_and_back_reads_nothing_twice(topics: Topics, spark: SparkSe
         assert world.losses() == []
 
 
+@pytest.mark.slow
 def test_stream_changes_between_files_and_a_topic_and_reads_each_record_once(
     topics: Topics, spark: SparkSession
 ) -> None:
@@ -206,6 +207,7 @@ def _reads(world: ReaderWorld, count: int) -> bool:
     return world.count("x") == count
 
 
+@pytest.mark.slow
 def test_gaps_at_the_end_of_a_range_are_no_unread_records(
     topics: Topics, spark: SparkSession
 ) -> None:
@@ -229,6 +231,7 @@ def test_gaps_at_the_end_of_a_range_are_no_unread_records(
         assert world.losses() == []
 
 
+@pytest.mark.slow
 def test_interrupted_batch_is_read_again_as_it_was(
     topics: Topics, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

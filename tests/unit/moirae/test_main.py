@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from moirae import __version__
 from moirae.cli import app
+from tests.sampled import every
 
 pytestmark = pytest.mark.processes
 
@@ -68,7 +69,9 @@ def _run_failing(
     return result.returncode, json.loads(line)
 
 
-@pytest.mark.parametrize("process", _PROCESSES, ids=lambda process: process[2])
+@pytest.mark.parametrize(
+    "process", [_PROCESSES[0], pytest.param(_PROCESSES[1], marks=pytest.mark.slow)]
+)
 def test_process_exits_at_once_when_object_storage_fails(
     process: tuple[str, str, str], tmp_path: Path
 ) -> None:
@@ -77,7 +80,9 @@ def test_process_exits_at_once_when_object_storage_fails(
     assert event["error"] == "the archive s3://b cannot be used: it is away"
 
 
-@pytest.mark.parametrize("process", _PROCESSES, ids=lambda process: process[2])
+@pytest.mark.parametrize(
+    "process", [pytest.param(_PROCESSES[0], marks=pytest.mark.slow), _PROCESSES[1]]
+)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
@@ -149,6 +154,7 @@ import sys
 from moirae.__main__ import main
 from moirae.cli import app
 from moirae.cli.export import ExportFormat, write_rows
+from tests.sampled import every
 from moirae.cli.options import print_json, print_properties, print_table
 @app.command()
 def write():
@@ -164,12 +170,15 @@ def _writing_command(work: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("work", "first_line", "code"),
-    [
-        ("for number in range(100_000): print(number)", "0\n", 0),
-        ("print_table(['n'], ([number] for number in range(12_000)), '')", "n     \n", 0),
-        ("print_json(list(range(100_000)))", "[\n", 0),
-        ("raise BrokenPipeError(32, 'not that of standard output')", "", 1),
-    ],
+    every(
+        3,
+        [
+            ("for number in range(100_000): print(number)", "0\n", 0),
+            ("print_table(['n'], ([number] for number in range(12_000)), '')", "n     \n", 0),
+            ("print_json(list(range(100_000)))", "[\n", 0),
+            ("raise BrokenPipeError(32, 'not that of standard output')", "", 1),
+        ],
+    ),
 )
 def test_reader_that_has_enough_is_no_failure(work: str, first_line: str, code: int) -> None:
     with subprocess.Popen(
@@ -199,16 +208,19 @@ _WRITE_ALL = f"""
 
 @pytest.mark.parametrize(
     ("environment", "encoding", "shown"),
-    [
-        ({"PYTHONIOENCODING": "ascii"}, "ascii", "k\\xf6-\\U0001f600\\xff"),
-        ({"PYTHONIOENCODING": "latin-1"}, "latin-1", "kö-\\U0001f600\\xff"),
-        ({"PYTHONIOENCODING": "utf-8"}, "utf-8", "kö–\U0001f600\\xff"),
-        (
-            {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-            "ascii",
-            "k\\xf6-\\U0001f600\\xff",
-        ),
-    ],
+    every(
+        3,
+        [
+            ({"PYTHONIOENCODING": "ascii"}, "ascii", "k\\xf6-\\U0001f600\\xff"),
+            ({"PYTHONIOENCODING": "latin-1"}, "latin-1", "kö-\\U0001f600\\xff"),
+            ({"PYTHONIOENCODING": "utf-8"}, "utf-8", "kö–\U0001f600\\xff"),
+            (
+                {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+                "ascii",
+                "k\\xf6-\\U0001f600\\xff",
+            ),
+        ],
+    ),
 )
 def test_characters_that_the_encoding_lacks_are_replaced(
     environment: dict[str, str], encoding: str, shown: str
@@ -228,7 +240,7 @@ def test_characters_that_the_encoding_lacks_are_replaced(
     assert (item + line).isascii() or encoding == "utf-8"
 
 
-@pytest.mark.parametrize("work", ["print_json([1])", "print_table(['n'], [[1]], '')"])
+@pytest.mark.parametrize("work", every(2, ["print_json([1])", "print_table(['n'], [[1]], '')"]))
 def test_full_device_is_a_failure(work: str) -> None:
     with open("/dev/full", "wb") as device:
         result = subprocess.run(
@@ -249,7 +261,7 @@ def test_failure_is_reported_to_a_full_device_in_silence() -> None:
         assert subprocess.run(command, stderr=device, timeout=60).returncode == 2
 
 
-@pytest.mark.parametrize("terminal", ["dumb", None])
+@pytest.mark.parametrize("terminal", every(2, ["dumb", None]))
 def test_terminal_without_escape_sequences_gets_none(terminal: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TERM"}
     if terminal is not None:

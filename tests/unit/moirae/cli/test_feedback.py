@@ -37,6 +37,7 @@ def _evaluate(*options: object) -> tuple[int, dict[str, Any], str]:
     return result.exit_code, json.loads(result.stdout)[0], result.stderr
 
 
+@pytest.mark.slow
 def test_thirty_labels_are_evaluated_for_every_measure(tmp_path: Path) -> None:
     events = _write_events(tmp_path, 30)
     labels = _write(

@@ -48,6 +48,7 @@ def _store(root: Path, version: str = "v1") -> IndexStore:
     return IndexStore.for_corpus(root, "group/rule", version, ("running",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_loaded_index_answers_like_the_saved_one(tmp_path: Path, seed: int) -> None:
     """Also after further events, for which the loaded bounds are updated."""
