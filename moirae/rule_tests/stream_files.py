@@ -34,5 +34,5 @@ def read_stream_file(
         refused = next(iter(batch.rows.refused_lines), None)
         problem = None
         if refused is not None:
-            problem = Problem(str(file), refused.line + 1, None, refused.detail)
+            problem = Problem(str(file), refused.line, None, refused.detail)
         yield StreamFileRows(batch.rows.table, problem)

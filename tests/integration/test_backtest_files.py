@@ -146,7 +146,7 @@ def test_rules_with_another_version_are_compared_over_the_range_of_both(
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     files = {"cpu": [tmp_path / "a.jsonl"]}
     archive = open_files(settings, {}.__getitem__, spark, files, tmp_path / "archive")
-    same = "  - {alert: Same, expr: SELECT host, ts FROM cpu WHERE v > 90, key: [host]}\n"
+    same = "  - {alert: Same, expr: 'SELECT host, ts FROM cpu WHERE v > 90', key: [host]}\n"
     before = load(RULES + same)
     after = load(RULES.replace("v > 90", "v > 80") + same + same.replace("Same", "New"))
     changed, new = find_rule_changes(archive, list(after.values()), before, lambda newest: 0)

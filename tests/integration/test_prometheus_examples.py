@@ -123,9 +123,14 @@ def _expect(case: Case) -> Iterator[dict[str, Any]]:
 
 def _states(case: Case, instance: str) -> list[str | None]:
     """By minute: f for firing, p for pending, None for inactive, as Prometheus decides it."""
-    values = _values(case.series[instance])
-    other_values = _values((case.other or {}).get(instance, ""))
-    other_values += [None] * (len(values) - len(other_values))
+    minutes = max(len(_values(series)) for series in case.series.values())
+    values, other_values = (
+        [*series, *[None] * (minutes - len(series))]
+        for series in (
+            _values(case.series[instance]),
+            _values((case.other or {}).get(instance, "")),
+        )
+    )
     states: list[str | None] = []
     active_at = last_true = None
     for minute in range(len(values)):

@@ -249,7 +249,7 @@ tests:
         ],
     ]
     assert similar.message == "rows of alike of Slow at 9m differ (0 came)"
-    assert stages.place.endswith("t.yaml:11:19")
+    assert stages.place.endswith("t.yaml:11:26")
     assert unknown.message == "Slow has no 'other'; its stages are ratios, past, later"
     assert messages.message == "messages about alerts of Slow at 9m differ (2 came)"
 
