@@ -16,12 +16,16 @@ from tests.prometheus_examples.cases import KINDS, Case
 
 WORKSPACE = """
 streams:
-  sample: &stream
+  sample:
     columns: {ts: timestamp, instance: string, value: double}
     time: ts
     key: [instance]
     source: {files: sample/*.jsonl}
-  other: {<<: *stream, source: {files: other/*.jsonl}}
+  other:
+    columns: {ts: timestamp, instance: string, value: double}
+    time: ts
+    key: [instance]
+    source: {files: other/*.jsonl}
 relations:
   owners:
     columns: {instance: string, team: string}
