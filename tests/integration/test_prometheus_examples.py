@@ -121,8 +121,8 @@ def _expect(case: Case) -> Iterator[dict[str, Any]]:
             for instance, state in states.items()
             if state[minute] is not None
         ]
-        # Pending alerts are compared where there are any.
-        yield {"eval_time": f"{minute}m", "alertname": case.name, "exp_alerts": alerts}
+        # At the minute itself another row of that time may still come, which continues an alert.
+        yield {"eval_time": f"{minute}m30s", "alertname": case.name, "exp_alerts": alerts}
 
 
 def _states(case: Case, instance: str) -> list[str | None]:
