@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from archiver.formats import Format
 from moirae.config.matchers import Selectors
-from moirae.documents.types import ConfigModel
+from moirae.documents.types import ConfigModel, OnlyTrue
 
 
-class RemoteWriteSource(ConfigModel):
+class PushSource(ConfigModel):
+    """What a protocol without a format of its own is stored as."""
+
+    @property
+    def record_format(self) -> Format:
+        """The format in which rows are stored until they are archived."""
+        return Format("jsonl")
+
+
+class RemoteWriteSource(PushSource):
     """Samples that Prometheus sends by remote write.
 
     A row has the fields ts, metric, value, and one for each label.
     """
 
-    remote_write: Literal[True] = Field(description="true: samples are sent to /api/v1/write.")
+    remote_write: OnlyTrue = Field(description="true: samples are sent to /api/v1/write.")
     match: Selectors = Field(
         default=(),
         description="Series that the stream takes: a selector in PromQL's syntax, or a list of "
@@ -25,20 +34,8 @@ class RemoteWriteSource(ConfigModel):
         examples=['{__name__=~"node_.*"}'],
     )
 
-    @field_validator("remote_write", mode="before")
-    @classmethod
-    def _validate_remote_write(cls, value: Any) -> Any:
-        if value is not True:
-            raise ValueError("must be true")
-        return value
 
-    @property
-    def record_format(self) -> Format:
-        """The format in which samples are stored until they are archived."""
-        return Format("jsonl")
-
-
-class OtlpSource(ConfigModel):
+class OtlpSource(PushSource):
     """Log records or metrics that OpenTelemetry sends by OTLP over HTTP.
 
     Attributes are the fields `attributes.NAME` and `resource.NAME` of a row. A log record has the
@@ -57,8 +54,3 @@ class OtlpSource(ConfigModel):
         "all.",
         examples=['{"service.name"="checkout"}'],
     )
-
-    @property
-    def record_format(self) -> Format:
-        """The format in which records are stored until they are archived."""
-        return Format("jsonl")

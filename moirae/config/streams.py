@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import re2
@@ -60,6 +60,7 @@ from moirae.config.push_sources import OtlpSource, RemoteWriteSource
 from moirae.documents.types import (
     ConfigModel,
     Flag,
+    OnlyTrue,
     TableName,
     Text,
     ValueProblem,
@@ -183,17 +184,10 @@ class FileSource(RecordFormatModel):
 class HttpSource(RecordFormatModel):
     """Rows posted to the HTTP server."""
 
-    http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
+    http: OnlyTrue = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
     format: PostedFormat = Field(
         default="jsonl", description="Format of bodies with Content-Type text/plain."
     )
-
-    @field_validator("http", mode="before")
-    @classmethod
-    def _validate_http(cls, value: Any) -> Any:
-        if value is not True:
-            raise ValueError("must be true")
-        return value
 
 
 class Kafka(ConfigModel):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -131,7 +131,16 @@ _TITLE_DESCRIPTION = "a letter, then up to 62 letters, digits, _ or -"
 _TABLE_NAME_DESCRIPTION = "a lower-case letter, then up to 62 lower-case letters, digits or _"
 _LABEL_NAME_DESCRIPTION = "a letter or _, then up to 62 letters, digits or _"
 
+
+def _require_true(value: Any) -> Any:
+    if value is not True:
+        raise ValueError("must be true")
+    return value
+
+
 Flag = Annotated[bool, Strict()]
+OnlyTrue = Annotated[Literal[True], BeforeValidator(_require_true)]
+"""A key whose presence says all; its value is `true`."""
 PositiveInt = Annotated[int, Strict(), Field(ge=1)]
 NonNegativeInt = Annotated[int, Strict(), Field(ge=0)]
 Number = Annotated[float, Strict()]
