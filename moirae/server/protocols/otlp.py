@@ -25,10 +25,17 @@ _TEMPORALITY = {1: "delta", 2: "cumulative"}
 Signal = Literal["logs", "metrics"]
 
 
+class _Resource(NamedTuple):
+    """What records come from. `fields`: its attributes as fields of their rows."""
+
+    attributes: Mapping[str, Any]
+    fields: Mapping[str, Any]
+
+
 class _Record(NamedTuple):
     """A log record or metric. `content`: as bytes, or as it is in JSON."""
 
-    resource: Mapping[str, Any]
+    resource: _Resource
     scope: str
     content: Any
 
@@ -85,7 +92,7 @@ class OtlpReader:
         for resource_content in resources:
             described = messages.resource_records.FromString(resource_content)
             budget.take(len(described.scopes))
-            resource = _read_attributes(messages.resource.FromString(described.resource))
+            resource = _read_resource(messages.resource.FromString(described.resource))
             for scope_content in described.scopes:
                 scope = messages.scope_records.FromString(scope_content)
                 budget.take(len(scope.records))
@@ -106,7 +113,7 @@ class OtlpReader:
         for described in _list_objects(request, plural):
             resource_message = self._messages.resource()
             ParseDict(_get(described, "resource") or {}, resource_message, True)
-            resource = _read_attributes(resource_message)
+            resource = _read_resource(resource_message)
             for scope in _list_objects(described, plural.replace("resource", "scope")):
                 scope_message = self._messages.scope()
                 ParseDict(_get(scope, "scope") or {}, scope_message, True)
@@ -124,20 +131,19 @@ class OtlpReader:
             pushed.skipped["", "invalid records"] += 1
             return
         rows = _read_log(message) if is_log else _read_metric(message)
-        common = {f"resource.{name}": value for name, value in record.resource.items()}
         for row in rows:
             if isinstance(row, str):
                 pushed.skipped["", row] += 1
                 continue
             fields, attributes = row
-            labels = {**record.resource, **attributes}
+            labels = {**record.resource.attributes, **attributes}
             if not is_log:
                 labels["__name__"] = fields["metric"]
             streams = find_streams(
                 self._selectors, {name: _to_text(value) for name, value in labels.items()}
             )
             written = {
-                **common,
+                **record.resource.fields,
                 **{f"attributes.{name}": value for name, value in attributes.items()},
                 **fields,
                 "scope": record.scope,
@@ -229,6 +235,12 @@ def _read_into(message: Any, content: Any) -> None:
         if isinstance(value := content.get(name), str)
     }
     ParseDict({**content, **changed}, message, True)
+
+
+def _read_resource(resource: Any) -> _Resource:
+    attributes = _read_attributes(resource)
+    fields = {f"resource.{name}": value for name, value in attributes.items()}
+    return _Resource(attributes, fields)
 
 
 def _read_attributes(owner: Any) -> dict[str, Any]:
