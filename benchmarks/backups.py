@@ -27,7 +27,7 @@ from archiver.formats import PARQUET
 from archiver.ingest import ArchiveWriter, SourceUnit
 from archiver.threads import start_thread
 from benchmarks.fixtures import folder_bytes, moirae_up, temporary_workspace
-from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, wait_until
+from benchmarks.live_latency import MEASURED_RULE, WORKSPACE, LiveProducer, measure_p99, wait_until
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment, stream_schema
@@ -43,16 +43,6 @@ _HOSTS = 200
 _YEAR = 365 * 86_400_000_000  # microseconds: the rows are of the last one
 _WARM_UP_SECONDS = 15.0
 _MEASURED_SECONDS = 30.0
-_RULES = """
-groups:
-- name: bench
-  rules:
-  - alert: High
-    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
-    key: [n]
-    id: [n]
-    keep_firing_for: 1s
-"""
 
 
 def run() -> list[BenchmarkResult]:
@@ -64,7 +54,7 @@ def run() -> list[BenchmarkResult]:
 
 @contextmanager
 def _create_workspace() -> Iterator[Path]:
-    with temporary_workspace(WORKSPACE.replace("20_000,", "500_000,"), _RULES) as root:
+    with temporary_workspace(WORKSPACE.replace("20_000,", "500_000,"), MEASURED_RULE) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         _archive(settings, 0, _ROWS)
         database.release_database(settings)

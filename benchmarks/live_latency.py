@@ -11,6 +11,17 @@ from psycopg import Connection
 
 from benchmarks.live_stream import CpuStream, FileProducer, Row
 
+MEASURED_RULE = """
+groups:
+- name: bench
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
+    key: [n]
+    id: [n]
+    keep_firing_for: 1s
+"""
+"""The rule whose alerts are measured; more rules of its group may follow."""
 WORKSPACE = """
 home: .moirae
 streams:

@@ -24,7 +24,7 @@ from psycopg import Connection
 
 from archiver.times import to_micros
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, start_live
+from benchmarks.live_latency import MEASURED_RULE, WORKSPACE, LiveProducer, measure_p99, start_live
 from benchmarks.live_stream import Row
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -43,15 +43,9 @@ _ARCHIVED_ROW_INTERVAL = 1.7  # seconds of event time
 _ARCHIVED_DAYS = 20  # age of the oldest archived row
 _LOAD_QUERIES = 400
 _RECALLS_OF_TEN_ALERTS = 20
-_RULES = """
-groups:
-- name: bench
-  rules:
-  - alert: High
-    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
-    key: [n]
-    id: [n]
-    keep_firing_for: 1s
+_RULES = (
+    MEASURED_RULE
+    + """\
   - alert: Ten
     expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 101
     key: [n]
@@ -66,6 +60,7 @@ groups:
           FROM past h WHERE h.host = event.host
       similar: {similar: {k: 10}}
 """
+)
 
 _FIRST_ANSWER_SECONDS = """
 SELECT extract(epoch FROM t.first_at - a.raised_at)::float8

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.fixtures import moirae_up, temporary_workspace
-from benchmarks.live_latency import WORKSPACE, LiveProducer, measure_p99, start_live
+from benchmarks.live_latency import MEASURED_RULE, WORKSPACE, LiveProducer, measure_p99, start_live
 from benchmarks.live_stream import Row
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -27,15 +27,9 @@ _MEASURED_SECONDS = 30.0
 _ARCHIVED_ROWS = 200_000
 _ARCHIVED_ROW_INTERVAL = 8.5  # seconds of event time
 _ARCHIVED_DAYS = 20  # age of the oldest archived row
-_RULES = """
-groups:
-- name: bench
-  rules:
-  - alert: High
-    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
-    key: [n]
-    id: [n]
-    keep_firing_for: 1s
+_RULES = (
+    MEASURED_RULE
+    + """\
   - alert: Recalled
     expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 101
     key: [n]
@@ -45,6 +39,7 @@ groups:
       norm:
         sql: SELECT h.host AS other, avg(h.v) AS mean, count(*) AS n FROM past h GROUP BY h.host
 """
+)
 _STAGES = """
     then:
     - stream: light
