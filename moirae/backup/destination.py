@@ -6,7 +6,7 @@ from pathlib import Path
 from archiver.storage import FileCache, LocalStorage, S3Storage, Storage
 from moirae.backup.encryption import make_cipher, read_key_file
 from moirae.backup.repository import Repository
-from moirae.config import BackupSettings, parse_backup_location, read_backup_key
+from moirae.config import BackupSettings, parse_archive_location, read_backup_key
 from moirae.errors import UsageError
 
 
@@ -17,7 +17,7 @@ def open_repository(destination: str, key_file: Path | None) -> Repository:
     `UsageError`.
     """
     try:
-        location = parse_backup_location(destination)
+        location = parse_archive_location(destination)
     except ValueError as error:
         raise UsageError(f"{destination}: {error}") from None
     key = read_backup_key() if key_file is None else read_key_file(key_file)

@@ -1,5 +1,6 @@
 """The workspace file: settings, streams, relations and durations."""
 
+from moirae.config.archive import BackupSettings, parse_archive_location
 from moirae.config.durations import (
     DURATION_SCHEMA,
     Duration,
@@ -16,10 +17,8 @@ from moirae.config.push_sources import OtlpSource, RemoteWriteSource
 from moirae.config.receivers import Receiver
 from moirae.config.settings import (
     FILE_NAME,
-    BackupSettings,
     Settings,
     load_settings_from_environment,
-    parse_backup_location,
     read_backup_key,
 )
 from moirae.config.streams import (
@@ -64,7 +63,7 @@ __all__ = [
     "interpolate",
     "locate",
     "load_settings_from_environment",
-    "parse_backup_location",
+    "parse_archive_location",
     "parse_duration",
     "read_backup_key",
     "relation_schema",

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,19 +20,21 @@ from pydantic import (
     field_validator,
 )
 
+from moirae.config.archive import BackupSettings, Chunks, parse_archive_location
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.external_alerts import EXTERNAL_ALERTS, external_alerts_stream
+from moirae.config.limits import Limits
 from moirae.config.notifications import Heartbeat, InhibitRule, Route, find_route_problems
 from moirae.config.paths import (
     LocalFolder,
     LocalGlob,
-    LocalPath,
     PathOrUrl,
     SecretText,
     WorkspaceEnvironment,
     is_url,
 )
 from moirae.config.receivers import Receiver
+from moirae.config.server import Server
 from moirae.config.streams import Relation, Stream
 from moirae.config.time_intervals import NamedTimeIntervals
 from moirae.documents import read_document, sort_problems, validate
@@ -55,13 +56,6 @@ FILE_NAME = "moirae.yaml"
 # A history query takes at most so many times its time limit: see `recall/worker/work_clock.py`.
 MAX_QUERY_SLOWDOWN = 10
 
-_LISTEN_PATTERN = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII
-)
-_URL_PATTERN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?", re.ASCII)
-_BUCKET_PATTERN = re.compile(
-    r"s3a?://(?P<path>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.{1,2}(/|$))[A-Za-z0-9._=-]+)*/?)"
-)
 _HOST_AND_PORT = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}"
 _MASTER_PATTERN = re.compile(
     r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"
@@ -96,112 +90,6 @@ class Spark(ConfigModel):
                 f"{value[:80]!r} is no Spark master, such as local[2], yarn or spark://host:7077"
             )
         return value
-
-
-class Tls(ConfigModel):
-    """Certificate of the HTTP server."""
-
-    cert: LocalPath = Field(description="File of the certificate chain, in PEM format.")
-    key: LocalPath = Field(description="File of the private key, in PEM format.")
-
-
-class Server(ConfigModel):
-    """The HTTP server."""
-
-    listen: Text = Field(
-        default="127.0.0.1:8765",
-        description="host:port to listen on; port 0 selects a free port.",
-    )
-    hosts: tuple[Text, ...] = Field(
-        default=(),
-        description="Host names that requests may use, besides localhost, IP addresses and the "
-        "host of url.",
-    )
-    tls: Tls | None = Field(default=None, description="Serve https; null: plain http.")
-    proxies: tuple[Text, ...] = Field(
-        default=(),
-        description="IP addresses or networks of reverse proxies whose X-Forwarded-For and "
-        "X-Forwarded-Proto headers are used.",
-    )
-    url: Text | None = Field(
-        default=None,
-        description="Address of the server in links, such as https://moirae.example; null: from "
-        "listen.",
-    )
-    requests_per_second: PositiveInt = Field(
-        default=100,
-        description="Requests of one token per second, on average; bursts may have ten times as "
-        "many.",
-    )
-
-    agents: Literal["read", "write"] = Field(
-        default="read",
-        description="What agents may do at /mcp within the role of their token: read, or also "
-        "acknowledge alerts, add notes and checked steps, and propose resolutions.",
-    )
-
-    @field_validator("listen")
-    @classmethod
-    def _validate_listen(cls, value: str) -> str:
-        match = _LISTEN_PATTERN.fullmatch(value)
-        if match is None or int(match["port"]) > 65_535:
-            raise ValueError(f"{value[:80]!r} is not host:port, such as 127.0.0.1:8765")
-        return value
-
-    @field_validator("proxies")
-    @classmethod
-    def _validate_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in value:
-            try:
-                ip_network(proxy, strict=False)
-            except ValueError:
-                raise ValueError(
-                    f"{proxy[:80]!r} is not an IP address or network, such as 10.0.0.0/8"
-                ) from None
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _validate_url(cls, value: str | None) -> str | None:
-        if value is not None and _URL_PATTERN.fullmatch(value) is None:
-            raise ValueError(f"{value[:80]!r} is not a URL such as https://moirae.example")
-        return value
-
-    @property
-    def public_url(self) -> str:
-        """The address of the server in links, without a slash at the end."""
-        if self.url is not None:
-            return self.url.rstrip("/")
-        scheme = "http" if self.tls is None else "https"
-        return f"{scheme}://{self.listen}"
-
-    @property
-    def host(self) -> str:
-        return self.listen.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        return int(self.listen.rpartition(":")[2])
-
-
-class Chunks(ConfigModel):
-    """Division of history into chunks, and retention. All durations are event time."""
-
-    rows: PositiveInt = Field(
-        default=1_000_000,
-        description="Number of rows over all streams at which the newest chunk closes.",
-    )
-    age: PositiveDuration = Field(
-        default=timedelta(hours=1),
-        description="Event time after which a chunk with at least rows/100 rows closes.",
-    )
-    recent: PositiveInt = Field(
-        default=24, description="Number of chunks that stay materialised, indexed and clustered."
-    )
-    keep: PositiveDuration | None = Field(
-        default=timedelta(days=90),
-        description="Retention: event time after which chunks expire; null: never.",
-    )
 
 
 class RecallSettings(ConfigModel):
@@ -255,106 +143,10 @@ class RecallSettings(ConfigModel):
         return self.query_timeout.total_seconds() * MAX_QUERY_SLOWDOWN
 
 
-class LostLimits(ConfigModel):
-    """Verdicts that a rule may lose; above both numbers it is quarantined."""
-
-    share: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.01,
-        description="Share of the candidate rows of the last ten minutes, from 0 to 1.",
-    )
-    rows: PositiveInt = Field(
-        default=20,
-        description="Rows lost in the last ten minutes, so that some crafted rows do not switch a "
-        "rule off.",
-    )
-
-
-class Limits(ConfigModel):
-    """Limits of one rule in the live process, and of the stages of its events.
-
-    A rule or stage that exceeds one fails.
-    """
-
-    statement: PositiveDuration = Field(
-        default=timedelta(seconds=20),
-        description="CPU time of Spark for evaluating a micro-batch; extended for many rows or "
-        "rules. A row for which a rule exceeds it alone is lost to the rule.",
-    )
-    matches: PositiveInt = Field(
-        default=10_000,
-        description="Maximum number of events of one rule in one evaluation, per minute of event "
-        "time; the "
-        "limit of a rule or group takes precedence.",
-    )
-    failures: PositiveInt = Field(
-        default=3, description="Consecutive failures after which a rule is quarantined."
-    )
-    lost: LostLimits = Field(
-        default=LostLimits(),
-        description="Rows for which a rule may exceed its limits. It has no verdict over them.",
-    )
-    stage_rows: PositiveInt = Field(
-        default=100_000,
-        description="Maximum number of rows that a stage (`then`) reads, or returns, for one event.",
-    )
-    notifications: PositiveInt = Field(
-        default=60,
-        description="Messages per minute and receiver beyond which messages are folded into "
-        "summaries.",
-    )
-    external_rules: int = Field(
-        default=1_000,
-        ge=0,
-        description="Names of alerts posted by other systems that get a rule of their own; alerts of "
-        "further names belong to the rule external/other.",
-    )
-
-
-def parse_backup_location(location: str) -> str:
-    """A folder as a path, or `s3://BUCKET/PREFIX`. Raises `ValueError`."""
-    return _validate_archive(location)
-
-
-class BackupSettings(ConfigModel):
-    """Scheduled backups of the workspace."""
-
-    to: Annotated[PathOrUrl, AfterValidator(parse_backup_location)] = Field(
-        description="Folder of the backups, as a path or file:// URL, or s3://bucket/prefix with "
-        "keys from the environment. Each workspace needs a folder of its own."
-    )
-    every: PositiveDuration = Field(
-        default=timedelta(days=1), description="Wall-clock time between two backups."
-    )
-    keep: PositiveInt | None = Field(
-        default=14, description="Number of newest backups that stay; null: all."
-    )
-    key_file: LocalPath | None = Field(
-        default=None,
-        description="File with the age key by which backups are encrypted; null: that of the "
-        "environment variable MOIRAE_BACKUP_KEY, or none.",
-    )
-
-
 def _default_archive(value: Any, info: ValidationInfo) -> Any:
     if value is not None:
         return value
     return f"{info.data.get('home', '')}/archive"  # an invalid home is reported
-
-
-def _validate_archive(location: str) -> str:
-    """Commits need hard links (local file systems) or conditional requests (S3)."""
-    if location.startswith("file:///"):
-        return location.removeprefix("file://")
-    if location.startswith(("s3://", "s3a://")):
-        match = _BUCKET_PATTERN.fullmatch(location)
-        if match is None:  # the value is not shown: it may contain a key
-            raise ValueError(
-                "not s3://bucket/prefix of letters, digits and . _ - =; set keys in the environment"
-            )
-        return f"s3://{match['path'].rstrip('/')}"
-    if is_url(location):
-        raise ValueError("must be a directory of a local file system, or s3://bucket/prefix")
-    return location
 
 
 class Settings(ConfigModel):
@@ -372,7 +164,7 @@ class Settings(ConfigModel):
     archive: Annotated[
         PathOrUrl,
         BeforeValidator(_default_archive, json_schema_input_type=str | None),
-        AfterValidator(_validate_archive),
+        AfterValidator(parse_archive_location),
     ] = Field(
         default=None,
         validate_default=True,

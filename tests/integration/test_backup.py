@@ -23,8 +23,8 @@ from moirae.backup.repository import Repository
 from moirae.backup.restoration import Restoration
 from moirae.backup.runs import back_up, run_backups
 from moirae.backup.verification import verify_backup
-from moirae.config import EXTERNAL_ALERTS
-from moirae.config.settings import BackupSettings, Settings, load_settings_from_environment
+from moirae.config import EXTERNAL_ALERTS, BackupSettings
+from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.status import collect_status

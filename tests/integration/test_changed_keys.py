@@ -17,7 +17,7 @@ from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter, SourceUnit, hold_watermarks
 from archiver.times import to_micros
 from moirae.config import Settings, Stream, load_settings_from_environment
-from moirae.config.settings import Chunks
+from moirae.config.archive import Chunks
 from moirae.live.sources import IdleTracker, SourceKey
 from moirae.runtime import connect_database
 from tests.workspaces import workspace

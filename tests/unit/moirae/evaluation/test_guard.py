@@ -9,7 +9,7 @@ import pytest
 
 from archiver.errors import TaskLost
 from moirae.alerts import EventRow
-from moirae.config.settings import Limits
+from moirae.config.limits import Limits
 from moirae.evaluation import guard as guard_module
 from moirae.evaluation.guard import Guard
 from recall.errors import MemoryExceeded, StatementTimeout
