@@ -57,6 +57,7 @@ def _make_rows(count: int) -> pa.Table:
                 [EARLY_TIMES.get(number, time - MICROSECOND) for number, time in enumerate(times)],
                 time_type,
             ),
+            "_extra": pa.array(['{"a": 1}', None] * (count // 2), pa.string()),
         }
     )
 
@@ -138,10 +139,30 @@ LOCAL_SURROUNDINGS = [
         ["text", "first", "last"],
     ),
 ]
-SPARK_CONTEXTS = [
+# Functions and casts to text that only Spark has, in filters of rows.
+EXPRESSION_CONTEXTS = [
     ("SELECT value FROM s", ["value"]),
+    ("SELECT * FROM s WHERE host = event.host", list(COLUMNS)),
     ("SELECT ts FROM s WHERE host = event.host", ["ts"]),
-    ("SELECT upper(text) AS t FROM s", ["t"]),
+    ("SELECT upper(text) AS t FROM s WHERE length(text) > 2 OR text IS NULL", ["t"]),
+    ("SELECT round(value, -1) AS v, round(value / 3, 2) AS w FROM s", ["v", "w"]),
+    ("SELECT round(value * 1.5, -1) AS v FROM s x WHERE x.host = event.host", ["v"]),
+    ("SELECT bround(value, 1) AS v, ceil(value) AS c FROM s WHERE value < 1e9", ["v", "c"]),
+    ("SELECT round(large, -18) AS l, floor(small / 4) AS f FROM s", ["l", "f"]),
+    ("SELECT round(CAST(value AS DECIMAL(20, 3)), 1) AS d FROM s WHERE value < 100", ["d"]),
+    ("SELECT round(event.cpu - small, 1) AS v FROM s WHERE small < event.n * 2", ["v"]),
+    (
+        "SELECT date_trunc('SECOND', ts) AS t, event.ts - ts < INTERVAL 1 SECOND AS l FROM s",
+        ["t", "l"],
+    ),
+]
+EXPRESSION_SURROUNDINGS = [
+    ("SELECT round(value, 1) AS v, ts FROM s", ["v", "ts"]),
+    ("SELECT abs(value) AS v, array(small, large) AS l FROM s WHERE NOT isnan(value)", ["v", "l"]),
+]
+SPARK_CONTEXTS = [
+    ("SELECT uuid() AS r FROM s", ["r"]),
+    ("SELECT row_number() OVER (ORDER BY ts) AS n FROM s", ["n"]),
     ("SELECT text FROM s ORDER BY ts LIMIT 2", ["text"]),
     ("SELECT count(DISTINCT text) AS n FROM s", ["n"]),
     ("SELECT count(small, large) AS n FROM s", ["n"]),
@@ -165,9 +186,11 @@ SPARK_SURROUNDINGS = [
     [
         *every(3, [("context", *query) for query in LOCAL_CONTEXTS]),
         *every(3, [("surroundings", *query) for query in LOCAL_SURROUNDINGS]),
+        *every(3, [("context", *query) for query in EXPRESSION_CONTEXTS]),
+        *every(3, [("surroundings", *query) for query in EXPRESSION_SURROUNDINGS]),
     ],
 )
-def test_portable_context_is_the_same_without_spark(
+def test_context_over_few_rows_is_the_same_without_a_statement(
     spark: SparkSession, section: str, sql: str, columns: Sequence[str]
 ) -> None:
     rule = _rule(section, sql, columns, delay="1s")

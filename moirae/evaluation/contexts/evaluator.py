@@ -1,6 +1,6 @@
 """Contexts of events: the queries of several rules, by DuckDB or as one statement of Spark."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from types import MappingProxyType
@@ -13,7 +13,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from sqlglot import exp
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -30,12 +29,13 @@ from moirae.evaluation.contexts.shared_queries import (
     TextsByEvent,
     find_allowed_values,
 )
+from moirae.evaluation.contexts.spark_expressions import ExpressionContexts
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import Definition
+from recall.engines import FilterResult, RowFilters
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.pending_events import (
-    JSON_OPTIONS,
     PendingEvent,
     create_event_table,
     create_pending_frame,
@@ -55,6 +55,8 @@ _QUERY_ERRORS = (
     LookupError,
     ValueError,
 )
+
+_ROW_LIMIT = 10.0  # seconds of processor time for a row, in a process that no rule waits for
 
 # The rows of the recalls that contexts read: by rule name and event ID, then by recall.
 RecallAnswers = Mapping[tuple[str, UUID], Mapping[str, Sequence[Mapping[str, Any]]]]
@@ -104,7 +106,10 @@ class ContextEvaluator:
         self._spark = spark
         self._guard = guard
         self._rows = rows
-        self._local = LocalContexts() if (choice or EngineChoice()).allows_duckdb else None
+        self._local: LocalContexts | None = None
+        if (choice or EngineChoice()).allows_duckdb:
+            self._local = LocalContexts()
+            self._expressions = ExpressionContexts(RowFilters(lambda: spark), self._local.joins)
         self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
         self._view_names = map("pending_{}".format, count())
 
@@ -197,17 +202,21 @@ class ContextEvaluator:
                 shared.add_labels(texts)
             else:
                 computed.append(shared)
-        remaining = self._query_locally(computed, texts)
+        rules = [rule for rule, _ in group]
+        remaining = self._query_locally(rules, computed, texts)
         if remaining:
             names = set[str]().union(*(shared.rule_names for shared in remaining))
-            rules = [rule for rule, _ in group if rule.name in names]
-            self._query_with_spark(rules, remaining, answers, texts)
+            readers = [rule for rule in rules if rule.name in names]
+            self._query_with_spark(readers, remaining, answers, texts)
         return texts
 
     def _query_locally(
-        self, shared_queries: Iterable[SharedQuery], texts: TextsByEvent
+        self,
+        rules: Sequence[ActiveRule],
+        shared_queries: Iterable[SharedQuery],
+        texts: TextsByEvent,
     ) -> list[SharedQuery]:
-        """Run the portable queries over rows in memory; add to `texts`.
+        """Run queries over rows in memory, if they are portable or filters; add to `texts`.
 
         Returns the remaining queries.
         """
@@ -217,27 +226,50 @@ class ContextEvaluator:
         readers_by_stream: dict[str, list[SharedQuery]] = {}
         for shared in shared_queries:
             streams = sorted(shared.query.streams)
-            if len(streams) == 1 and self._local.supports(
-                shared.query, self._rows.columns(streams[0])
-            ):
+            if len(streams) == 1 and self._supports_locally(shared, streams[0]):
                 readers_by_stream.setdefault(streams[0], []).append(shared)
             else:
                 remaining.append(shared)
         for stream, readers in readers_by_stream.items():
-            columns = self._rows.columns(stream)
             rows = self._rows.read_near(stream, *self._find_needed_rows(stream, readers))
             for shared in readers:
                 if rows is None:
                     remaining.append(shared)
                     continue
                 try:
-                    result = self._local.run(shared, columns, rows)
+                    result = self._run_locally(rules, shared, stream, rows)
                 except SparkRequired:  # Spark may succeed, and reports the error otherwise
                     remaining.append(shared)
                     continue
                 for eid, text in result:
                     shared.add_text(texts, eid, text)
         return remaining
+
+    def _supports_locally(self, shared: SharedQuery, stream: str) -> bool:
+        assert self._local is not None
+        columns = self._rows.columns(stream)
+        return self._local.supports(shared.query, columns) or self._expressions.supports(
+            shared.query, columns
+        )
+
+    def _run_locally(
+        self, rules: Sequence[ActiveRule], shared: SharedQuery, stream: str, rows: pa.Table
+    ) -> list[tuple[str, str]]:
+        """The rows of a query as JSON texts, each with its event's ID. Raises `SparkRequired`."""
+        assert self._local is not None
+        columns = self._rows.columns(stream)
+        if self._local.supports(shared.query, columns):
+            return self._local.run(shared, columns, rows)
+        readers = [rule for rule in rules if rule.name in shared.rule_names]
+
+        def limit_filters(
+            row_count: int, evaluate: Callable[[float], list[FilterResult | None]]
+        ) -> list[FilterResult | None]:
+            if self._guard is None:
+                return evaluate(_ROW_LIMIT)
+            return self._guard.run_filters(readers, row_count, evaluate)
+
+        return self._expressions.run(shared, columns, rows, limit_filters)
 
     def _find_needed_rows(
         self, stream: str, readers: Sequence[SharedQuery]
@@ -326,23 +358,8 @@ def _create_pending_view(frame: DataFrame, query: LiftedContextQuery) -> None:
 
 
 def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
-    """The rows of a context as JSON, with the number of the query.
-
-    Compared values become text, by Spark's casts.
-    """
-    fields: list[str] = []
-    for column in query.columns:
-        name = exp.Literal.string(column).sql("spark")
-        value = exp.to_identifier(column, quoted=True).sql("spark")
-        if query.context_query.is_compared:
-            value = f"CAST({value} AS STRING)"
-        fields.append(f"{name}, {value}")
-    time_format = JSON_OPTIONS["timestampFormat"]
-    options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{time_format}\")"
-    return (
-        f"SELECT {number} AS query, _eid, "
-        f"to_json(named_struct({', '.join(fields)}), {options}) AS row FROM ({query.lifted.sql})"
-    )
+    """The rows of a context as JSON, with the number of the query."""
+    return f"SELECT {number} AS query, _eid, {query.json_row_sql} AS row FROM ({query.lifted.sql})"
 
 
 def _split(group: Sequence[_RuleEvents], error: Exception) -> Sequence[Sequence[_RuleEvents]]:

@@ -38,7 +38,7 @@ class LocalContexts:
     ) -> None:
         """`time_limit`: see `LimitedJoins`; `max_rows`: of the result of a query."""
         duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
-        self._joins = LimitedJoins(duckdb, time_limit, max_rows, clock)
+        self.joins = LimitedJoins(duckdb, time_limit, max_rows, clock)
         self._queries: LruCache[Hashable, PortableContext | None] = LruCache()
 
     def supports(self, query: LiftedContextQuery, columns: Mapping[str, str]) -> bool:
@@ -58,8 +58,8 @@ class LocalContexts:
             raise SparkRequired("query that is not portable")
         (stream,) = query.streams
         try:
-            tables = {query.pending_view: _create_event_table(shared), rows_view(stream): rows}
-            result = self._joins.run(
+            tables = {query.pending_view: create_event_table(shared), rows_view(stream): rows}
+            result = self.joins.run(
                 query.sharing_key,
                 sorted(shared.rule_names),
                 Statement(portable.sql, tables),
@@ -82,7 +82,7 @@ class LocalContexts:
         return self._queries.get_or_create(key, translate)
 
 
-def _create_event_table(shared: SharedQuery) -> pa.Table:
+def create_event_table(shared: SharedQuery) -> pa.Table:
     """The table of the events of a query. Attributes that it cannot read are null."""
     query = shared.query
     pending = [PendingEvent(event, query.span(event)) for event in shared.events.values()]

@@ -12,6 +12,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros, to_micros
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules.requests import ContextQuery, build_context_queries, lift_context_query
+from recall.engines.pending_events import JSON_OPTIONS
 from recall.query import PhysicalTables, find_horizon, sql_names
 from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
@@ -79,6 +80,20 @@ class LiftedContextQuery:
     def settle_delay(self) -> Micros:
         """Microseconds after an event until all rows of its context are there."""
         return self.context_query.delay + max(self.lifted.inputs.lag, 0)
+
+    @cached_property
+    def json_row_sql(self) -> str:
+        """An expression of Spark: the values of a row as JSON. Compared ones are text, by its casts."""
+        fields: list[str] = []
+        for column in self.columns:
+            name = exp.Literal.string(column).sql("spark")
+            value = exp.to_identifier(column, quoted=True).sql("spark")
+            if self.context_query.is_compared:
+                value = f"CAST({value} AS STRING)"
+            fields.append(f"{name}, {value}")
+        time_format = JSON_OPTIONS["timestampFormat"]
+        options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{time_format}\")"
+        return f"to_json(named_struct({', '.join(fields)}), {options})"
 
     def span(self, event: RecallEvent) -> TimeRange:
         """The time that the context of an event spans."""
