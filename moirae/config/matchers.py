@@ -4,8 +4,7 @@ A label that is missing has the empty value. Regular expressions are RE2, and ma
 """
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -16,10 +15,24 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 _OPERATORS = ("=~", "!~", "!=", "=")
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
 _GO_ESCAPES = {**_ESCAPES, **dict(zip("abfrtv", "\a\b\f\r\t\v", strict=True))}
-_GO_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.?)", re.DOTALL)
-_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:")
-_NAME = _NAME_START | frozenset("0123456789")
-_RESERVED = frozenset("{}!=~,\\\"'`")  # characters that names have in quotes only
+_GO_ESCAPE = re.compile(
+    rb"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[0-3][0-7]{2}|.?)", re.DOTALL
+)
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_CLASSIC = re.compile(
+    rf"[\t\n\f\r ]*({_NAME.pattern})[\t\n\f\r ]*(=~|=|!=|!~)[\t\n\f\r ]*(.*?)[\t\n\f\r ]*",
+    re.DOTALL,
+)
+_CLASSIC_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_UNESCAPED = re.compile(r'(?:[^"\\]|\\.|\\$)*', re.DOTALL)  # up to a quote
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)  # as Go has it
+_RESERVED = "{}!=~,\\\\\"'`"  # characters that names have in quotes only
+_TOKEN = re.compile(
+    rf'[{_SPACE}]*([{{}},]|=~|!~|!=|=|"(?:[^"\\]|\\.)*"|[^{_RESERVED}{_SPACE}]+|$)', re.DOTALL
+)
+_PLAIN = re.compile(f"[^{_RESERVED}{_SPACE}]+")
 _MAX_LENGTH = 10_000  # characters of matchers in one text
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -68,7 +81,7 @@ class Matcher:
     def __str__(self) -> str:
         """As Alertmanager writes it."""
         name = self.name
-        if not name or any(c in _RESERVED or c.isspace() for c in name):
+        if not _PLAIN.fullmatch(name):
             name = f'"{_escape(name)}"'
         return f'{name}{self.operator}"{_escape(self.value)}"'
 
@@ -93,19 +106,27 @@ def format_matchers(matchers: Iterable[Matcher]) -> str:
 def parse_matchers(text: str) -> tuple[Matcher, ...]:
     """The matchers of a text, separated by commas, with or without braces.
 
-    Raises `ValueError`.
+    As Alertmanager reads them: by its syntax from before quoted names, and what that refuses by the
+    present one. Raises `ValueError`.
     """
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"matchers longer than {_MAX_LENGTH} characters")
-    content = text.strip()
-    if content.startswith("{") != content.endswith("}"):
-        raise ValueError(f"{text[:80]!r}: a brace is not closed")
-    content = content.removeprefix("{").removesuffix("}")
-    matchers = []
-    for part in _split(content):
-        if part.strip():
-            matchers.append(_parse_matcher(part.strip()))
-    return tuple(matchers)
+    try:
+        return _parse_classic(text)
+    except ValueError as error:
+        try:
+            return _parse_quoted_names(text)
+        except ValueError:
+            raise error from None
+
+
+def _parse_classic(text: str) -> tuple[Matcher, ...]:
+    """Names of ASCII letters, digits, `_` and `:`; values in quotes, or up to the next comma."""
+    parts = _split(text.removeprefix("{").removesuffix("}"))
+    parts[-1] = parts[-1].strip(_SPACE)
+    if not parts[-1]:
+        parts.pop()
+    return tuple(map(_parse_classic_matcher, parts))
 
 
 def _split(text: str) -> list[str]:
@@ -123,81 +144,90 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _parse_matcher(text: str) -> Matcher:
-    if text.startswith('"'):
-        name, rest = _read_quoted(text, _unescape_go)
-    else:
-        length = 0
-        while length < len(text) and text[length] not in _RESERVED and text[length].isprintable():
-            length += 1
-        name, rest = text[:length].rstrip(), text[length:]
-        if not name or " " in name:
-            raise ValueError(
-                f'{text[:80]!r} is no matcher such as severity="page"; '
-                "names with other characters are quoted"
-            )
-    rest = rest.strip()
-    for operator in _OPERATORS:
-        if rest.startswith(operator):
-            value = rest[len(operator) :].strip()
-            is_plain = text[0] in _NAME_START and _NAME.issuperset(name)
-            unescape = _unescape if is_plain else _unescape_go
-            return Matcher(name, operator, _read_value(value, text, unescape))
-    raise ValueError(f"{text[:80]!r}: a matcher has one of the operators = != =~ !~")
-
-
-def _read_value(text: str, matcher: str, unescape: Callable[[str], str]) -> str:
-    if text.startswith('"'):
-        value, rest = _read_quoted(text, unescape)
-        if rest:
-            raise ValueError(f"{matcher[:80]!r}: characters after the closing quote")
-        return value
-    if '"' in text.replace('\\"', ""):
-        raise ValueError(f'{matcher[:80]!r}: a quote inside of a value is written \\"')
-    return _unescape(text)
-
-
-def _read_quoted(text: str, unescape: Callable[[str], str]) -> tuple[str, str]:
-    """The value of a quoted text at the start of a text, and what follows."""
-    position = 1
-    while position < len(text) and text[position] != '"':
-        position += 2 if text[position] == "\\" else 1
-    if position >= len(text):
+def _parse_classic_matcher(text: str) -> Matcher:
+    match = _CLASSIC.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'{text.strip()[:80]!r} is no matcher such as severity="page"; '
+            "its operator is one of = != =~ !~, and names with other characters are quoted"
+        )
+    name, operator, value = match.groups()
+    is_quoted = value.startswith('"')
+    content = value[1:] if is_quoted else value
+    end = _UNESCAPED.match(content)
+    assert end is not None
+    length = end.end()
+    if is_quoted and length == len(content):
         raise ValueError(f"{text[:80]!r}: a quote is not closed")
-    return unescape(text[1:position]), text[position + 1 :]
+    if is_quoted and length < len(content) - 1:
+        raise ValueError(f"{text[:80]!r}: characters after the closing quote")
+    if not is_quoted and length < len(content):
+        raise ValueError(f'{text[:80]!r}: a quote inside of a value is written \\"')
+    return Matcher(name, operator, _CLASSIC_ESCAPE.sub(_unescape_classic, content[:length]))
 
 
-def _unescape(text: str) -> str:
-    r"""Replace \n, \" and \\; other characters after a backslash stay, with it."""
-    if "\\" not in text:
-        return text
-    result = ""
+def _unescape_classic(match: re.Match[str]) -> str:
+    r"""Of `\n`, `\"` and `\\`; other characters after a backslash stay, with it."""
+    return _ESCAPES.get(match[1], match[0])
+
+
+def _parse_quoted_names(text: str) -> tuple[Matcher, ...]:
+    """Names and values are quoted as in Go, or have no reserved character and no white space."""
+    tokens = _list_tokens(text)
+    if tokens and tokens[0] == "{":
+        if tokens[-1] != "}" or len(tokens) == 1:
+            raise ValueError(f"{text[:80]!r}: a brace is not closed")
+        tokens = tokens[1:-1]
+    matchers: list[Matcher] = []
+    for start in range(0, len(tokens), 4):
+        name, operator, value, *comma = tokens[start : start + 4] + [""] * (3 - len(tokens) + start)
+        if operator not in _OPERATORS or comma not in ([], [","]):
+            raise ValueError(f"{text[:80]!r}: matchers are separated by commas")
+        matchers.append(Matcher(_read_token(name), operator, _read_token(value)))
+    return tuple(matchers)
+
+
+def _list_tokens(text: str) -> list[str]:
+    tokens = []
     position = 0
     while position < len(text):
-        character = text[position]
-        following = text[position + 1 : position + 2]
-        if character == "\\" and following in _ESCAPES:
-            result += _ESCAPES[following]
-            position += 2
-        else:
-            result += character
-            position += 1
-    return result
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(f"{text[:80]!r}: unexpected character at position {position}")
+        position = match.end()
+        if match[1]:
+            tokens.append(match[1])
+    return tokens
+
+
+def _read_token(token: str) -> str:
+    """The text of a name or a value."""
+    if not token or token in (*_OPERATORS, *"{},"):
+        raise ValueError("a name or a value is missing")
+    return _unescape_go(token[1:-1]) if token.startswith('"') else token
 
 
 def _unescape_go(text: str) -> str:
-    """As Go reads a quoted text: Alertmanager does so where a name is quoted, or is of UTF-8."""
+    """As Go reads a quoted text."""
+    if "\n" in text:
+        raise ValueError("a line break in quotes is written \\n")
 
-    def replace(match: re.Match[str]) -> str:
-        code = match[1]
-        if code in _GO_ESCAPES:
-            return _GO_ESCAPES[code]
-        number = int(code[1:], 16) if len(code) > 1 else sys.maxunicode + 1
-        if number > sys.maxunicode or 0xD800 <= number < 0xE000:
-            raise ValueError(f"{text[:80]!r}: unknown escape {match[0]!r}")
-        return chr(number)
+    def replace(match: re.Match[bytes]) -> bytes:
+        escape = match[1].decode()
+        if escape in _GO_ESCAPES:
+            return _GO_ESCAPES[escape].encode()
+        if escape[:1] in ("u", "U"):
+            return chr(int(escape[1:], 16)).encode()
+        if escape[:1] == "x":
+            return bytes([int(escape[1:], 16)])
+        if len(escape) == 3:
+            return bytes([int(escape, 8)])
+        raise ValueError(f"{text[:80]!r}: unknown escape \\{escape}")
 
-    return _GO_ESCAPE.sub(replace, text)
+    try:
+        return _GO_ESCAPE.sub(replace, text.encode()).decode()
+    except (UnicodeError, OverflowError) as error:
+        raise ValueError(f"{text[:80]!r}: {error}") from None
 
 
 def _escape(text: str) -> str:
@@ -239,7 +269,7 @@ def _read_selector(value: Any) -> Any:
         raise ValueError(f"{str(value)[:80]!r} is no selector such as node_load1")
     name, brace, rest = value.strip().partition("{")
     matchers = parse_matchers(brace + rest)
-    if name and _NAME.issuperset(name) and name[0] in _NAME_START:
+    if _NAME.fullmatch(name):
         return (Matcher("__name__", "=", name), *matchers)
     if name:
         raise ValueError(f"{value[:80]!r} is no selector such as node_load1")

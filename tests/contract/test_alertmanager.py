@@ -230,4 +230,4 @@ def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_
         differences = _compare(expected.get(key, []), actual.get(key, []), steps, cleanups, end)
         if differences:
             problems[key] = differences
-    assert problems == {}, scenario.moirae("")
+    assert problems == {}, f"{problems}\n{scenario.moirae('')}"

@@ -21,6 +21,10 @@ from moirae.config.matchers import format_matchers, match_all, parse_matchers, s
         (r'a="b\tc"', [("a", "=", r"b\tc")]),
         (r'"a"="b\tc\u00e9"', [("a", "=", "b\tcé")]),
         ("{}", []),
+        ("a=b c", [("a", "=", "b c")]),
+        ("{a=b", [("a", "=", "b")]),
+        ('"a"="\\x41\\101"', [("a", "=", "AA")]),
+        ('{"a"=x , b!=y}', [("a", "=", "x"), ("b", "!=", "y")]),
     ],
 )
 def test_matchers_are_read_as_alertmanager_writes_them(
@@ -30,7 +34,12 @@ def test_matchers_are_read_as_alertmanager_writes_them(
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a b=c", r'"a"="\d"', r'"a"="\ud800"', 'a="b', 'a="b"c', "{a=b", "a=~(", 'a=b"c']
+    "text",
+    [
+        *("a", "a b=c", r'"a"="\d"', r'"a"="\ud800"', 'a="b', 'a="b"c', "a=~(", 'a=b"c'),
+        *("a=x,,b=y", ",a=x", "foo.x=a b", "foo.x=", '"a"=b"', '{"a"=b', '"a"="\n"', '"a"="\\xff"'),
+        *('"a"=,', '"a"="b" "c"="d"', '"a"="b",,'),
+    ],
 )
 def test_invalid_matcher_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
