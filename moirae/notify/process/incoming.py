@@ -57,7 +57,10 @@ class Incoming:
         """Alerts that have ended while answers were awaited: groups have them as firing."""
 
     def restore(self, now: datetime) -> None:
-        """Continue where an earlier process has stopped; at first, with all alerts that fire."""
+        """Continue where an earlier process has stopped, with all alerts that fire.
+
+        They may inhibit others, and routes that have changed since may send them.
+        """
         for alert in list(self.grouping.alerts.values()):
             if may_be_known(
                 alert, self._restored_at, partial(self.grouping.is_reported, alert.member)
@@ -73,10 +76,11 @@ class Incoming:
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
-            active = self._store.list_active()
-            for start in range(0, len(active), _BATCH):
-                rows = self._store.list_alerts(active[start : start + _BATCH])
-                self._take_all(self._describe_all(rows, now), now)
+        known = {alert.id for alert in self.grouping.alerts.values()}
+        active = [alert_id for alert_id in self._store.list_active() if alert_id not in known]
+        for start in range(0, len(active), _BATCH):
+            rows = self._store.list_alerts(active[start : start + _BATCH])
+            self._take_all(self._describe_all(rows, now), now)
 
     def follow(self, now: datetime) -> None:
         """Take changed alerts.
@@ -217,6 +221,8 @@ class Incoming:
     ) -> None:
         waits = self._store.load_waits()
         for row, alert in alerts:
+            if alert.is_resolved or not (row.past or row.history == "waiting"):
+                self.grouping.muting.put(alert)  # it inhibits others while it waits itself
             self._take(row, alert, waits, now)
 
     def _take(

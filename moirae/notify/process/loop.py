@@ -12,7 +12,6 @@ from moirae.notify.process.incoming import Incoming
 from moirae.notify.process.outbox import MessageOutbox
 from moirae.notify.process.store import NotifyStore
 from moirae.notify.routing.alert import NotifiedAlert
-from moirae.notify.routing.muting import Muting
 from moirae.notify.routing.policy import make_policy
 from moirae.notify.routing.tree import find_routes
 
@@ -73,8 +72,8 @@ class NotifyProcess:
         """Continue with the settings that are in force now."""
         settings = self._declared.settings
         grouping = self._incoming.grouping
-        muting = Muting(settings.inhibit_rules, grouping.muting.silences)
-        grouping.replace_policy(make_policy(settings), muting, datetime.now(UTC))
+        grouping.muting.replace_rules(settings.inhibit_rules)
+        grouping.replace_policy(make_policy(settings), datetime.now(UTC))
         self._incoming.notify_within = settings.notify_within
         self._outbox.set_limit(settings.limits.notifications)
 

@@ -115,7 +115,8 @@ class Grouping:
     ) -> None:
         """Take over the state that an earlier process has stored, with its alerts as they are now.
 
-        Groups of routes that do not exist any more are dropped; call `put` for alerts that fire.
+        Groups of routes that do not exist any more are dropped: call `put` for alerts that fire and
+        are not among `alerts` then.
         """
         alerts_by_id = {alert.id: alert for alert in alerts}
         nodes = {node.id: node for _, node in walk_tree(self._policy.root)}
@@ -184,6 +185,8 @@ class Grouping:
         self._alerts[alert.member] = alert
         for node in find_routes(self._policy.root, alert.labels):
             self._insert(node, alert, now, waits_since or now)
+        if alert.is_resolved:
+            self._forget(alert)  # no route takes it
 
     def _insert(
         self, node: RouteNode, alert: NotifiedAlert, now: datetime, waits_since: datetime
@@ -210,11 +213,11 @@ class Grouping:
         ):
             self._schedule(group, min(group.due_at, now + options.resolved_wait))
 
-    def replace_policy(self, policy: Policy, muting: Muting, now: datetime) -> None:
+    def replace_policy(self, policy: Policy, now: datetime) -> None:
         """Continue with other routes: groups of routes that remain keep their state."""
         nodes = {node.id: node for _, node in walk_tree(policy.root)}
         alerts = list(self._alerts.values())
-        self._policy, self.muting = policy, muting
+        self._policy = policy
         for group in list(self._groups.values()):
             if group.node.id not in nodes:
                 self._remove(group)

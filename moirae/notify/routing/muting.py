@@ -40,22 +40,42 @@ class Muting:
 
     def __init__(self, rules: Sequence[InhibitRule], silences: Sequence[Silence] = ()) -> None:
         self.silences = silences
+        self._firing: dict[str, NotifiedAlert] = {}
+        """Alerts that fire, by member: also those that no receiver is sent, or not yet."""
+        self.replace_rules(rules)
+
+    def replace_rules(self, rules: Sequence[InhibitRule]) -> None:
+        """Inhibit by other rules from now on."""
         self._rules = rules
         # For each rule, its firing source alerts by the values of the equal labels, then by member.
         self._sources: list[dict[tuple[str, ...], dict[str, Mapping[str, str]]]] = [
             {} for _ in rules
         ]
+        for alert in self._firing.values():
+            self._add_source(alert)
 
     def put(self, alert: NotifiedAlert) -> None:
         """Note an alert that has changed."""
+        previous = self._firing.get(alert.member)
+        if alert.is_resolved and (previous is None or previous.id != alert.id):
+            return  # it is not known, or another one has begun since
+        if previous is not None:
+            self._remove_source(self._firing.pop(alert.member))
+        if not alert.is_resolved:
+            self._firing[alert.member] = alert
+            self._add_source(alert)
+
+    def _add_source(self, alert: NotifiedAlert) -> None:
         for rule, sources in zip(self._rules, self._sources, strict=True):
-            if not match_all(rule.source_matchers, alert.labels):
-                continue
+            if match_all(rule.source_matchers, alert.labels):
+                members = sources.setdefault(_equal_values(rule, alert.labels), {})
+                members[alert.member] = alert.labels
+
+    def _remove_source(self, alert: NotifiedAlert) -> None:
+        for rule, sources in zip(self._rules, self._sources, strict=True):
             values = _equal_values(rule, alert.labels)
-            if not alert.is_resolved:
-                sources.setdefault(values, {})[alert.member] = alert.labels
-            elif values in sources:
-                sources[values].pop(alert.member, None)
+            if alert.member in sources.get(values, ()):
+                del sources[values][alert.member]
                 if not sources[values]:
                     del sources[values]
 

@@ -1,4 +1,4 @@
-"""Alerts that change while their first message waits for history."""
+"""Alerts that change while their first message waits for history, and after a restart."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -8,8 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from moirae.config import InhibitRule
 from moirae.notify.process.incoming import Incoming
+from moirae.notify.routing.grouping import Grouping
 from moirae.notify.routing.intake import RuleWaits
+from moirae.notify.routing.muting import Muting
 from sql.notifications import NotifiedAlertRow
 from sql.reports import ChangePosition
 from tests.unit.moirae.notify.builders import at, describe, make_grouping
@@ -48,6 +51,12 @@ class Store:
 
     def has_unread_input(self) -> bool:
         return False
+
+    def load_held(self) -> list[Any]:
+        return []
+
+    def list_active(self) -> list[UUID]:
+        return [self.row.id]
 
     def change(self, **columns: Any) -> None:
         self.row = replace(self.row, **columns)
@@ -89,3 +98,44 @@ def test_alert_that_ends_before_its_condition_is_known_is_counted() -> None:
 def test_withdrawn_alert_is_not_told() -> None:
     store = Store(replace(ROW, history="withdrawn"), WAITS)
     assert follow(store, 0, 2, 400) == []
+
+
+def restart(store: Store, grouping: Grouping) -> Incoming:
+    """The successor of a process that has read all changes."""
+    store.changes = 0
+    incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
+    incoming.restore(at(10))
+    incoming.follow(at(10))
+    return incoming
+
+
+def test_alert_is_told_after_a_restart_by_a_route_that_is_new() -> None:
+    grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, r={})
+    incoming = restart(Store(ROW, RuleWaits()), grouping)
+    assert list(map(describe, incoming.flush_due(at(10)))) == [["A firing"]]
+
+
+RULE = InhibitRule.model_validate({"source_matchers": ["alertname=A"], "target_matchers": ["x=y"]})
+
+
+def test_alert_that_no_route_takes_inhibits_after_a_restart() -> None:
+    grouping = make_grouping({"receiver": "r", "matchers": ["x=y"]}, muting=Muting([RULE]))
+    restart(Store(ROW, RuleWaits()), grouping)
+    assert grouping.muting.find_inhibitor({"x": "y"}) is not None
+
+
+@pytest.mark.parametrize("history", [None, "waiting"])
+def test_alert_inhibits_while_its_message_waits_unless_its_condition_is_unknown(
+    history: str | None,
+) -> None:
+    grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, muting=Muting([RULE]))
+    where = timedelta(seconds=30) if history else None
+    store = Store(replace(ROW, history=history), replace(WAITS, where=where))
+    incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
+    incoming.follow(at(0))
+    assert incoming.has_held
+    assert (grouping.muting.find_inhibitor({"x": "y"}) is not None) is (history is None)
+    store.change(state="resolved", ends_at=at(1), updated_at=at(1))
+    incoming.follow(at(1))
+    incoming.flush_due(at(1))
+    assert grouping.muting.find_inhibitor({"x": "y"}) is None

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from moirae.notify.routing.grouping import Policy, decide_cause
-from moirae.notify.routing.muting import Muting
 from tests.unit.moirae.notify.builders import (
     START,
     at,
@@ -107,15 +106,23 @@ def test_state_continues_in_another_process() -> None:
     assert run(successor, 7) == [(6.0, "ops", ["A firing", "B firing"])]
 
 
+def test_alert_that_no_route_takes_is_known_while_it_fires() -> None:
+    grouping = make_grouping({**ROUTE, "matchers": ["host=a"]})
+    grouping.put(make_alert("A", host="b"), START)
+    assert len(grouping.alerts) == 1, "other routes may take it"
+    grouping.put(make_alert("A", 0, ended=1, host="b"), at(1))
+    assert not grouping.alerts
+
+
 def test_other_routes_keep_the_groups_of_routes_that_remain() -> None:
     grouping = make_grouping(ROUTE)
     grouping.put(make_alert("A", host="a"), START)
     run(grouping, 2)
     policy = Policy(make_tree(ROUTE, {"receiver": "new"}), {})
-    grouping.replace_policy(policy, Muting([]), at(3))
+    grouping.replace_policy(policy, at(3))
     assert run(grouping, 7) == []
     policy = Policy(make_tree({**ROUTE, "receiver": "new"}), {})
-    grouping.replace_policy(policy, Muting([]), at(8))
+    grouping.replace_policy(policy, at(8))
     messages = grouping.flush_due(at(10))
     assert [(message.receiver, describe(message)) for message in messages] == [
         ("new", ["A firing"])

@@ -1,5 +1,6 @@
 """Silences and inhibition."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -28,6 +29,31 @@ def test_alert_that_is_source_and_target_does_not_inhibit_its_kind() -> None:
     muting = Muting([RULE])
     muting.put(make_alert("A", s="page", host="a"))
     assert muting.find_inhibitor({"s": "page", "host": "a"}) is None
+
+
+def test_change_of_an_earlier_alert_does_not_end_inhibition_by_the_present_one() -> None:
+    muting = Muting([RULE])
+    earlier = make_alert("A", 0, ended=1, s="page", host="a")
+    muting.put(make_alert("A", 5, s="page", host="a"))
+    muting.put(earlier)  # somebody has noted something
+    assert muting.find_inhibitor({"s": "warn", "host": "a"}) is not None
+
+
+def test_alert_inhibits_by_its_present_labels() -> None:
+    muting = Muting([RULE])
+    alert = make_alert("A", s="page", host="a")
+    muting.put(alert)
+    muting.put(replace(alert, labels={**alert.labels, "s": "info"}))
+    assert muting.find_inhibitor({"s": "warn", "host": "a"}) is None
+
+
+def test_other_rules_inhibit_by_alerts_that_fire_already() -> None:
+    muting = Muting([])
+    muting.put(make_alert("A", s="page", host="a"))
+    muting.replace_rules([RULE])
+    assert muting.find_inhibitor({"s": "warn", "host": "a"}) is not None
+    muting.replace_rules([])
+    assert muting.find_inhibitor({"s": "warn", "host": "a"}) is None
 
 
 def test_silence_holds_back_matching_alerts_for_its_time() -> None:
