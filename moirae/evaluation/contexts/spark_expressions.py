@@ -173,10 +173,10 @@ def pair_query(query: LiftedContextQuery, columns: Mapping[str, str]) -> PairedQ
     }
     if used & nested:
         return None
-    kept = used | {sql_names.EID} if len(values) == len(outputs) else carried
+    pair_columns = used | {sql_names.EID} if len(values) == len(outputs) else carried
     pairs.set(
         "expressions",
-        [output for output in pairs.expressions if output.alias_or_name in kept | {"*"}],
+        [output for output in pairs.expressions if output.alias_or_name in pair_columns | {"*"}],
     )
     _filter_by_attributes(pairs, query, columns)
     alias = source.alias_or_name

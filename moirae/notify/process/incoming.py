@@ -76,8 +76,8 @@ class Incoming:
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
-        known = {alert.id for alert in self.grouping.alerts.values()}
-        active = [alert_id for alert_id in self._store.list_active() if alert_id not in known]
+        grouped = {alert.id for alert in self.grouping.alerts.values()}
+        active = [alert_id for alert_id in self._store.list_active() if alert_id not in grouped]
         for start in range(0, len(active), _BATCH):
             rows = self._store.list_alerts(active[start : start + _BATCH])
             self._take_all(self._describe_all(rows, now), now)
