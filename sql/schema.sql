@@ -512,7 +512,9 @@ CREATE TABLE rule_files (
     -- The hash of files that are being checked, and how many attempts to check them have started.
     -- An attempt that crashed its process is thereby counted.
     checking  text,
-    tries     integer NOT NULL DEFAULT 0
+    tries     integer NOT NULL DEFAULT 0,
+    -- Of `rules_revision`, when these files were applied; NULL: they are not, or have changed meanwhile.
+    revision  bigint
 );
 INSERT INTO rule_files VALUES (true);
 -- Versions of rules that run or have run.

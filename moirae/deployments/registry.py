@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sql
@@ -20,6 +21,7 @@ from sql.rules import (
 
 _MAX_ERRORS_PER_RULE = 100  # distinct errors stored
 _MAX_ERROR_LENGTH = 2000  # characters
+_MAX_READ_RULES = 16_384  # stored rules that are read once in a process
 
 
 class RuleRegistry:
@@ -77,6 +79,10 @@ class RuleRegistry:
             if steps:
                 self._rules.raise_revision()
         return steps
+
+    def revision(self) -> int:
+        """Raised with each change of the desired rules."""
+        return self._rules.revision()
 
     def add_missing(self, definitions: Iterable[Definition]) -> bool:
         """Add the rules whose name no applied rule has. Returns whether there were any."""
@@ -202,13 +208,18 @@ def _read_rules(
     damaged: list[DamagedRule] = []
     for row in rows:
         try:
-            definitions.append(Definition.from_json(row.definition))
+            definitions.append(_read_rule(row.definition))
         except Exception as error:
             reason = (
                 f"the stored rule cannot be read, apply it again: {type(error).__name__}: {error}"
             )
             damaged.append(DamagedRule(row.rule, row.version, reason))
     return definitions, damaged
+
+
+@lru_cache(_MAX_READ_RULES)
+def _read_rule(text: str) -> Definition:
+    return Definition.from_json(json.loads(text))
 
 
 def _applied_versions(definitions: Iterable[Definition]) -> dict[str, AppliedVersion]:

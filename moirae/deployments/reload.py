@@ -6,7 +6,7 @@ Files are applied only if all of them are valid. The result is stored in the dat
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import sql
 from archiver.threads import start_daemon
 from moirae.config import Settings
 from moirae.deployments.check import check_rule_files, select_rule_files
+from moirae.deployments.checked_files import find_checked_files, store_checked_files
 from moirae.deployments.plan import DeploymentStep
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import MoiraeError, Problem, ProblemsError
@@ -23,7 +24,7 @@ from moirae.rules import Definition
 from moirae.rules.checks import RuleAdmission, StartSpark
 from moirae.runtime import connect_database
 from recall.sandbox import SPARK_LOST
-from sql.rules import RuleFileGateway
+from sql.rules import RuleFileGateway, RuleFilesRow
 
 _LOG = structlog.get_logger()
 
@@ -66,6 +67,7 @@ class RuleFileLoader:
         """`admission`: the rules that passed the gate in this process."""
         self._start_spark = start_spark
         self._settings = settings
+        self._connection = connection
         self._registry = RuleRegistry(connection)
         self._rule_files = RuleFileGateway(connection)
         self._admission = admission or RuleAdmission(start_spark, settings)
@@ -76,8 +78,11 @@ class RuleFileLoader:
         Raises `MoiraeError` if any is invalid: then no rule changes, and the reason is stored.
         Files whose check itself fails are rejected too: another check would fail again.
         """
-        request = self._rule_files.get_state().last_request
+        state = self._rule_files.get_state()
+        request = state.last_request
         digest = compute_digest(self._settings.find_rule_files())
+        if self._apply_again(state, digest):
+            return []
         crashes = self._rule_files.begin_check(digest)
         try:
             if crashes >= _MAX_CRASHES:
@@ -90,16 +95,35 @@ class RuleFileLoader:
         except MoiraeError as error:
             self._rule_files.record_check(request, digest, _problem_texts(error))
             raise
-        for problem in warnings:
-            _LOG.warning("rule file has a warning", action="rules_warning", problem=str(problem))
+        _log_warnings(warnings)
         self._admission.set_admitted(definitions)
-        steps = self._registry.apply(definitions)
+        revision: int | None
+        with self._connection.transaction():
+            steps = self._registry.apply(definitions)
+            revision = self._registry.revision()
         _log_steps(steps)
-        was_rejected = bool(self._rule_files.get_state().problems)
-        self._rule_files.record_check(request, digest, None)
-        if was_rejected:
+        if compute_digest(self._settings.find_rule_files()) == digest:
+            store_checked_files(self._settings, [], len(definitions), warnings, "apply")
+        else:
+            revision = None  # it is not certain what was read
+        self._rule_files.record_check(request, digest, None, revision)
+        if state.problems:
             _LOG.info("rule files accepted", action="rules_accepted", rules=len(definitions))
         return steps
+
+    def _apply_again(self, state: RuleFilesRow, digest: str) -> bool:
+        """Whether the desired rules are those of the same files already, by the same check.
+
+        Nothing is read or stored for a rule then: its stored verdict is the gate's.
+        """
+        if state.digest != digest or state.revision != self._registry.revision():
+            return False
+        checked = find_checked_files(self._settings, [], "apply")
+        if checked is None:
+            return False
+        _log_warnings(checked[1])
+        self._rule_files.record_check(state.last_request, digest, None, state.revision)
+        return True
 
     def _check(self) -> tuple[list[Definition], list[Problem]]:
         paths = select_rule_files(self._settings, [])
@@ -200,6 +224,11 @@ def _try_apply(loader: RuleFileLoader) -> None:
         loader.apply()
     except MoiraeError as error:
         _LOG.error("rule files rejected", action="rules_rejected", problems=str(error))
+
+
+def _log_warnings(warnings: Iterable[Problem]) -> None:
+    for problem in warnings:
+        _LOG.warning("rule file has a warning", action="rules_warning", problem=str(problem))
 
 
 def _log_steps(steps: Sequence[DeploymentStep]) -> None:

@@ -15,6 +15,7 @@ from recall.query.parsing import (
     find_tables_reached,
     order_columns,
     parse,
+    read_query,
     tables_in,
     tables_used,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "infer_shape",
     "order_columns",
     "parse",
+    "read_query",
     "reveal_extra",
     "row_key_columns",
     "sources_of",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported, parse
+from recall.query.parsing import Unsupported, read_query
 from recall.query.parts import common_tables
 
 MAX_TABLES = 64
@@ -20,7 +20,7 @@ def check_table_count(sql: str, derived: Mapping[str, str]) -> None:
     `derived`: the SQL of derived streams, by name.
     """
     derived_sql = {name.lower(): text for name, text in derived.items()}
-    count = _count_tables(parse(sql), {}, derived_sql, {})
+    count = _count_tables(read_query(sql), {}, derived_sql, {})
     if count > MAX_TABLES:
         raise Unsupported(
             f"reads {min(count, _MAX_REPORTED_TABLES):,} tables after expanding WITH and derived "
@@ -41,7 +41,7 @@ def _count_tables(
             return local_counts[name]
         if name in derived and name not in derived_counts:
             derived_counts[name] = 1  # a stream that reads itself is refused elsewhere
-            derived_counts[name] = _count_tables(parse(derived[name]), {}, derived, derived_counts)
+            derived_counts[name] = _count_tables(read_query(derived[name]), {}, derived, derived_counts)
         return derived_counts.get(name, 1)
     ctes = common_tables(node)
     if ctes:

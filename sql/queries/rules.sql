@@ -1,6 +1,6 @@
 -- list_all --
 -- The desired rules, or some of them, by name.
-SELECT rule, version, definition, applied_at FROM rules
+SELECT rule, version, definition::text AS definition, applied_at FROM rules
 WHERE %(rules)s::text[] IS NULL OR rule = ANY(%(rules)s) ORDER BY rule
 
 -- list_names --
@@ -9,7 +9,7 @@ SELECT rule FROM rules ORDER BY rule
 
 -- list_with_recalls --
 -- The desired rules with recalls or stages, by name.
-SELECT rule, version, definition, applied_at FROM rules
+SELECT rule, version, definition::text AS definition, applied_at FROM rules
 WHERE coalesce(definition #> '{rule,rules,0,recall}', '{}') <> '{}'
     OR coalesce(definition #> '{rule,rules,0,then}', '[]') <> '[]'
 ORDER BY rule

@@ -9,7 +9,7 @@ from sql.rules.lost_verdicts import (
 )
 from sql.rules.rule_candidates import CandidateCounts, RuleCandidateGateway
 from sql.rules.rule_errors import RuleErrorGateway, RuleErrorRow
-from sql.rules.rule_files import RuleFileGateway
+from sql.rules.rule_files import RuleFileGateway, RuleFilesRow
 from sql.rules.rules import DesiredRuleRow, ListedRuleRow, RuleGateway
 from sql.rules.views import ViewGateway
 
@@ -28,6 +28,7 @@ __all__ = [
     "RuleErrorGateway",
     "RuleErrorRow",
     "RuleFileGateway",
+    "RuleFilesRow",
     "RuleGateway",
     "ViewGateway",
 ]

@@ -16,6 +16,7 @@ class RuleFilesRow:
     `last_request`: number of reload requests; `last_served`: the last one that was served.
     `digest`: a hash of the files checked last. `looked_at`: wall-clock time of the check. Both are None before
     the first check. `problems`: why the files were rejected; None if they are applied.
+    `revision`: of the desired rules when these files were applied; None: not known.
     """
 
     last_request: int
@@ -23,6 +24,7 @@ class RuleFilesRow:
     digest: str | None
     looked_at: datetime | None
     problems: list[str] | None
+    revision: int | None
 
 
 class RuleFileGateway(Gateway):
@@ -42,9 +44,21 @@ class RuleFileGateway(Gateway):
         """Record the start of a check. Returns how many checks of these files never ended."""
         return int(self._value("begin_check", digest=digest))
 
-    def record_check(self, request: int, digest: str, problems: Sequence[str] | None) -> None:
+    def record_check(
+        self,
+        request: int,
+        digest: str,
+        problems: Sequence[str] | None,
+        revision: int | None = None,
+    ) -> None:
         """Record the result of a check, which serves all requests up to `request`."""
         stored_problems = None
         if problems is not None:
             stored_problems = Jsonb(problems)
-        self._execute("record_check", request=request, digest=digest, problems=stored_problems)
+        self._execute(
+            "record_check",
+            request=request,
+            digest=digest,
+            problems=stored_problems,
+            revision=revision,
+        )

@@ -12,11 +12,14 @@ from sql.gateway import Gateway
 
 @dataclass(frozen=True, slots=True)
 class DesiredRuleRow:
-    """A rule that should run. `applied_at`: wall-clock time of its last change."""
+    """A rule that should run: its definition as JSON text.
+
+    `applied_at`: wall-clock time of its last change.
+    """
 
     rule: str
     version: str
-    definition: Mapping[str, Any]
+    definition: str
     applied_at: datetime
 
 

@@ -9,7 +9,7 @@ from moirae.rules.checks.pattern_time import find_slow_part
 from moirae.rules.checks.rule_warnings import RuleWarning
 from moirae.rules.revision_streams import list_queries
 from moirae.rules.rule_set import Rule
-from recall.query import Unsupported, parse
+from recall.query import Unsupported, read_query
 
 _MENTION = re.compile("regexp|rlike|split", re.IGNORECASE)
 _PATTERN_NODES = (
@@ -49,7 +49,7 @@ def _list_patterns(sql: str) -> list[str]:
     if _MENTION.search(sql) is None:
         return []
     try:
-        query = parse(sql)
+        query = read_query(sql)
     except Unsupported:
         return []
     patterns: dict[str, None] = {}
