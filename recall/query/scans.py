@@ -41,7 +41,9 @@ def _count_tables(
             return local_counts[name]
         if name in derived and name not in derived_counts:
             derived_counts[name] = 1  # a stream that reads itself is refused elsewhere
-            derived_counts[name] = _count_tables(read_query(derived[name]), {}, derived, derived_counts)
+            derived_counts[name] = _count_tables(
+                read_query(derived[name]), {}, derived, derived_counts
+            )
         return derived_counts.get(name, 1)
     ctes = common_tables(node)
     if ctes:

@@ -15,6 +15,7 @@ from moirae.rules import Definition, make_external_definition
 from moirae.runtime import database
 from tests.property.world import workspace
 
+
 class _Start:
     """Starts of a workspace whose files are checked without Spark."""
 
