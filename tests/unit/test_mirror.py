@@ -72,12 +72,13 @@ MODULES_BY_TEST = {
         sql.archive.growing_files""",
     "integration/test_external_alerts.py": """
         moirae.config.external_alerts moirae.deployments.external_rules
-        moirae.live.external_alerts moirae.server.routes.protocols sql.alerts.external_alerts
+        moirae.live.external_alerts moirae.server.routes.protocols moirae.server.routes.remote_write sql.alerts.external_alerts
         sql.archive.skipped_records""",
     "unit/moirae/server/protocols/test_remote_write.py": """moirae.server.protocols.messages
         moirae.server.protocols.pushed_rows moirae.server.protocols.write_messages""",
     "unit/moirae/server/protocols/test_otlp.py": "moirae.server.protocols.otlp_messages",
-    "integration/test_otlp.py": "moirae.server.routes.pushed_input",
+    "integration/test_norms.py": "moirae.server.routes.exposition moirae.server.routes.norms sql.reports.norms",
+    "integration/test_otlp.py": "moirae.server.routes.otlp moirae.server.routes.pushed_input",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",

@@ -10,8 +10,10 @@ from typing import Any
 # Types and labels of fields, as numbered in `descriptor.proto`.
 DOUBLE = 1
 INT64 = 3
+INT32 = 5
 STRING = 9
 BYTES = 12
+UINT32 = 13
 OPTIONAL = 1
 REPEATED = 3
 _MESSAGE = 11

@@ -13,11 +13,12 @@ Selectors = Sequence[Sequence[Matcher]]
 class PushedRows:
     """The rows of a request by stream, as JSON lines, and what is no row by stream and reason.
 
-    The stream of what none takes is empty.
+    The stream of what none takes is empty. `taken`: how many samples a stream took.
     """
 
     lines: dict[str, list[bytes]] = field(default_factory=dict)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    taken: int = 0
 
     def add(self, streams: Sequence[str], lines: Sequence[bytes]) -> None:
         """Add rows for each of the streams; none: they are counted as unmatched."""

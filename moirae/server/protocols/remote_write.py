@@ -1,11 +1,15 @@
-"""Samples as Prometheus sends them by remote write 1.0: a snappy block of Protocol Buffers."""
+"""Samples as Prometheus sends them by remote write, 1.0 or 2.0: a snappy block of Protocol Buffers.
+
+`SeriesRows` makes the rows, which are the same whichever way a sample comes.
+"""
 
 import math
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,12 +18,14 @@ from cachetools import LRUCache
 
 from moirae.errors import RequestRejected
 from moirae.server.protocols.pushed_rows import PushedRows, Selectors, find_streams
-from moirae.server.protocols.write_messages import WriteMessages
+from moirae.server.protocols.write_messages import load_messages, load_messages_2
 
 MAX_SERIES = 50_000  # of a request
+MAX_SYMBOLS = 500_000  # of a request of version 2.0
 _MAX_SERIES_BYTES = 1 << 20
 _MAX_LABELS = 200  # of a series
 _MAX_CACHED_SERIES = 20_000
+_GAPS = ("stale markers", "nan")  # reasons for which a sample is no row
 _STALE = 0x7FF0000000000002  # the bits of the value that ends a series
 # Fields of rows that are no labels. A label of the name gets a prefix.
 _OWN_FIELDS = frozenset({"ts", "metric", "value"})
@@ -66,50 +72,91 @@ def _read_size(body: bytes) -> int:
 class SeriesReader:
     """Reads requests. `selectors`: by stream, the selectors of the series that it takes; none: all."""
 
-    def __init__(self, messages: WriteMessages, selectors: Mapping[str, Selectors]) -> None:
-        self._messages = messages
-        self._selectors = selectors
-        self._series: LRUCache[tuple[tuple[str, str], ...], _Series] = LRUCache(_MAX_CACHED_SERIES)
-        self._lock = threading.Lock()
+    def __init__(self, selectors: Mapping[str, Selectors]) -> None:
+        self._rows = SeriesRows(selectors)
 
-    def read(self, content: bytes) -> PushedRows:
+    def read(self, content: bytes, is_version_2: bool = False) -> PushedRows:
         """The samples of a request. What cannot be stored is refused by series.
 
         Raises `RequestRejected` if the request cannot be read.
         """
-        request = self._messages.request()
+        messages = load_messages_2() if is_version_2 else load_messages()
         try:
-            request.ParseFromString(content)
-        except self._messages.error as error:
-            raise RequestRejected(400, "the body is not a WriteRequest") from error
+            request = messages.request.FromString(content)
+        except messages.error as error:
+            raise RequestRejected(400, "the body is no request of remote write") from error
         if len(request.timeseries) > MAX_SERIES:
             raise RequestRejected(413, f"too many series: limit {MAX_SERIES} per request")
-        written = PushedRows()
+        read_labels = _read_labels
+        if is_version_2:
+            if len(request.symbols) > MAX_SYMBOLS:
+                raise RequestRejected(413, f"too many symbols: limit {MAX_SYMBOLS} per request")
+            read_labels = partial(_find_labels, list(request.symbols))
+        pushed = PushedRows()
         for series_content in request.timeseries:
-            self._read_series(series_content, written)
-        return written
+            try:
+                if len(series_content) > _MAX_SERIES_BYTES:
+                    raise ValueError
+                series = messages.series.FromString(series_content)
+                labels = read_labels(series)
+            except (messages.error, ValueError):
+                pushed.skipped["", "invalid series"] += 1
+                continue
+            samples = ((sample.value, sample.timestamp) for sample in series.samples)
+            counts = {"exemplars": len(series.exemplars), "histograms": len(series.histograms)}
+            self._rows.add(labels, samples, pushed, counts)
+        return pushed
 
-    def _read_series(self, content: bytes, written: PushedRows) -> None:
-        series = self._messages.series()
-        try:
-            if len(content) > _MAX_SERIES_BYTES:
-                raise ValueError
-            series.ParseFromString(content)
-        except (self._messages.error, ValueError):
-            written.skipped["", "invalid series"] += 1
-            return
-        labels = tuple((label.name, label.value) for label in series.labels)
+
+def _read_labels(series: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((label.name, label.value) for label in series.labels)
+
+
+def _find_labels(symbols: Sequence[bytes], series: Any) -> tuple[tuple[str, str], ...]:
+    """The labels of a series of version 2.0. Raises `ValueError`."""
+    numbers = series.labels_refs
+    if len(numbers) > 2 * _MAX_LABELS:
+        raise ValueError("too many labels")
+    try:
+        texts = [symbols[number].decode() for number in numbers]
+    except IndexError:
+        raise ValueError("no symbol of this number") from None
+    return tuple(zip(texts[::2], texts[1::2], strict=True))
+
+
+class SeriesRows:
+    """Makes rows of samples. `selectors`: by stream, of the series that it takes; none: all."""
+
+    def __init__(self, selectors: Mapping[str, Selectors]) -> None:
+        self._selectors = selectors
+        self._series: LRUCache[tuple[tuple[str, str], ...], _Series] = LRUCache(_MAX_CACHED_SERIES)
+        self._lock = threading.Lock()
+
+    def add(
+        self,
+        labels: tuple[tuple[str, str], ...],
+        samples: Iterable[tuple[float, int]],
+        pushed: PushedRows,
+        counts: dict[str, int] | None = None,
+    ) -> None:
+        """Add the rows of samples, each a value and milliseconds.
+
+        `counts`: of what else the series has that is not stored, by reason.
+        """
         described = self._find(labels)
         if described.prefix is None:
-            written.skipped["", "invalid series"] += 1
+            pushed.skipped["", "invalid series"] += 1
             return
-        counts = {"exemplars": len(series.exemplars), "histograms": len(series.histograms)}
-        lines = list(_write_samples(described.prefix, series.samples, counts))
-        written.add(described.streams, lines)
+        counts = {} if counts is None else counts
+        lines = list(_write_samples(described.prefix, samples, counts))
+        pushed.add(described.streams, lines)
+        if described.streams:
+            # What marks a gap is taken: the gap stays one.
+            pushed.taken += len(lines) + sum(counts.get(reason, 0) for reason in _GAPS)
         for stream in described.streams:
             for reason, count in counts.items():
                 if count:
-                    written.skipped[stream, reason] += count
+                    pushed.skipped[stream, reason] += count
 
     def _find(self, labels: tuple[tuple[str, str], ...]) -> _Series:
         """The series of some labels; requests are read by several threads."""
@@ -134,13 +181,14 @@ class SeriesReader:
         return _Series(streams, orjson.dumps(row)[:-1])
 
 
-def _write_samples(prefix: bytes, samples: Any, skipped: dict[str, int]) -> Iterator[bytes]:
+def _write_samples(
+    prefix: bytes, samples: Iterable[tuple[float, int]], skipped: dict[str, int]
+) -> Iterator[bytes]:
     """The rows of samples. `skipped`: gets the number of those that are no rows, by reason."""
-    for sample in samples:
-        value, timestamp = sample.value, sample.timestamp
+    for value, timestamp in samples:
         if math.isnan(value):
             bits = struct.unpack(">Q", struct.pack(">d", value))[0]
-            reason = "stale markers" if bits == _STALE else "nan"
+            reason = _GAPS[0] if bits == _STALE else _GAPS[1]
             skipped[reason] = skipped.get(reason, 0) + 1
         elif not _MIN_MILLISECONDS <= timestamp < _MAX_MILLISECONDS:
             skipped["invalid times"] = skipped.get("invalid times", 0) + 1

@@ -1,4 +1,4 @@
-"""Requests of remote write 1.0."""
+"""Requests of remote write 1.0 and 2.0."""
 
 import math
 import struct
@@ -12,7 +12,7 @@ from moirae.config.matchers import parse_matchers
 from moirae.errors import RequestRejected
 from moirae.server.protocols.pushed_rows import PushedRows
 from moirae.server.protocols.remote_write import SeriesReader, decompress_block
-from moirae.server.protocols.write_messages import load_messages
+from moirae.server.protocols.write_messages import load_messages, load_messages_2
 
 _STALE = struct.unpack(">d", bytes.fromhex("7ff0000000000002"))[0]
 _LIMIT = 1 << 20
@@ -33,7 +33,7 @@ def _make_series(
 def _read(*series: bytes, **matches: list[str]) -> PushedRows:
     selectors = {name: tuple(map(parse_matchers, texts)) for name, texts in matches.items()}
     request = load_messages().request(timeseries=series)
-    return SeriesReader(load_messages(), selectors).read(request.SerializeToString())
+    return SeriesReader(selectors).read(request.SerializeToString())
 
 
 def _rows(written: PushedRows, stream: str = "all") -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def test_many_series_are_refused() -> None:
 
 
 def test_content_that_is_no_request_is_refused() -> None:
-    reader = SeriesReader(load_messages(), {"all": ()})
+    reader = SeriesReader({"all": ()})
     for content in (b"\x0a\xff", b"\x0a\x05abc", b"\x07"):
         with pytest.raises(RequestRejected) as rejected:
             reader.read(content)
@@ -160,3 +160,75 @@ def test_truncated_block_is_refused() -> None:
     for length in range(0, len(block), 97):
         with pytest.raises(RequestRejected):
             decompress_block(block[:length], _LIMIT)
+
+
+def _make_request_2(
+    series: list[tuple[list[tuple[str, str]], list[tuple[float, int]]]],
+    symbols: list[bytes] | None = None,
+    **other: Any,
+) -> bytes:
+    """A request of version 2.0. `symbols`: instead of those of the labels."""
+    texts = [b""]
+    request = load_messages_2().request()
+    for labels, samples in series:
+        message = load_messages_2().series(**other)
+        for text in (text for label in labels for text in label):
+            if text.encode() not in texts:
+                texts.append(text.encode())
+            message.labels_refs.append(texts.index(text.encode()))
+        for value, timestamp in samples:
+            message.samples.add(value=value, timestamp=timestamp)
+        request.timeseries.append(message.SerializeToString())
+    request.symbols.extend(texts if symbols is None else symbols)
+    content: bytes = request.SerializeToString()
+    return content
+
+
+def _read_2(content: bytes) -> PushedRows:
+    return SeriesReader({"all": ()}).read(content, is_version_2=True)
+
+
+def test_versions_bring_equal_rows() -> None:
+    labels = [("__name__", "up"), ("instance", "a"), ("metric", "ü")]
+    samples = [(1.5, 1_767_225_600_123), (_STALE, 1), (math.inf, 2)]
+    first, second = (
+        _read(_make_series(labels, samples), all=[]),
+        _read_2(_make_request_2([(labels, samples)])),
+    )
+    assert first == second
+    assert (second.taken, len(second.lines["all"])) == (3, 2)
+
+
+def test_histograms_and_exemplars_of_version_2_are_counted() -> None:
+    pushed = _read_2(_make_request_2([(UP, [(1, 0)])], histograms=[b"x"], exemplars=[b"", b""]))
+    assert pushed.skipped == {("all", "histograms"): 1, ("all", "exemplars"): 2}
+    assert pushed.taken == 1
+
+
+@pytest.mark.parametrize(
+    "symbols",
+    [[], [b""], [b"", b"__name__", b"\xff"], [b"", b"up", b"__name__"]],
+)
+def test_series_with_wrong_symbols_is_refused(symbols: list[bytes]) -> None:
+    pushed = _read_2(_make_request_2([(UP, [(1, 0)])], symbols=symbols))
+    assert pushed.skipped == {("", "invalid series"): 1}
+
+
+def test_label_without_a_value_is_refused() -> None:
+    series = load_messages_2().series(labels_refs=[0])
+    request = load_messages_2().request(symbols=[b"x"], timeseries=[series.SerializeToString()])
+    pushed = _read_2(request.SerializeToString())
+    assert pushed.skipped == {("", "invalid series"): 1}
+
+
+def test_many_symbols_are_refused() -> None:
+    with pytest.raises(RequestRejected) as rejected:
+        _read_2(_make_request_2([], symbols=[b""] * 500_001))
+    assert rejected.value.status == 413
+
+
+def test_unmatched_samples_are_not_taken() -> None:
+    pushed = SeriesReader({"up": (parse_matchers('{x="y"}'),)}).read(
+        _make_request_2([(UP, [(1, 0)])]), is_version_2=True
+    )
+    assert (pushed.taken, pushed.skipped) == (0, {("", "unmatched"): 1})
