@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release alertmanager broker help jars kernels setup web demo demo-once test fast-tests test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: wheel release alertmanager prometheus3 broker help jars kernels setup web demo demo-once test fast-tests test-fast slow lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -57,6 +57,10 @@ broker: prerequisites $(STAMP)
 # it sends; without them these tests are skipped.
 alertmanager: setup
 	-@$(BIN)/python -m tests.alertmanager.install
+
+# Prometheus 3, which sends remote write 2.0: it is built, with Go, for about ten minutes.
+prometheus3: setup
+	-@$(BIN)/python -m tests.alertmanager.build_prometheus
 
 demo: setup
 	@$(BIN)/moirae demo

@@ -21,6 +21,7 @@ from moirae.cli import (
     export,
     feedback,
     forecasts,
+    import_prometheus,
     ingest,
     init,
     mcp,
@@ -120,6 +121,7 @@ routes.app.command("test")(accept_server(routes.match_labels))
 routes.app.command("import")(routes.import_configuration)
 app.add_typer(silence.app, name="silence")
 app.command("ingest")(accept_server(ingest.ingest))
+app.add_typer(import_prometheus.app, name="import")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")
 similarity.app.command("eval")(accept_server(feedback.evaluate))

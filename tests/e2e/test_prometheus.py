@@ -1,4 +1,6 @@
-"""The real Prometheus posts its alerts, and writes its samples, as the how-to says."""
+"""The real Prometheus posts its alerts, writes its samples, and is asked for older ones, as the how-to
+says: Debian's with remote write 1.0, version 3 with 2.0.
+"""
 
 import json
 import os
@@ -18,11 +20,7 @@ from tests.alertmanager import find_program
 from tests.commands import Commands
 from tests.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.services,
-    pytest.mark.slow,
-    pytest.mark.skipif(find_program("prometheus") is None, reason="make alertmanager fetches it"),
-]
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 _TIMEOUT = 300.0  # seconds
 _WORKSPACE = """
@@ -46,7 +44,7 @@ groups:
       busy: {sql: "SELECT metric FROM node WHERE instance = event.instance AND value > 5", within: 1m}
 """
 _PROMETHEUS = """
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+global: {{scrape_interval: 1s, evaluation_interval: 1s, external_labels: {{site: north}}}}
 rule_files: [rules.yml]
 scrape_configs:
 - job_name: node
@@ -55,10 +53,17 @@ alerting:
   alertmanagers:
   - static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
     authorization: {{credentials_file: token}}
+"""
+_REMOTE_WRITE = """
 remote_write:
 - url: http://127.0.0.1:{port}/api/v1/write
   authorization: {{credentials_file: token}}
 """
+# By program: what remote write of the configuration has, too.
+_PROGRAMS = {
+    "prometheus": "",
+    "prometheus3": "  protobuf_message: io.prometheus.write.v2.Request\n",
+}
 _PROMETHEUS_RULES = """
 groups:
 - name: node
@@ -111,26 +116,36 @@ def _running(command: list[str], log: Path) -> Iterator[Callable[[Callable[[], b
         process.wait(60)
 
 
-def test_alerts_and_samples_of_prometheus(public_folder: Path) -> None:
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> None:
+    program = find_program(name)
+    if program is None:
+        pytest.skip("`make alertmanager` fetches Prometheus, `make prometheus3` builds version 3")
     root = public_folder
-    port, exporter_port = _find_port(), _find_port()
+    port, exporter_port, own_port = _find_port(), _find_port(), _find_port()
     (root / "rules").mkdir()
     (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
     (root / "rules" / "node.yaml").write_text(_RULES)
-    (root / "prometheus.yml").write_text(_PROMETHEUS.format(port=port, exporter=exporter_port))
+    remote_write = _REMOTE_WRITE.format(port=port) + _PROGRAMS[name]
+    configuration = _PROMETHEUS.format(port=port, exporter=exporter_port) + remote_write
+    (root / "prometheus.yml").write_text(configuration)
     (root / "rules.yml").write_text(_PROMETHEUS_RULES)
     exporter = ThreadingHTTPServer(("127.0.0.1", exporter_port), _Exporter)
     start_daemon(exporter.serve_forever, "exporter")
-    program = find_program("prometheus")
-    assert program is not None
+    _Exporter.load = 1.0
     up = [sys.executable, "-m", "moirae", "up", "--parent", str(os.getpid())]
     prometheus = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb"]
-    prometheus.append(f"--web.listen-address=127.0.0.1:{_find_port()}")
+    prometheus.append(f"--web.listen-address=127.0.0.1:{own_port}")
     with Commands(root) as commands, _running(up, root / "up.log") as wait_for_workspace:
 
         def list_alerts() -> list[dict[str, Any]]:
             listed: list[dict[str, Any]] = commands.json("alerts", "list", "--rule", "HighLoad")
             return listed
+
+        def count_duplicates() -> int:
+            accounting = commands.json("status")["streams"]["node"]["accounting"]
+            assert accounting["read"] == accounting["archived"] + accounting["duplicates"]
+            return int(accounting["duplicates"])
 
         token = commands.json("tokens", "create", "prometheus", "--role", "source")["token"]
         (root / "token").write_text(token)
@@ -151,9 +166,14 @@ def test_alerts_and_samples_of_prometheus(public_folder: Path) -> None:
             wait(lambda: "fan replaced" in commands.output("similar", second["eid"]))
             event = commands.json("events", "show", second["eid"])
             assert {"metric": "node_load1"} in event["contexts"]["busy"]
+            url = f"http://127.0.0.1:{own_port}"
+            imported = commands.json("import", "prometheus", url, "--from", "1h")["rows"]["node"]
+            again = commands.json("import", "prometheus", url, "--from", "1h", "--match", "up")
+        assert imported > 10 and not again["rows"]
+        # Each imported sample comes by remote write, too: before it, or when Prometheus ends.
+        wait_for_workspace(lambda: count_duplicates() == imported)
         status = commands.json("status")
     assert status["unmatched"]["unmatched"] > 0
     streams = status["streams"]
-    for name in ("node", "external_alerts"):
-        accounting = streams[name]["accounting"]
-        assert accounting["read"] == accounting["archived"] > 0, json.dumps(streams[name])
+    accounting = streams["external_alerts"]["accounting"]
+    assert accounting["read"] == accounting["archived"] > 0, json.dumps(accounting)

@@ -48,7 +48,7 @@ LOCAL_COMMANDS = """
     moirae streams infer, moirae streams test,
     moirae rules import-sigma, moirae rules test, moirae rules backtest,
     moirae rules tune, moirae rules why,
-    moirae setup, moirae upgrade
+    moirae setup, moirae upgrade, moirae import prometheus
 """
 # Read only, in all formats.
 READING: list[list[str]] = [
