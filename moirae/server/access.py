@@ -39,6 +39,7 @@ from moirae.server.responses import (
     DATABASE_RETRY,
     DATABASE_UNREACHABLE,
     error_response,
+    find_rpc_media_type,
     read_identity,
     set_identity,
 )
@@ -130,7 +131,9 @@ class AccessMiddleware:
                 await self._serve_with_body(route, scope, receive, send_with_headers)
                 return
         except RequestRejected as rejection:
-            response = error_response(rejection)
+            headers = Headers(scope=scope)
+            route = self._routes.find(scope["method"], scope["path"])
+            response = error_response(rejection, find_rpc_media_type(route, headers))
             if rejection.status == 405:
                 response.headers["Allow"] = ", ".join(self._routes.list_methods(scope["path"]))
             await _receive_short_body(scope, receive)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
 from moirae.errors import MoiraeError, RequestRejected, Unreachable
+from moirae.server.protocols.rpc_status import JSON, PROTOBUF, write_status
+from moirae.server.route_table import RouteAccess
 from moirae.services import problems, to_json
 from moirae.services.tokens import Identity
 
@@ -24,10 +27,17 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json")
 
 
-def error_response(error: MoiraeError) -> Response:
-    """Problem details of an error. Closes the connection, as the request body may be unread."""
+def error_response(error: MoiraeError, rpc_media_type: str | None = None) -> Response:
+    """Problem details of an error. Closes the connection, as the request body may be unread.
+
+    `rpc_media_type`: of a `google.rpc.Status` instead, on routes of OTLP.
+    """
     details = problems.describe_error(error)
-    response = Response(to_json(details), details["status"], media_type=problems.MEDIA_TYPE)
+    content, media_type = to_json(details), problems.MEDIA_TYPE
+    if rpc_media_type is not None:
+        media_type = rpc_media_type
+        content = write_status(details["status"], details.get("detail", str(error)), media_type)
+    response = Response(content, details["status"], media_type=media_type)
     retry_after = error.retry_after if isinstance(error, RequestRejected) else None
     if isinstance(error, Unreachable):
         retry_after = DATABASE_RETRY
@@ -37,6 +47,14 @@ def error_response(error: MoiraeError) -> Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     response.headers["Connection"] = "close"
     return response
+
+
+def find_rpc_media_type(route: RouteAccess, headers: Headers) -> str | None:
+    """How the errors of a request are written; None: as problem details."""
+    if not route.has_rpc_errors:
+        return None
+    sent = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return JSON if sent == JSON else PROTOBUF
 
 
 def set_identity(scope: Scope, identity: Identity) -> None:

@@ -16,7 +16,8 @@ _PROGRAM_PREFIXES = ("/api/", "/-/", "/static/")  # of addresses that are no pag
 class RouteAccess:
     """Access to a route. `role` None: no token is needed. `reads_body`: it checks its body itself.
 
-    `overload_status`: of the answer to too many requests of a token.
+    `overload_status`: of the answer to too many requests of a token. `has_rpc_errors`: errors are
+    answered as a `google.rpc.Status`.
     """
 
     method: str
@@ -25,6 +26,7 @@ class RouteAccess:
     has_json_body: bool = False
     reads_body: bool = False
     overload_status: int = 429
+    has_rpc_errors: bool = False
 
 
 _INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "source", reads_body=True)

@@ -105,6 +105,13 @@ def test_repeated_request_is_stored_once_and_wrong_ones_are_refused(served: Serv
     for headers, status in (({"Content-Type": "text/plain"}, 415), (json_type, 400)):
         refused = served.ask("POST", "/v1/logs", "source", content=b"{", headers=headers)
         assert refused.status_code == status
+        assert refused.headers["content-type"] == "application/json" or status == 415
+    refused = served.ask("POST", "/v1/logs", "source", content=b"{", headers=json_type)
+    assert refused.json()["code"] == 3 and "no OTLP request" in refused.json()["message"]
+    protobuf = {"Content-Type": "application/x-protobuf"}
+    refused = served.ask("POST", "/v1/logs", None, content=b"", headers=protobuf)
+    assert (refused.status_code, refused.headers["content-type"]) == (401, protobuf["Content-Type"])
+    assert refused.content.startswith(b"\x08\x10\x12")  # unauthenticated
     bomb = gzip.compress(bytes(64 << 20))
     headers = {**json_type, "Content-Encoding": "gzip"}
     assert (
