@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from moirae.inspect.incomplete_rules import list_incomplete_rules
     from moirae.inspect.lost_verdicts import describe_lost_verdicts
+    from moirae.inspect.norms import make_norm_metrics
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import (
         LostRecordsStatus,
@@ -86,6 +87,7 @@ __all__ = [
     "list_set_aside",
     "list_source_errors",
     "load_timeline",
+    "make_norm_metrics",
     "measure_unread_input",
     "print_summary",
     "propose_stream",
@@ -120,6 +122,7 @@ _MODULES = {
     ),
     "incomplete_rules": ("list_incomplete_rules",),
     "lost_verdicts": ("describe_lost_verdicts",),
+    "norms": ("make_norm_metrics",),
     "repeat": ("repeat_last_answers",),
     "report": (
         "LostRecordsStatus",

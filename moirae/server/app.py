@@ -20,6 +20,7 @@ from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
 from moirae.server.responses import (
     error_response,
+    find_rpc_media_type,
     json_response,
     read_identity,
     require_stream,
@@ -31,6 +32,7 @@ from moirae.server.routes.callbacks import add_callback_routes
 from moirae.server.routes.files import add_file_routes
 from moirae.server.routes.mcp import add_mcp_route
 from moirae.server.routes.metrics import add_metrics_route
+from moirae.server.routes.norms import add_norms_route
 from moirae.server.routes.openapi import IDEMPOTENCY_KEY, add_openapi_route, describe_api
 from moirae.server.routes.operations import OperationRunner, add_operation_routes
 from moirae.server.routes.pages import add_page_routes, send_unknown_page
@@ -78,6 +80,7 @@ def _create_routes(
         *add_live_route(app, pool),
         *add_file_routes(app, settings, pool, ingest_handler),
         *add_metrics_route(app, pool),
+        *add_norms_route(app, pool),
         *add_openapi_route(app),
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
@@ -153,31 +156,35 @@ def _add_service_routes(
 def _add_error_handlers(app: FastAPI, table: RouteTable) -> None:
     """Answer errors with problem details, and a browser that asks for an unknown page with one."""
 
+    def answer(request: Request, error: MoiraeError) -> Response:
+        route = table.find(request.method, request.url.path)
+        return error_response(error, find_rpc_media_type(route, request.headers))
+
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return error_response(RequestRejected(400, _describe(error)))
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return answer(request, RequestRejected(400, _describe(error)))
 
     @app.exception_handler(HTTPException)
     async def failed(request: Request, error: HTTPException) -> Response:
         accept = request.headers.get("accept", "")
         if table.is_unknown_page(request.method, request.url.path, accept):
             return send_unknown_page(request)
-        response = error_response(RequestRejected(error.status_code, str(error.detail)))
+        response = answer(request, RequestRejected(error.status_code, str(error.detail)))
         response.headers.update(error.headers or {})
         return response
 
     @app.exception_handler(MoiraeError)
-    async def rejected(_: Request, error: MoiraeError) -> Response:
-        return error_response(error)
+    async def rejected(request: Request, error: MoiraeError) -> Response:
+        return answer(request, error)
 
     @app.exception_handler(ArchiverError)
     @app.exception_handler(sql.DataError)
     @app.exception_handler(sql.InterfaceError)
     @app.exception_handler(sql.OperationalError)
-    async def explained(_: Request, error: Exception) -> Response:
+    async def explained(request: Request, error: Exception) -> Response:
         explanation = problems.explain_error(error)
         assert explanation is not None
-        return error_response(explanation)
+        return answer(request, explanation)
 
 
 def _describe(error: RequestValidationError) -> str:

@@ -13,6 +13,7 @@ from sql.reports.changes import (
 from sql.reports.dashboard import DashboardGateway
 from sql.reports.demo import DemoGateway
 from sql.reports.lookup import LookupGateway
+from sql.reports.norms import LastKeyAnswerRow, NormGateway
 from sql.reports.overview import (
     EventJudgementRow,
     OccurrenceRow,
@@ -32,7 +33,9 @@ __all__ = [
     "DemoGateway",
     "EventEndRow",
     "EventJudgementRow",
+    "LastKeyAnswerRow",
     "LookupGateway",
+    "NormGateway",
     "OccurrenceRow",
     "OverviewGateway",
     "RevisionRow",

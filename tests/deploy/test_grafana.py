@@ -12,6 +12,7 @@ import pytest
 import sqlglot
 from psycopg.conninfo import make_conninfo
 
+from moirae.inspect import make_norm_metrics
 from tests import api_data
 from tests.deploy import DEPLOY, read_yaml
 from tests.deploy.conftest import PASSWORD
@@ -19,6 +20,14 @@ from tests.deploy.conftest import PASSWORD
 FOLDER = DEPLOY / "grafana"
 DASHBOARD = json.loads((FOLDER / "dashboards" / "moirae.json").read_text())
 PANELS = DASHBOARD["panels"]
+HISTORY = json.loads((FOLDER / "dashboards" / "history.json").read_text())
+# Values of the variables of that dashboard.
+VARIABLES = {
+    **dict.fromkeys(("rule", "recall", "mean", "sd", "value"), "x"),
+    "where": "",
+    "width": "3",
+    "series": 'moirae_alert_value{rule="x",column="x",}',
+}
 SOURCES = read_yaml(FOLDER / "provisioning" / "datasources" / "moirae.yaml")["datasources"]
 VIEWS = {"alerts", "recalls", "similar_events", "streams", "chunks"}
 
@@ -36,7 +45,7 @@ def _queries() -> Iterator[tuple[str, str]]:
 QUERIES = list(_queries())
 EXPRESSIONS = [
     (panel["title"], target["expr"])
-    for panel in PANELS
+    for panel in [*PANELS, *HISTORY["panels"]]
     for target in panel.get("targets", [])
     if "expr" in target
 ]
@@ -109,21 +118,37 @@ def test_queries_read_documented_views_only_and_all_of_them() -> None:
 
 @pytest.mark.parametrize(("title", "expression"), EXPRESSIONS)
 def test_expression_of_a_panel_is_valid(title: str, expression: str) -> None:
-    promql_parser.parse(expression.replace("$__rate_interval", "1m"))
+    expression = expression.replace("$__rate_interval", "1m")
+    for name, value in VARIABLES.items():
+        expression = expression.replace(f"${name}", value)
+    promql_parser.parse(expression)
+
+
+def test_variables_of_the_history_are_all_used_and_declared() -> None:
+    declared = {variable["name"] for variable in HISTORY["templating"]["list"]}
+    assert declared == VARIABLES.keys()
+    text = json.dumps(HISTORY)
+    assert set(re.findall(r"\$(\w+)", text)) == declared
+
+
+def test_history_reads_series_that_the_server_has() -> None:
+    read = set(re.findall(r"moirae_\w+", json.dumps(HISTORY)))
+    assert read < {metric.name for metric in make_norm_metrics([])}
 
 
 def test_panels_use_provisioned_data_sources() -> None:
     types = {source["uid"]: source["type"] for source in SOURCES}
-    for panel in PANELS:
+    for panel in [*PANELS, *HISTORY["panels"]]:
         for target in panel.get("targets", []):
             assert types[target["datasource"]["uid"]] == target["datasource"]["type"]
     assert len(types) == 2
 
 
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
-    numbers = [panel["id"] for panel in PANELS]
+@pytest.mark.parametrize("panels", [PANELS, HISTORY["panels"]], ids=["moirae", "history"])
+def test_panels_do_not_overlap_and_have_numbers_of_their_own(panels: list[Any]) -> None:
+    numbers = [panel["id"] for panel in panels]
     assert len(set(numbers)) == len(numbers)
-    cells = {panel["id"]: _cells(panel["gridPos"]) for panel in PANELS}
+    cells = {panel["id"]: _cells(panel["gridPos"]) for panel in panels}
     for first, second in combinations(cells.values(), 2):
         assert not first & second
     assert max(x for positions in cells.values() for x, _ in positions) == 23

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 from fastapi import FastAPI, Request
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -31,6 +29,7 @@ from moirae.inspect import (
 from moirae.runtime import list_processes, merge_metrics, read_backup_state
 from moirae.server.pool import ConnectionPool
 from moirae.server.route_table import RouteAccess
+from moirae.server.routes.exposition import expose
 from sql.alerts import AlertGateway
 from sql.archive import (
     ChunkGateway,
@@ -64,23 +63,11 @@ def add_metrics_route(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
     )
     def metrics(request: Request) -> Response:
         """Metrics for Prometheus, as OpenMetrics or in its text format."""
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        registry = CollectorRegistry()
         with pool.connection() as connection:
-            registry.register(_Collected(list(collect_metrics(connection))))
-        return Response(encode(registry), headers={"Content-Type": content_type})
+            families = list(collect_metrics(connection))
+        return expose(request, families)
 
     return [RouteAccess("GET", METRICS_PATH, "viewer")]
-
-
-class _Collected:
-    """Metrics that are already collected, as a collector of a registry."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return iter(self._families)
 
 
 def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
