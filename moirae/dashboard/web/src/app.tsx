@@ -53,6 +53,7 @@ const KEY_TEXTS = [
   ["a", "Alert: acknowledge"],
   ["s", "Alert: assign"],
   ["n", "Alert: add a note"],
+  ["d", "Alert: record a checked step"],
   ["r", "Alert: resolve"],
   ["x", "Alert: accelerate its recalls"],
   ["e", "Alert: refine (resume) its recalls"],

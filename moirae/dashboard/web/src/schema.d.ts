@@ -210,6 +210,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/norms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Norms
+         * @description Answers of recalls about the newest alert of each key, and its values.
+         *
+         *     As OpenMetrics or in Prometheus's text format.
+         */
+        get: operations["norms_api_v1_norms_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/action-links/revoke": {
         parameters: {
             query?: never;
@@ -562,6 +584,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what rules are worth: for each week, what became of their alerts, and their cost.
+         * @description Show what rules are worth: for each week, what became of their alerts, and their cost.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["overview_report_rules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview/rules": {
         parameters: {
             query?: never;
@@ -601,7 +645,7 @@ export interface paths {
          *     A client calls `keep-alive` more often than every 30 s, until the recall has ended: without it
          *     the query is suspended.
          *
-         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         *     Role: `operator`. Or `viewer` with a token that allows queries. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["queries_start"];
         delete?: never;
@@ -760,6 +804,30 @@ export interface paths {
          *     Role: `admin`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["rules_apply"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rules/backtest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show what changed rule files would have changed of the alerts over the archive.
+         * @description Show what changed rule files would have changed of the alerts over the archive.
+         *
+         *     Rules whose version stays are left out. Nothing is stored, and nobody is told.
+         *
+         *     Role: `operator`.
+         */
+        post: operations["backtests_backtest_change"];
         delete?: never;
         options?: never;
         head?: never;
@@ -926,6 +994,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/silences/agent": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hold back alerts from now on for at most `server.agent_silence`, as agents do.
+         * @description Hold back alerts from now on for at most `server.agent_silence`, as agents do.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["silences_add_agent_silence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/silences/preview": {
         parameters: {
             query?: never;
@@ -942,6 +1032,31 @@ export interface paths {
          *     Role: `viewer`.
          */
         post: operations["silences_preview_silence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/similarity/described": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Find the past events of a rule that are most similar to a state described by terms.
+         * @description Find the past events of a rule that are most similar to a state described by terms.
+         *
+         *     Its similarity recalls compare it with all settled events of the applied version. Where one
+         *     ranks by `learned`, the measure `attributes` does.
+         *
+         *     Role: `operator`. Or `viewer` with a token that allows queries.
+         */
+        post: operations["similarity_compare_described"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1284,6 +1399,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alerts/{alert}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain why an alert fired, or why it would not now: its rule stage by stage.
+         * @description Explain why an alert fired, or why it would not now: its rule stage by stage.
+         *
+         *     The applied version of the rule is evaluated over the rows that it reads for the time at which the
+         *     alert fired.
+         *
+         *     Role: `operator`. Or `viewer` with a token that allows queries.
+         */
+        get: operations["backtests_explain_alert"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/chunks/{chunk}": {
         parameters: {
             query?: never;
@@ -1571,7 +1711,7 @@ export interface paths {
          * @description Record that the client of a query still waits, which resumes a suspended query. Answers with
          *     the state of its recall.
          *
-         *     Role: `operator`.
+         *     Role: `operator`. Or `viewer` with a token that allows queries.
          */
         post: operations["queries_keep_alive"];
         delete?: never;
@@ -1891,6 +2031,28 @@ export interface components {
             starts_at: string;
             /** Author */
             author: string;
+        };
+        /**
+         * AgentSilenceBody
+         * @description Which alerts an agent wants to hold back, and how long from now.
+         */
+        AgentSilenceBody: {
+            /**
+             * Matchers
+             * @description Conditions on labels, such as host="a"; all must hold.
+             */
+            matchers: string[];
+            /**
+             * Duration
+             * @description Time from now, such as 1h.
+             * @default 1h
+             */
+            duration: string;
+            /**
+             * Comment
+             * @description Reason; must not be blank.
+             */
+            comment: string;
         };
         /**
          * AlertDeliveryRow
@@ -2297,6 +2459,55 @@ export interface components {
             live: boolean;
         };
         /**
+         * ChangedAlert
+         * @description An alert that a change brings, takes away or moves.
+         */
+        ChangedAlert: {
+            /** Fired At */
+            fired_at: string | null;
+            /** Ends At */
+            ends_at: string | null;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * ChangedRule
+         * @description What a change makes of a rule. `before`: the version before; None: it is new.
+         *
+         *     `alerts`, `new`, `gone`, `moved`, `unchanged`: counts of alerts. `new_alerts`, `gone_alerts`: the
+         *     first ones. `problem`: why there are no figures.
+         */
+        ChangedRule: {
+            /** Rule */
+            rule: string;
+            /** Version */
+            version: string;
+            /** Before */
+            before: string | null;
+            /** Start */
+            start: string | null;
+            /** End */
+            end: string | null;
+            /** Alerts */
+            alerts: number;
+            /** New */
+            new: number;
+            /** Gone */
+            gone: number;
+            /** Moved */
+            moved: number;
+            /** Unchanged */
+            unchanged: number;
+            /** New Alerts */
+            new_alerts: components["schemas"]["ChangedAlert"][];
+            /** Gone Alerts */
+            gone_alerts: components["schemas"]["ChangedAlert"][];
+            /** Problem */
+            problem: string | null;
+        };
+        /**
          * CheckedStep
          * @description A step that was checked to find the cause of an alert.
          */
@@ -2580,6 +2791,48 @@ export interface components {
             next: string | null;
             /** Total */
             total: number | null;
+        };
+        /**
+         * DescribedAnswer
+         * @description The past events of a rule that are most similar to a described state, by one of its recalls.
+         *
+         *     `compared`: how many past events there are. `unknown`: terms that none of them has.
+         */
+        DescribedAnswer: {
+            /** Rule */
+            rule: string;
+            /** Recall */
+            recall: string;
+            /** Measure */
+            measure: string;
+            /** Compared */
+            compared: number;
+            /** Unknown */
+            unknown: string[];
+            /** Hits */
+            hits: components["schemas"]["SimilarEvent"][];
+        };
+        /**
+         * DescribedState
+         * @description A state that is compared with the past alerts of a rule.
+         */
+        DescribedState: {
+            /**
+             * Rule
+             * @description Name of the rule, with or without its group.
+             */
+            rule: string;
+            /**
+             * Terms
+             * @description What is the case, as terms of the rule's contexts: `attribute=value`.
+             */
+            terms: string[];
+            /**
+             * K
+             * @description Maximum number of past events.
+             * @default 10
+             */
+            k: number;
         };
         /**
          * EvaluationSummary
@@ -3852,7 +4105,7 @@ export interface components {
         };
         /**
          * RuleCheck
-         * @description The result of a check: the number of valid rules, errors and warnings.
+         * @description The result of a check: the number of valid rules, errors and warnings, and notes.
          *
          *     `workspace_warnings`: about the workspace file.
          */
@@ -3863,6 +4116,11 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** Workspace Warnings */
             workspace_warnings: components["schemas"]["Problem"][];
+            /**
+             * Notes
+             * @default []
+             */
+            notes: components["schemas"]["Problem"][];
         };
         /**
          * RuleDetails
@@ -3997,6 +4255,64 @@ export interface components {
             before: string | null;
             /** After */
             after: string | null;
+        };
+        /**
+         * RuleVersions
+         * @description Rule files of a change, and those before it.
+         */
+        RuleVersions: {
+            /**
+             * Files
+             * @description Rule files.
+             */
+            files: components["schemas"]["RuleDocument"][];
+            /**
+             * Base
+             * @description The rule files before the change.
+             */
+            base: components["schemas"]["RuleDocument"][];
+            /**
+             * Last
+             * @description Event time before the newest row, such as `7d`.
+             * @default 7d
+             */
+            last: string;
+        };
+        /**
+         * RuleWeekRow
+         * @description What became of the alerts of a rule that were raised in a week, which begins on Monday, UTC.
+         *
+         *     `told`: alerts in messages that were delivered; `for_nothing`: those of them that were neither
+         *     acknowledged nor resolved with a tag. `tagged`: resolved with a tag. `flapping`: alerts of a key
+         *     whose last alert had ended less than an hour before. `minutes_to_acknowledge`: the median.
+         *     `recall_seconds`: of the recalls that were requested in the week.
+         */
+        RuleWeekRow: {
+            /** Rule */
+            rule: string;
+            /**
+             * Week
+             * Format: date
+             */
+            week: string;
+            /** Alerts */
+            alerts: number;
+            /** Told */
+            told: number;
+            /** Acknowledged */
+            acknowledged: number;
+            /** Tagged */
+            tagged: number;
+            /** Withdrawn */
+            withdrawn: number;
+            /** Flapping */
+            flapping: number;
+            /** For Nothing */
+            for_nothing: number;
+            /** Minutes To Acknowledge */
+            minutes_to_acknowledge: number | null;
+            /** Recall Seconds */
+            recall_seconds: number;
         };
         /**
          * Series
@@ -4678,6 +4994,12 @@ export interface components {
              * @description With role source: the only stream that it may post for.
              */
             stream?: string | null;
+            /**
+             * Allow
+             * @description With role viewer: query, to ask the history as an operator may.
+             * @default []
+             */
+            allow: "query"[];
         };
         /**
          * TokenPage
@@ -4693,8 +5015,8 @@ export interface components {
         };
         /**
          * TokenRow
-         * @description A token. `stream`: the only one that it may post for; None: all. `revoked_at`: None while it
-         *     is active.
+         * @description A token. `stream`: the only one that it may post for; None: all. `allow_query`: of a viewer,
+         *     whether it may start queries over the history. `revoked_at`: None while it is active.
          */
         TokenRow: {
             /** Name */
@@ -4703,6 +5025,8 @@ export interface components {
             role: string;
             /** Stream */
             stream: string | null;
+            /** Allow Query */
+            allow_query: boolean;
             /**
              * Created At
              * Format: date-time
@@ -5235,6 +5559,42 @@ export interface operations {
     metrics_metrics_get: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    norms_api_v1_norms_get: {
+        parameters: {
+            query?: {
+                /** @description Only of this rule, with or without its group. */
+                rule?: string | null;
+                /** @description Also alerts that fired so long ago by the clock. */
+                last?: string;
+                /** @description Maximum number of alerts, newest first. */
+                limit?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5856,6 +6216,40 @@ export interface operations {
             };
         };
     };
+    overview_report_rules: {
+        parameters: {
+            query?: {
+                /** @description Name of the rule, with or without its group. */
+                rule?: string | null;
+                /** @description Number of weeks, with the present one. */
+                weeks?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleWeekRow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     overview_list_rule_figures: {
         parameters: {
             query?: never;
@@ -6164,6 +6558,42 @@ export interface operations {
             };
         };
     };
+    backtests_backtest_change: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RuleVersions"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangedRule"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     rules_check: {
         parameters: {
             query?: never;
@@ -6447,6 +6877,44 @@ export interface operations {
             };
         };
     };
+    silences_add_agent_silence: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentSilenceBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceState"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     silences_preview_silence: {
         parameters: {
             query?: never;
@@ -6470,6 +6938,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SilencePreview"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    similarity_compare_described: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DescribedState"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DescribedAnswer"][];
                 };
             };
             /** @description A problem */
@@ -7039,6 +7543,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AddedNote"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    backtests_explain_alert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alert: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description A problem */

@@ -6,6 +6,8 @@ import {
   Button,
   Form,
   FormGroup,
+  FormSelect,
+  FormSelectOption,
   Modal,
   ModalBody,
   ModalFooter,
@@ -26,7 +28,7 @@ const EFFECT_TIMEOUT = 15_000; // milliseconds
 
 const REASONS_ID = "recall-reasons";
 
-type Dialog = "ack" | "assign" | "notes" | "resolve";
+type Dialog = "ack" | "assign" | "notes" | "checked" | "resolve";
 interface Effect {
   title: string;
   variant: "info" | "success" | "danger";
@@ -36,6 +38,13 @@ const DIALOGS: Record<Dialog, { title: string; label: string; button: string; do
   ack: { title: "Acknowledge", label: "Note (optional)", button: "Acknowledge", done: "Acknowledged." },
   assign: { title: "Assign", label: "Note (optional)", button: "Assign", done: "Assigned." },
   notes: { title: "Add a note", label: "Note", button: "Add the note", done: "The note is stored." },
+  checked: {
+    title: "Record a checked step",
+    label: "What it showed (optional)",
+    button: "Record the step",
+    hint: "Similar alerts in the future show what was checked, whether it helped or not.",
+    done: "The step is stored. It is shown with similar alerts from now on.",
+  },
   resolve: {
     title: "Resolve",
     label: "What fixed it",
@@ -44,6 +53,8 @@ const DIALOGS: Record<Dialog, { title: string; label: string; button: string; do
     done: "The resolution is stored. It is shown with similar alerts from now on.",
   },
 };
+const OUTCOMES = { open: "says nothing yet", "ruled out": "rules it out", confirmed: "confirms it" };
+type Outcome = keyof typeof OUTCOMES;
 const VERBS: Record<Verb, { title: string; hint: string }> = {
   accelerate: { title: "Accelerate", hint: "Give the recalls of this alert more of the worker" },
   refine: { title: "Refine", hint: "Resume recalls that wait for feedback" },
@@ -118,6 +129,7 @@ export function AlertActions({ alert, answers, noRecall, reload }: Props) {
     a: () => setDialog("ack"),
     s: () => setDialog("assign"),
     n: () => setDialog("notes"),
+    d: () => setDialog("checked"),
     r: () => setDialog("resolve"),
     x: () => press("accelerate"),
     f: () => press("finalize"),
@@ -133,6 +145,9 @@ export function AlertActions({ alert, answers, noRecall, reload }: Props) {
       </Button>
       <Button variant="secondary" onClick={() => setDialog("notes")}>
         Note
+      </Button>
+      <Button variant="secondary" onClick={() => setDialog("checked")}>
+        Checked
       </Button>
       <Button variant="secondary" onClick={() => setDialog("resolve")}>
         Resolve
@@ -224,13 +239,18 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
   const [detail, setDetail] = useState("");
+  const [outcome, setOutcome] = useState<Outcome>("open");
   const { title, label, button, hint } = DIALOGS[kind];
   const isTextRequired = kind === "notes" || kind === "resolve";
-  const isComplete = (!isTextRequired || text.trim()) && (kind !== "assign" || detail.trim());
+  const isDetailRequired = kind === "assign" || kind === "checked";
+  const isComplete = (!isTextRequired || text.trim()) && (!isDetailRequired || detail.trim());
 
   function makeBody(): unknown {
     if (kind === "assign") {
       return { text, assignee: detail.trim() };
+    }
+    if (kind === "checked") {
+      return { step: detail.trim(), result: text, outcome };
     }
     return kind === "resolve" ? { text, tag: detail.trim() || null } : { text };
   }
@@ -261,16 +281,30 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
               <TextInput id="assignee" value={detail} onChange={(_, value) => setDetail(value)} autoFocus maxLength={200} />
             </FormGroup>
           )}
+          {kind === "checked" && (
+            <FormGroup label="Step: a query or command" fieldId="step" isRequired>
+              <TextInput id="step" value={detail} onChange={(_, value) => setDetail(value)} autoFocus maxLength={2_000} />
+            </FormGroup>
+          )}
           <FormGroup label={label} fieldId="text" isRequired={isTextRequired}>
             <TextArea
               id="text"
               value={text}
               onChange={(_, value) => setText(value)}
-              autoFocus={kind !== "assign"}
+              autoFocus={!isDetailRequired}
               maxLength={10_000}
               rows={4}
             />
           </FormGroup>
+          {kind === "checked" && (
+            <FormGroup label="About the suspicion" fieldId="outcome">
+              <FormSelect id="outcome" value={outcome} onChange={(_, value) => setOutcome(value as Outcome)}>
+                {Object.entries(OUTCOMES).map(([value, name]) => (
+                  <FormSelectOption key={value} value={value} label={name} />
+                ))}
+              </FormSelect>
+            </FormGroup>
+          )}
           {kind === "resolve" && (
             <FormGroup label="Tag (optional)" fieldId="tag">
               <TextInput

@@ -7,8 +7,10 @@ import { type Hit, type Judgement, describeProblem } from "../api";
 import { describeHit, describeLength, describeReturn, findRemedy } from "../answers";
 import { SessionContext } from "../session";
 import { Time } from "./common";
+import { LongText } from "./text";
 
 const RARE_SHARE = 0.15; // of the score, from which a shared term is highlighted
+const MAX_RESULT = 300; // characters of what a checked step showed
 const MAX_TERMS = 8; // shown without expanding
 
 interface Props {
@@ -67,6 +69,7 @@ export function SimilarAlert({ eid, hit, judgements, judge }: Props) {
         ) : (
           <p className="note remedy">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>
         )}
+        <CheckedSteps hit={hit} />
         {hit.reasons && hit.reasons.length > 0 && <p className="reasons">{hit.reasons.join(" ")}</p>}
         <SharedTerms hit={hit} />
         <div className="similar-actions">
@@ -107,6 +110,26 @@ function describeJudgements(judgements: Judgement[]): string {
   const opinions = judgements.map(({ author, helps }) => `${author} ${helps ? "agrees" : "disagrees"}`).join(", ");
   const isDisputed = new Set(judgements.map(({ helps }) => helps)).size > 1;
   return isDisputed ? `${opinions}. Opinions differ: nothing is learned from them.` : opinions;
+}
+
+/** What was checked then to find the cause. */
+function CheckedSteps({ hit }: { hit: Hit }) {
+  const steps = (hit.past?.notes ?? []).filter(({ kind }) => kind === "checked");
+  if (!steps.length) {
+    return null;
+  }
+  return (
+    <ExpandableSection toggleText={`Checked then (${steps.length})`} isIndented>
+      <ul>
+        {steps.map((step, index) => (
+          <li key={index}>
+            <code>{step.text}</code> {step.outcome && step.outcome !== "open" && <Label isCompact>{step.outcome}</Label>}
+            {step.result && <p className="note">{<LongText text={step.result} length={MAX_RESULT} />}</p>}
+          </li>
+        ))}
+      </ul>
+    </ExpandableSection>
+  );
 }
 
 /** The terms that both contexts have, the most distinguishing first, with their share of the score. */

@@ -13,6 +13,7 @@ import {
   type Revision,
   type Row,
   type Timeline,
+  describeProblem,
   get,
   post,
 } from "../api";
@@ -180,7 +181,7 @@ function Report({ report, error, reload, update }: ReportProps) {
           ))}
           <ConditionCard alert={alert} decisions={alert.decisions} isReading={recalls.some(isOpen)} />
           <NotificationCard alert={alert.id} />
-          <NotesCard alert={alert} />
+          <NotesCard alert={alert} reload={reload} />
           {!event && !isBuiltIn(alert.rule) && <p className="note">The event of this alert has been deleted.</p>}
           <ContextCard event={event} hits={hits} hasContexts={hasContexts(definition)} />
         </div>
@@ -544,8 +545,25 @@ function isDefaultText({ kind, text, assignee }: AlertDetails["notes"][number]):
   return (kind === "ack" && text === "acknowledged") || (kind === "assign" && text === `assigned to ${assignee}`);
 }
 
-function NotesCard({ alert }: { alert: AlertDetails }) {
-  const titles: Record<string, string> = { ack: "acknowledged", assign: "assigned", note: "noted", resolution: "resolved" };
+const NOTE_TITLES: Record<string, string> = {
+  ack: "acknowledged",
+  assign: "assigned",
+  note: "noted",
+  checked: "checked",
+  proposal: "proposes that this fixed it",
+  resolution: "resolved",
+};
+
+function NotesCard({ alert, reload }: { alert: AlertDetails; reload: () => void }) {
+  const isOperator = useIsOperator();
+  const [problem, setProblem] = useState("");
+  const proposal = alert.notes.findLastIndex(({ kind }) => kind === "proposal");
+  const isUnconfirmed = !alert.notes.slice(proposal + 1).some(({ kind }) => kind === "resolution");
+  async function confirm(): Promise<void> {
+    setProblem("");
+    await post(`/alerts/${alert.id}/confirm`, {}).then(reload, (error) => setProblem(describeProblem("Confirm", error)));
+  }
+
   return (
     <Card isCompact>
       <CardTitle component="h2">What was done</CardTitle>
@@ -554,7 +572,7 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
         <ol className="notes">
           {alert.notes.map((note, index) => (
             <li key={index}>
-              <strong>{note.author}</strong> {titles[note.kind] ?? note.kind}
+              <strong>{note.author}</strong> {NOTE_TITLES[note.kind] ?? note.kind}
               {note.assignee && ` to ${note.assignee}`}{" "}
               {note.tag && (
                 <Label isCompact color="teal">
@@ -566,12 +584,24 @@ function NotesCard({ alert }: { alert: AlertDetails }) {
                   <LongText text={note.text} length={1_000} />
                 </p>
               )}
+              {note.result && (
+                <p>
+                  <LongText text={note.result} length={1_000} />
+                </p>
+              )}
+              {note.outcome && note.outcome !== "open" && <Label isCompact>{note.outcome}</Label>}
+              {index === proposal && isUnconfirmed && isOperator && (
+                <Button size="sm" variant="secondary" onClick={() => void confirm()}>
+                  Confirm
+                </Button>
+              )}
               <p className="note">
                 <Time value={note.at} />
               </p>
             </li>
           ))}
         </ol>
+        <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </CardBody>
     </Card>
   );
