@@ -91,7 +91,9 @@ CREATE TABLE tokens (
     -- NULL: the token is active.
     revoked_at timestamptz,
     -- The only stream for which a token with the role `source` may post; NULL: all.
-    stream     text CHECK (stream IS NULL OR role = 'source')
+    stream     text CHECK (stream IS NULL OR role = 'source'),
+    -- Whether a token with the role `viewer` may start queries over the history.
+    allow_query boolean NOT NULL DEFAULT false CHECK (NOT allow_query OR role = 'viewer')
 );
 CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
 

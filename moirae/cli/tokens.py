@@ -34,6 +34,12 @@ class TokenRoleName(StrEnum):
     ADMIN = "admin"
 
 
+class Right(StrEnum):
+    """What a token may do beyond its role."""
+
+    QUERY = "query"
+
+
 @app.command()
 def create(
     name: TokenNameArgument,
@@ -49,13 +55,18 @@ def create(
         str | None,
         typer.Option("--stream", help="With role source: the only stream that it may post for."),
     ] = None,
+    allow: Annotated[
+        Right | None,
+        typer.Option("--allow", help="With role viewer: query, to ask the history in SQL, too."),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Create a token and print it. It cannot be shown again: only its hash is stored."""
     from moirae.services.operations.system import TokenBody, create_token
 
-    body = make_query(TokenBody, name=name, role=role.value, stream=stream)
+    allowed = [] if allow is None else [allow.value]
+    body = make_query(TokenBody, name=name, role=role.value, stream=stream, allow=allowed)
     with open_services(workspace) as services:
         token = create_token(services, body).token
     if output is OutputFormat.JSON:
@@ -77,7 +88,11 @@ def list_(
     if output is OutputFormat.JSON:
         print_json(tokens)
         return
-    print_table(["name", "role", "stream", "created", "revoked"], map(astuple, tokens), "no tokens")
+    columns = ["name", "role", "stream", "may query", "created", "revoked"]
+    rows = [[*astuple(token)] for token in tokens]
+    for row in rows:
+        row[3] = "yes" if row[3] else ""
+    print_table(columns, rows, "no tokens")
 
 
 @app.command()

@@ -162,7 +162,7 @@ class AccessMiddleware:
         methods = self._routes.list_methods(path)
         if methods and route.method not in methods:
             raise RequestRejected(405, f"{method} is not supported: use {' or '.join(methods)}")
-        if not tokens.role_allows(identity.role, route.role):
+        if not identity.may(route.role, is_query=route.is_query):
             raise RequestRejected(403, f"permission denied: role {route.role} required")
         if identity.csrf_token is not None and method not in SAFE_METHODS:
             _check_csrf(headers, identity.csrf_token)

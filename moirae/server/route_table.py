@@ -17,7 +17,7 @@ class RouteAccess:
     """Access to a route. `role` None: no token is needed. `reads_body`: it checks its body itself.
 
     `overload_status`: of the answer to too many requests of a token. `has_rpc_errors`: errors are
-    answered as a `google.rpc.Status`.
+    answered as a `google.rpc.Status`. `is_query`: viewers whose token allows queries may use it.
     """
 
     method: str
@@ -27,6 +27,7 @@ class RouteAccess:
     reads_body: bool = False
     overload_status: int = 429
     has_rpc_errors: bool = False
+    is_query: bool = False
 
 
 _INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "source", reads_body=True)

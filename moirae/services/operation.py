@@ -56,6 +56,8 @@ class Operation(Generic[Parameters, Result]):
     prepare: Callable[Concatenate[LocalWorkspace, Parameters], Any] | None
     """What a change needs and takes long, done before its transaction. Its result is the keyword
     argument `prepared` of the function."""
+    is_query: bool
+    """Whether viewers may do it whose token allows queries."""
 
     @property
     def name(self) -> str:
@@ -111,6 +113,7 @@ def operation(
     in_child: bool = False,
     has_secret_result: bool = False,
     prepare: Any = None,
+    is_query: bool = False,
 ) -> Callable[
     [Callable[Concatenate[LocalWorkspace, Parameters], Result]], Operation[Parameters, Result]
 ]:
@@ -128,6 +131,7 @@ def operation(
             in_child=in_child,
             has_secret_result=has_secret_result,
             prepare=prepare,
+            is_query=is_query,
         )
 
     return declare

@@ -29,7 +29,8 @@ _SECRET_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 random bits
 class Identity:
     """Who makes a request: the ID, name and role of a token.
 
-    `stream`: the only one that the token may post for; None: all.
+    `stream`: the only one that the token may post for; None: all. `allow_query`: whether a viewer may
+    start queries over the history.
     `csrf_token`: of a browser session, what each change must repeat; None for a request with the
     token itself. `expires_at`: the end of the session.
     """
@@ -40,15 +41,24 @@ class Identity:
     csrf_token: str | None = None
     expires_at: datetime | None = None
     stream: str | None = None
+    allow_query: bool = False
+
+    def may(self, required_role: Role, *, is_query: bool = False) -> bool:
+        """Whether the token permits what needs a role; `is_query`: or the right to query."""
+        return role_allows(self.role, required_role) or (is_query and self.allow_query)
 
 
 def create_token(
-    connection: sql.Connection, name: str, role: Role, stream: str | None = None
+    connection: sql.Connection,
+    name: str,
+    role: Role,
+    stream: str | None = None,
+    *,
+    allow_query: bool = False,
 ) -> str:
     """Create a token and return it; it cannot be read again.
 
-    `stream`: the only one that it may post for. Raises `UsageError` if the name is invalid or in
-    use.
+    `stream`, `allow_query`: see `Identity`. Raises `UsageError` if the name is invalid or in use.
     """
     if _NAME_PATTERN.fullmatch(name) is None:
         raise UsageError(
@@ -60,7 +70,12 @@ def create_token(
     tokens = TokenGateway(connection)
     with connection.transaction():  # a savepoint: the statement may fail
         inserted = tokens.insert(
-            token_id, name=name, role=role, token_hash=_digest(token.encode()), stream=stream
+            token_id,
+            name=name,
+            role=role,
+            token_hash=_digest(token.encode()),
+            stream=stream,
+            allow_query=allow_query,
         )
         if not inserted:
             raise Conflict(f"token {name!r} already exists: revoke it, or choose another name")
@@ -81,7 +96,13 @@ def authenticate(connection: sql.Connection, token: bytes) -> Identity | None:
     matches = hmac.compare_digest(_digest(token), stored_hash)
     if row is None or not matches:
         return None
-    return Identity(token_id, row.name, cast(Role, row.role), stream=row.stream)
+    return Identity(
+        token_id,
+        row.name,
+        cast(Role, row.role),
+        stream=row.stream,
+        allow_query=row.allow_query,
+    )
 
 
 def open_session(connection: sql.Connection, token_id: str) -> str:
@@ -102,7 +123,14 @@ def find_session(connection: sql.Connection, cookie: str) -> Identity | None:
     row = SessionGateway(connection).find(_digest(cookie.encode()))
     if row is None:
         return None
-    return Identity(row.id, row.name, cast(Role, row.role), make_csrf_token(cookie), row.expires_at)
+    return Identity(
+        row.id,
+        row.name,
+        cast(Role, row.role),
+        make_csrf_token(cookie),
+        row.expires_at,
+        allow_query=row.allow_query,
+    )
 
 
 def end_session(connection: sql.Connection, cookie: str) -> None:

@@ -8,11 +8,12 @@ from sql.gateway import Gateway
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session that has not ended: ID, name and role of its token."""
+    """A session that has not ended: ID, name and rights of its token."""
 
     id: str
     name: str
     role: str
+    allow_query: bool
     expires_at: datetime
 
 

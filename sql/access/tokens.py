@@ -10,25 +10,27 @@ from sql.gateway import Gateway
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token. `stream`: the only one that it may post for; None: all. `revoked_at`: None while it
-    is active.
+    """A token. `stream`: the only one that it may post for; None: all. `allow_query`: of a viewer,
+    whether it may start queries over the history. `revoked_at`: None while it is active.
     """
 
     name: str
     role: str
     stream: str | None
+    allow_query: bool
     created_at: datetime
     revoked_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveTokenRow:
-    """A token that is not revoked. `hash`: SHA-256 of the whole token. `stream`: see `TokenRow`."""
+    """A token that is not revoked. `hash`: SHA-256 of the whole token. For others see `TokenRow`."""
 
     name: str
     role: str
     hash: bytes
     stream: str | None
+    allow_query: bool
 
 
 class TokenGateway(Gateway):
@@ -37,12 +39,25 @@ class TokenGateway(Gateway):
     queries = "tokens"
 
     def insert(
-        self, token_id: str, *, name: str, role: str, token_hash: bytes, stream: str | None
+        self,
+        token_id: str,
+        *,
+        name: str,
+        role: str,
+        token_hash: bytes,
+        stream: str | None,
+        allow_query: bool,
     ) -> bool:
         """Store a token. Returns False if an active token has the name."""
         try:
             self._execute(
-                "insert", id=token_id, name=name, role=role, hash=token_hash, stream=stream
+                "insert",
+                id=token_id,
+                name=name,
+                role=role,
+                hash=token_hash,
+                stream=stream,
+                allow_query=allow_query,
             )
         except UniqueViolation:
             return False

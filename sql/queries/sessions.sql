@@ -6,7 +6,7 @@ WHERE id = %(token)s AND revoked_at IS NULL
 
 -- find --
 -- The token of a session that has not ended.
-SELECT t.id, t.name, t.role, s.expires_at FROM sessions s JOIN tokens t ON t.id = s.token
+SELECT t.id, t.name, t.role, t.allow_query, s.expires_at FROM sessions s JOIN tokens t ON t.id = s.token
 WHERE s.hash = %(hash)s AND s.expires_at > clock_timestamp() AND t.revoked_at IS NULL
 
 -- delete --

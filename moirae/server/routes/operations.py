@@ -53,12 +53,22 @@ def add_operation_routes(app: FastAPI, runner: "OperationRunner") -> list[RouteA
             openapi_extra=extra,
         )
         has_body = "body" in operation.parameter_types
-        routes.append(RouteAccess(operation.method, path, operation.role, has_json_body=has_body))
+        routes.append(
+            RouteAccess(
+                operation.method,
+                path,
+                operation.role,
+                has_json_body=has_body,
+                is_query=operation.is_query,
+            )
+        )
     return routes
 
 
 def _describe(operation: Operation[..., Any]) -> str:
     text = f"{operation.description}\n\nRole: `{operation.role}`."
+    if operation.is_query:
+        text += " Or `viewer` with a token that allows queries."
     if operation.changes:
         text += " Recorded in the audit log; repeatable under an `Idempotency-Key`."
     return text

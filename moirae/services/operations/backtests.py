@@ -112,7 +112,7 @@ def backtest_change(workspace: "LocalWorkspace", body: RuleVersions) -> list[Cha
         return list(map(_describe, changes))
 
 
-@operation("GET", "/alerts/{alert}/why", role="operator", in_child=True)
+@operation("GET", "/alerts/{alert}/why", role="operator", in_child=True, is_query=True)
 def explain_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> dict[str, Any]:
     """Explain why an alert fired, or why it would not now: its rule stage by stage.
 

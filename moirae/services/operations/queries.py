@@ -87,7 +87,7 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     return make_request(question, Reader(open_storage(settings), schemas))
 
 
-@operation("POST", "/queries", role="operator", in_child=True, prepare=_prepare)
+@operation("POST", "/queries", role="operator", in_child=True, prepare=_prepare, is_query=True)
 def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) -> StartedQuery:
     """Start an ad-hoc query over the archive, newest chunks first. Its answers are revisions of
     the recall `id`.
@@ -110,7 +110,7 @@ def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) ->
     )
 
 
-@operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False)
+@operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False, is_query=True)
 def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> TaskSummaryRow:
     """Record that the client of a query still waits, which resumes a suspended query. Answers with
     the state of its recall.

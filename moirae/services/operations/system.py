@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import ConfigDict, Field, with_config
 
@@ -44,6 +44,11 @@ class TokenBody(Arguments):
     )
     stream: Name | None = Field(
         None, description="With role source: the only stream that it may post for."
+    )
+    allow: list[Literal["query"]] = Field(
+        default=[],
+        max_length=1,
+        description="With role viewer: query, to ask the history as an operator may.",
     )
 
 
@@ -152,7 +157,11 @@ def create_token(workspace: "LocalWorkspace", body: TokenBody) -> CreatedToken:
             raise UsageError(f"role {body.role} takes no stream: only role source does")
         if body.stream not in workspace.settings.streams:
             raise UsageError(f"no stream {body.stream!r} is declared: see `moirae streams list`")
-    token = tokens.create_token(workspace.connection, body.name, body.role, body.stream)
+    if body.allow and body.role != "viewer":
+        raise UsageError(f"role {body.role} takes no rights to query: only role viewer does")
+    token = tokens.create_token(
+        workspace.connection, body.name, body.role, body.stream, allow_query=bool(body.allow)
+    )
     return CreatedToken(body.name, body.role, token)
 
 
