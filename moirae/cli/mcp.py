@@ -21,8 +21,8 @@ def mcp(
         bool,
         typer.Option(
             "--allow-writes",
-            help="Let agents query the history, acknowledge alerts, add notes and checked steps, and "
-            "propose resolutions.",
+            help="Let agents query the history, acknowledge alerts, add notes, checked steps and "
+            "short silences, and propose resolutions.",
         ),
     ] = False,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Literal
 
 from pydantic import Field, field_validator
 
+from moirae.config.durations import PositiveDuration
 from moirae.config.paths import LocalPath
 from moirae.documents.types import ConfigModel, PositiveInt, Text
 
@@ -56,7 +58,11 @@ class Server(ConfigModel):
     agents: Literal["read", "write"] = Field(
         default="read",
         description="What agents may do at /mcp within the role of their token: read, or also "
-        "acknowledge alerts, add notes and checked steps, and propose resolutions.",
+        "acknowledge alerts, add notes, checked steps and silences, and propose resolutions.",
+    )
+    agent_silence: PositiveDuration = Field(
+        default=timedelta(hours=4),
+        description="Longest time for which an agent may hold back alerts.",
     )
 
     @field_validator("listen")

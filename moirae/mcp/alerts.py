@@ -1,13 +1,14 @@
 """What agents get to see of alerts, in the order of what helps first. No I/O."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from moirae.inspect.past_events import PastNote, RecallAnswer, SimilarEvent
 from moirae.mcp.pages import Part
 from moirae.services.operations.alerts import AlertReport
-from sql.alerts import AlertRow
+from moirae.services.operations.similarity import DescribedAnswer
+from sql.alerts import AlertNoteRow, AlertRow
 
 _MAX_TERMS = 8  # shared context terms of a similar event
 
@@ -40,6 +41,27 @@ def list_similar_parts(answers: Any) -> Iterator[Part]:
         yield Part("similarity", _describe_answer(answer) | confidence)
         for hit in answer.hits:
             yield Part("similar", _describe_hit(answer.recall, hit))
+
+
+def list_described_parts(answer: DescribedAnswer) -> Iterator[Part]:
+    """The past events that are similar to a described state."""
+    details = vars(answer)
+    yield Part("similarity", {name: details[name] for name in details if name != "hits"})
+    for hit in answer.hits:
+        yield Part("similar", _describe_hit(answer.recall, hit))
+
+
+def describe_fix(alert: AlertRow, notes: Iterable[AlertNoteRow]) -> dict[str, Any]:
+    """What fixed an alert, and what was checked."""
+    described = [_describe_note(asdict(note)) for note in notes]
+    return {
+        "alert": alert.id,
+        "key": alert.key,
+        "starts_at": alert.starts_at,
+        "ends_at": alert.ends_at,
+        "resolutions": [note for note in described if note["kind"] == "resolution"],
+        "checked": [note for note in described if note["kind"] == "checked"],
+    }
 
 
 def describe_alert(alert: AlertRow) -> dict[str, Any]:

@@ -6,18 +6,30 @@ from typing import Any
 from uuid import UUID
 
 from moirae.alerts import Outcome
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, UsageError
 from moirae.mcp.alerts import (
     describe_alert,
+    describe_fix,
     describe_report,
+    list_described_parts,
     list_report_parts,
     list_similar_parts,
 )
 from moirae.mcp.pages import Part, make_page
 from moirae.services import Workspace
-from moirae.services.operations import alerts, events, queries, recalls, rules
+from moirae.services.operations import (
+    alerts,
+    backtests,
+    events,
+    queries,
+    recalls,
+    rules,
+    silences,
+    similarity,
+)
 
 _LISTED_ALERTS = 20
+_FIXED_ALERTS = 200  # of a rule, whose fixes are listed
 _POLL_INTERVAL = 0.3  # seconds
 _MAX_WAIT = 60.0  # seconds of one call
 _OPEN_STATES = ("waiting", "running", "suspended")
@@ -67,6 +79,55 @@ def find_similar(workspace: Workspace, alert: str, cursor: str | None = None) ->
     """
     answers = events.show_similar(workspace, alert)
     return make_page({"alert": alert}, list(list_similar_parts(answers)), cursor)
+
+
+def find_similar_state(
+    workspace: Workspace,
+    alert: str | None = None,
+    rule: str | None = None,
+    terms: list[str] | None = None,
+    cursor: str | None = None,
+) -> Page:
+    """Find the past alerts that are most similar to an alert, or to a state that you describe, each
+    with the context terms that both share, what fixed it, and what was checked then. Either `alert`:
+    ID of the alert or its event; or `rule` and `terms`: what is the case, as `attribute=value` with
+    the attributes of the rule's contexts (`get_alert` shows them).
+    """
+    if (alert is None) == (rule is None) or (rule is None) != (not terms):
+        raise UsageError("write either `alert`, or `rule` and `terms`")
+    if alert is not None:
+        return find_similar(workspace, alert, cursor)
+    body = similarity.DescribedState.model_validate({"rule": rule, "terms": terms})
+    answers = similarity.compare_described(workspace, body)
+    parts = [part for answer in answers for part in list_described_parts(answer)]
+    return make_page({"rule": rule, "terms": terms}, parts, cursor)
+
+
+def why(workspace: Workspace, alert: str, cursor: str | None = None) -> Page:
+    """Explain why an alert fired: its rule stage by stage over the rows that it read. `alert`: ID of
+    the alert or its event. It takes up to a minute.
+    """
+    explained = backtests.explain_alert(workspace, alert)
+    parts = [Part("explanation", {name: value}) for name, value in explained.items()]
+    return make_page({"alert": alert}, parts, cursor)
+
+
+def list_fixes(workspace: Workspace, rule: str, cursor: str | None = None) -> Page:
+    """What fixed the past alerts of a rule and what was checked then, newest first: the material of
+    a runbook.
+    """
+    query = alerts.AlertQuery.model_validate({"rule": rule, "limit": _FIXED_ALERTS})
+    listed = alerts.list_alerts(workspace, query).alerts
+    parts = []
+    for alert in listed:
+        if alert.resolution is not None or alert.tag is not None:
+            notes = alerts.show_report(workspace, str(alert.id)).alert.notes
+            parts.append(Part("fixes", describe_fix(alert, notes)))
+    head = {"rule": rule, "alerts": len(listed)}
+    runbooks = {alert.annotations.get("runbook_url") for alert in listed} - {None}
+    if runbooks:
+        head["runbook_urls"] = sorted(runbooks)
+    return make_page(head, parts, cursor)
 
 
 def ask_history(
@@ -163,13 +224,33 @@ def resolve(workspace: Workspace, alert: str, text: str, tag: str | None = None)
     return _added(alerts.propose(workspace, alert, body))
 
 
+def silence(workspace: Workspace, matchers: list[str], comment: str, duration: str = "1h") -> Page:
+    """Hold back the notifications of alerts whose labels match, from now on. `matchers`: such as
+    `host="a"`, all must hold. `duration`: such as `1h`; the server has a limit. `comment`: why.
+    """
+    body = silences.AgentSilenceBody.model_validate(
+        {"matchers": matchers, "duration": duration, "comment": comment}
+    )
+    return make_page({"silence": vars(silences.add_agent_silence(workspace, body))}, [])
+
+
 def _added(added: alerts.AddedNote) -> Page:
     return make_page({"added": vars(added)}, [])
 
 
-READING: tuple[Callable[..., Page], ...] = (list_alerts, get_alert, find_similar, explain_rule)
+Tool = Callable[..., Page]
+
+READING: dict[str, Tool] = {
+    tool.__name__: tool for tool in (list_alerts, get_alert, find_similar, list_fixes, explain_rule)
+}
 """What a viewer may do."""
-ASKING: tuple[Callable[..., Page], ...] = (ask_history,)
-"""What needs an operator, as `moirae query` does."""
-WRITING: tuple[Callable[..., Page], ...] = (acknowledge, note, checked, resolve)
+ASKING: dict[str, Tool] = {
+    "find_similar": find_similar_state,
+    "ask_history": ask_history,
+    "why": why,
+}
+"""What needs an operator, as `moirae query` does, or a viewer whose token allows queries."""
+WRITING: dict[str, Tool] = {
+    tool.__name__: tool for tool in (acknowledge, note, checked, resolve, silence)
+}
 """What needs an operator, and a server that was started with writes allowed."""

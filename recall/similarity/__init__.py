@@ -9,7 +9,7 @@ from recall.similarity.comparison import EventForecast, EventScorer, ScoredRows
 from recall.similarity.compilation import compiled
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.ranking import TopK
+from recall.similarity.ranking import TopK, explain_score
 from recall.similarity.store import IndexStore
 from recall.similarity.warm_up import compile_kernels
 
@@ -27,5 +27,6 @@ __all__ = [
     "compile_kernels",
     "compiled",
     "count_terms",
+    "explain_score",
     "make_corpus_event",
 ]

@@ -16,13 +16,14 @@ from moirae.alerts import add_note
 from moirae.mcp.pages import MAX_BYTES
 from sql.alerts import NewAlertNote
 from tests.api_data import COUNT, RULES, WORKSPACE, alert_id, event_id, fill
-from tests.served import Served, serve_here
+from tests.served import Served, apply_rules, serve_here
 
 pytestmark = pytest.mark.services
 
 ALERT, NEWEST = str(alert_id(1)), str(alert_id(COUNT - 1))
-READING = {"list_alerts", "get_alert", "find_similar", "explain_rule"}
-WRITING = {"acknowledge", "note", "checked", "resolve"}
+READING = {"list_alerts", "get_alert", "find_similar", "list_fixes", "explain_rule"}
+ASKING = {"ask_history", "why"}
+WRITING = {"acknowledge", "note", "checked", "resolve", "silence"}
 AGENT = Implementation(name="pager-helper", version="1")
 Conversation = Callable[[Client], Awaitable[Any]]
 
@@ -90,7 +91,81 @@ def test_tools_are_those_of_the_role(served: Served) -> None:
         role: _converse_over_http(served, role, _tool_names) for role in ("viewer", "operator")
     }
     assert by_role["viewer"] == READING
-    assert by_role["operator"] == READING | WRITING | {"ask_history"}
+    assert by_role["operator"] == READING | ASKING | WRITING
+
+
+def test_viewers_token_may_allow_queries(served: Served) -> None:
+    body = {"name": "asker", "role": "viewer", "allow": ["query"]}
+    created = served.ask("POST", "/api/v1/tokens", role="admin", json=body)
+    served.tokens["asker"] = created.json()["token"]
+    assert _converse_over_http(served, "asker", _tool_names) == READING | ASKING
+    listed = served.ask("GET", "/api/v1/tokens", role="admin").json()["tokens"]
+    assert {token["name"] for token in listed if token["allow_query"]} == {"asker"}
+    # The right is that of the routes, too, and no more than that.
+    query = {"rule": "r", "terms": ["cpu=91.5"]}
+    for role, status in (("asker", 404), ("viewer", 403)):  # no rule is applied yet
+        answer = served.ask("POST", "/api/v1/similarity/described", role=role, json=query)
+        assert answer.status_code == status
+    note = served.ask("POST", f"/api/v1/alerts/{ALERT}/notes", role="asker", json={"text": "x"})
+    assert note.status_code == 403
+    body = {"name": "other", "role": "operator", "allow": ["query"]}
+    assert served.ask("POST", "/api/v1/tokens", role="admin", json=body).status_code == 400
+
+
+def test_agent_describes_a_state(served: Served) -> None:
+    apply_rules(served)
+    (version,) = served.connection.execute("SELECT version FROM rules").fetchone() or ("",)
+    for table in ("events", "contexts"):
+        served.connection.execute(f"UPDATE {table} SET version = %s", (version,))
+    served.connection.execute(
+        """UPDATE contexts SET contexts = '{"own": [{"cpu": "42"}]}' WHERE eid = %s""",
+        (event_id(0),),
+    )
+
+    async def ask(client: Client) -> None:
+        terms = ["cpu=42", "cpu=7"]
+        found = await _call(client, "find_similar", rule="r", terms=terms)
+        (head,) = found["similarity"]
+        assert (head["compared"], head["unknown"]) == (COUNT, ["cpu=7"])
+        (hit,) = found["similar"]
+        assert hit["event"] == str(event_id(0)) and hit["shared"] == ["cpu=42"]
+        assert hit["only_now"] == ["cpu=7"]
+        for arguments in ({}, {"rule": "r"}, {"alert": ALERT, "rule": "r", "terms": terms}):
+            assert "either" in await _fail(client, "find_similar", **arguments)
+        assert "no applied rule" in await _fail(client, "find_similar", rule="no", terms=terms)
+
+    _converse_over_http(served, "operator", ask)
+
+
+def test_silences_of_agents_are_bounded(served: Served) -> None:
+    async def silence(client: Client) -> None:
+        matchers = ['host="host9"']
+        await _call(client, "silence", matchers=matchers, comment="known", duration="2h")
+        too_long = {"matchers": matchers, "comment": "x", "duration": "5h"}
+        assert "at most 4:00:00" in await _fail(client, "silence", **too_long)
+        assert "matchers" in await _fail(client, "silence", matchers=[], comment="x")
+        assert "matchers" in await _fail(client, "silence", matchers=['a=~".*"'], comment="x")
+
+    _converse_over_http(served, "operator", silence)
+    (stored,) = served.ask("GET", "/api/v1/silences").json()
+    assert stored["author"] == "operator (pager-helper)"
+
+
+def test_runbook_lists_what_fixed_alerts_of_a_rule(served: Served) -> None:
+    note = NewAlertNote(kind="resolution", text="moved a job", author="ada", tag="move")
+    add_note(served.connection, alert_id(3), note)
+
+    async def read(client: Client) -> None:
+        fixes = await _call(client, "list_fixes", rule="r")
+        assert "moved a job" in json.dumps(fixes["fixes"])
+        resource = await client.read_resource("moirae://runbooks/r")
+        assert "moved a job" in resource.contents[0].text  # type: ignore[union-attr]
+        prompt = await client.get_prompt("runbook", {"rule": "r"})
+        assert "list_fixes" in prompt.messages[0].content.text  # type: ignore[union-attr]
+        alert = await client.read_resource(f"moirae://alerts/{NEWEST}")
+        assert NEWEST in alert.contents[0].text  # type: ignore[union-attr]
+
+    _converse_over_http(served, "viewer", read)
 
 
 def test_agent_finds_the_past_of_an_alert(served: Served) -> None:

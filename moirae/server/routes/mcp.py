@@ -57,9 +57,13 @@ class _McpHandler:
         """Serve one request (ASGI)."""
         from moirae.mcp import AgentAccess
 
-        role = read_identity(scope).role
-        allow_writes = self._settings.server.agents == "write"
-        manager = await self._start(AgentAccess.of_role(role, allow_writes=allow_writes))
+        identity = read_identity(scope)
+        access = AgentAccess.of_role(
+            identity.role,
+            allow_query=identity.allow_query,
+            allow_writes=self._settings.server.agents == "write",
+        )
+        manager = await self._start(access)
         await manager.handle_request(scope, receive, send)
 
     async def _start(self, access: "AgentAccess") -> "StreamableHTTPSessionManager":

@@ -54,6 +54,18 @@ class SilenceBody(Arguments):
     schedule: SilenceSchedule | None = Field(None, description="Only in windows.")
 
 
+class AgentSilenceBody(Arguments):
+    """Which alerts an agent wants to hold back, and how long from now."""
+
+    matchers: list[MatcherText] = Field(
+        min_length=1,
+        max_length=50,
+        description='Conditions on labels, such as host="a"; all must hold.',
+    )
+    duration: str = Field("1h", max_length=40, description="Time from now, such as 1h.")
+    comment: NoteText = Field(description="Reason; must not be blank.")
+
+
 class SilenceQuery(Arguments):
     """Which silences to list."""
 
@@ -120,6 +132,23 @@ def add_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilenceState:
     row = gateway.get(silence.id)
     assert row is not None
     return describe_silence(row, datetime.now(UTC))
+
+
+@operation("POST", "/silences/agent", role="operator")
+def add_agent_silence(workspace: "LocalWorkspace", body: AgentSilenceBody) -> SilenceState:
+    """Hold back alerts from now on for at most `server.agent_silence`, as agents do."""
+    try:
+        duration = parse_duration(body.duration)
+    except ValueError as error:
+        raise UsageError(f"duration: {error}") from error
+    longest = workspace.settings.server.agent_silence
+    if not timedelta() < duration <= longest:
+        raise UsageError(f"duration: an agent may hold back alerts for at most {longest}")
+    now = datetime.now(UTC)
+    silence = SilenceBody(
+        matchers=body.matchers, starts_at=now, ends_at=now + duration, comment=body.comment
+    )
+    return add_silence.function(workspace, silence)
 
 
 @operation("POST", "/silences/preview", role="viewer", changes=False)

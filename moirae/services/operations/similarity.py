@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 from pydantic import Field
 
 from moirae.errors import NotFound, UsageError
+from moirae.inspect.past_events import SimilarEvent, load_past_events
 from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, Name, Seconds
 from moirae.services.operation import operation
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
     from moirae.services.workspace import LocalWorkspace
     from recall.relevance import Gains
-    from recall.relevance.rankers import CandidateSet
+    from recall.relevance.rankers import CandidateSet, DescribedHit
 
+Term = Annotated[str, Field(min_length=3, max_length=1_000, pattern=r"^[^=]+=")]
 _MAX_DELAY = 10 * 365 * 86_400.0  # seconds
 
 Track = Callable[["Iterable[CandidateSet]", int, str], "Iterable[CandidateSet]"]
@@ -40,11 +43,38 @@ class EvaluationQuery(Arguments):
     )
 
 
+class DescribedState(Arguments):
+    """A state that is compared with the past alerts of a rule."""
+
+    rule: Name = Field(description="Name of the rule, with or without its group.")
+    terms: list[Term] = Field(
+        min_length=1,
+        max_length=500,
+        description="What is the case, as terms of the rule's contexts: `attribute=value`.",
+    )
+    k: int = Field(10, ge=1, le=50, description="Maximum number of past events.")
+
+
 class UnresolvedQuery(Arguments):
     """Which unresolved alerts to list."""
 
     rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
     limit: int = Field(10, ge=1, le=1_000, description="Maximum number of alerts.")
+
+
+@dataclass(frozen=True)
+class DescribedAnswer:
+    """The past events of a rule that are most similar to a described state, by one of its recalls.
+
+    `compared`: how many past events there are. `unknown`: terms that none of them has.
+    """
+
+    rule: str
+    recall: str
+    measure: str
+    compared: int
+    unknown: list[str]
+    hits: list[SimilarEvent]
 
 
 @dataclass(frozen=True)
@@ -129,6 +159,64 @@ def evaluate_workspace(
         if query.known_after is not None:
             known_after = timedelta(seconds=query.known_after)
         yield build_report(corpus, corpus.gains_of, known_after, leave_one_out=False, track=track)
+
+
+@operation(
+    "POST", "/similarity/described", role="operator", changes=False, in_child=True, is_query=True
+)
+def compare_described(workspace: "LocalWorkspace", body: DescribedState) -> list[DescribedAnswer]:
+    """Find the past events of a rule that are most similar to a state described by terms.
+
+    Its similarity recalls compare it with all settled events of the applied version. Where one
+    ranks by `learned`, the measure `attributes` does.
+    """
+    from moirae.feedback import load_judged_corpora
+    from recall.relevance.rankers import rank_described
+    from recall.similarity.measures import LEARNED_MEASURE, MEASURES
+
+    storage = open_storage(workspace.settings)
+    answers = []
+    for entry in load_judged_corpora(workspace.connection, storage, body.rule):
+        alerts, measure = entry.corpus.alerts, entry.corpus.measure
+        if measure == LEARNED_MEASURE:
+            measure = "attributes"
+        found = rank_described(alerts, body.terms, body.k, MEASURES[measure])
+        known_terms = {term for alert in alerts for term in alert.term_counts}
+        unknown = [term for term in dict.fromkeys(body.terms) if term not in known_terms]
+        hits = _describe_hits(workspace, found)
+        answers.append(
+            DescribedAnswer(
+                entry.definition.name, entry.recall, measure, len(alerts), unknown, hits
+            )
+        )
+    if not answers:
+        raise NotFound(f"no applied rule {body.rule!r} has a similarity recall")
+    return answers
+
+
+def _describe_hits(
+    workspace: "LocalWorkspace", found: "Sequence[DescribedHit]"
+) -> list[SimilarEvent]:
+    from archiver.times import from_micros
+    from recall.similarity_reasons import explain_similarity
+
+    eids = [UUID(hit.alert.event_id) for hit in found]
+    past_events = load_past_events(workspace.connection, eids)
+    hits = []
+    for rank, (eid, hit) in enumerate(zip(eids, found, strict=True), start=1):
+        event = SimilarEvent(
+            eid=eid,
+            rank=rank,
+            score=hit.score,
+            ts=from_micros(hit.alert.ts),
+            shared=hit.shared,
+            only_new=hit.only_described,
+            only_past=hit.only_past,
+            past=past_events.get(eid),
+            reasons=explain_similarity(hit.shared, hit.only_described, hit.only_past),
+        )
+        hits.append(event)
+    return hits
 
 
 @operation("GET", "/similarity/unresolved", role="viewer")

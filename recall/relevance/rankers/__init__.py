@@ -4,6 +4,7 @@ No I/O.
 """
 
 from recall.relevance.rankers.baselines import BASELINES
+from recall.relevance.rankers.described import DescribedHit, rank_described
 from recall.relevance.rankers.learned_ranker import (
     FrequencyRanker,
     LearnedRanker,
@@ -24,6 +25,7 @@ __all__ = [
     "AlertContext",
     "BASELINES",
     "CandidateSet",
+    "DescribedHit",
     "Floats",
     "FrequencyRanker",
     "LearnedRanker",
@@ -33,4 +35,5 @@ __all__ = [
     "iter_candidate_sets",
     "make_learned_ranker",
     "rank_by",
+    "rank_described",
 ]

@@ -17,6 +17,24 @@ VALUES = st.recursive(
 )
 
 
+@given(st.dictionaries(st.text(max_size=3000), VALUES, max_size=15))
+def test_large_head_leaves_room_for_parts(head: dict[str, Any]) -> None:
+    head = {f"head {number}": value for number, value in enumerate(head.items())}
+    page = make_page(head, [Part("items", "x" * 500)])
+    assert len(orjson.dumps(page)) <= MAX_BYTES
+    assert page["items"] == ["x" * 500]
+
+
+def test_object_with_many_entries_is_cut() -> None:
+    many = {f"label {number}": "x" * 300 for number in range(5_000)}
+    for page in (
+        make_page(many_head := {"labels": many}, []),
+        make_page({}, [Part("a", many_head)]),
+    ):
+        assert len(orjson.dumps(page)) <= MAX_BYTES
+        assert "(5,000 entries)" in str(page)
+
+
 @given(st.lists(VALUES, max_size=30))
 def test_pages_have_each_part_once_in_order(values: list[Any]) -> None:
     parts = [Part("items", {"number": number, "value": v}) for number, v in enumerate(values)]
