@@ -21,7 +21,8 @@ from moirae.config.matchers import Selectors, format_matchers
 from moirae.errors import MoiraeError, UsageError
 from moirae.imports.prometheus_api import Labels, Series, TooMuch
 from moirae.runtime.storage import LandingFolder, measure_disk_space, redact_batch
-from moirae.server.protocols import PushedRows, SeriesRows
+from moirae.server.protocols.pushed_rows import PushedRows
+from moirae.server.protocols.remote_write import SeriesRows
 
 _FIRST_WINDOW = 3_600_000  # milliseconds
 _MAX_WINDOW = 86_400_000
