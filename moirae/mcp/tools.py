@@ -124,7 +124,7 @@ def list_fixes(workspace: Workspace, rule: str, cursor: str | None = None) -> Pa
             notes = alerts.show_report(workspace, str(alert.id)).alert.notes
             parts.append(Part("fixes", describe_fix(alert, notes)))
     head = {"rule": rule, "alerts": len(listed)}
-    runbooks = {alert.annotations.get("runbook_url") for alert in listed} - {None}
+    runbooks = {alert.annotations.get("runbook_url", "") for alert in listed} - {""}
     if runbooks:
         head["runbook_urls"] = sorted(runbooks)
     return make_page(head, parts, cursor)

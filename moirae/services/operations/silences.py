@@ -146,7 +146,12 @@ def add_agent_silence(workspace: "LocalWorkspace", body: AgentSilenceBody) -> Si
         raise UsageError(f"duration: an agent may hold back alerts for at most {longest}")
     now = datetime.now(UTC)
     silence = SilenceBody(
-        matchers=body.matchers, starts_at=now, ends_at=now + duration, comment=body.comment
+        matchers=body.matchers,
+        alert=None,
+        starts_at=now,
+        ends_at=now + duration,
+        comment=body.comment,
+        schedule=None,
     )
     return add_silence.function(workspace, silence)
 
