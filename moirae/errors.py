@@ -45,6 +45,10 @@ class Unreachable(MoiraeError):
     exit_code = 75
 
 
+class TooManySamples(MoiraeError):
+    """A query has more samples than one answer may have: ask for a shorter time."""
+
+
 class TopicError(MoiraeError):
     """A topic cannot be read now. The message says what is wrong, and what to do."""
 

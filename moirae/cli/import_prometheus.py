@@ -28,7 +28,7 @@ from moirae.errors import UsageError
 from moirae.runtime import open_progress_bar
 
 if TYPE_CHECKING:
-    from moirae.imports import ImportProgress, Login, PrometheusApi
+    from moirae.imports import Credentials, ImportProgress, PrometheusApi
 
 app = typer.Typer(
     help="Bring data of the past from other systems into streams.", no_args_is_help=True
@@ -55,7 +55,7 @@ class PrometheusOptions:
         typer.Option(
             "--match",
             metavar="SELECTOR",
-            help="Series to read, such as node_load1; repeatable. Default: `match` of the streams.",
+            help="StoredSeries to read, such as node_load1; repeatable. Default: `match` of the streams.",
         ),
     ] = None
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="End. Default: now.")] = (
@@ -146,8 +146,8 @@ def _find_range(options: PrometheusOptions) -> tuple[int, int]:
     return int(start.timestamp() * 1000), int(end.timestamp() * 1000)
 
 
-def _read_login(options: PrometheusOptions) -> "Login | None":
-    from moirae.imports import Login
+def _read_login(options: PrometheusOptions) -> "Credentials | None":
+    from moirae.imports import Credentials
 
     if options.credentials is None:
         if options.username is not None:
@@ -159,7 +159,7 @@ def _read_login(options: PrometheusOptions) -> "Login | None":
         raise UsageError(f"{options.credentials}: cannot be read") from error
     if not secret or len(secret) > _MAX_SECRET_BYTES:
         raise UsageError(f"{options.credentials}: holds no token or password")
-    return Login(secret, options.username)
+    return Credentials(secret, options.username)
 
 
 def _find_external_labels(api: "PrometheusApi", options: PrometheusOptions) -> dict[str, str]:

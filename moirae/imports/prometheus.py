@@ -18,8 +18,8 @@ import orjson
 from archiver.formats import Format, landed_suffix
 from moirae.config import RemoteWriteSource, Settings, Stream
 from moirae.config.matchers import Selectors, format_matchers
-from moirae.errors import MoiraeError, UsageError
-from moirae.imports.prometheus_api import Labels, Series, TooMuch
+from moirae.errors import MoiraeError, TooManySamples, UsageError
+from moirae.imports.prometheus_api import Labels, StoredSeries
 from moirae.runtime.storage import LandingFolder, measure_disk_space, redact_batch
 from moirae.server.protocols.pushed_rows import PushedRows
 from moirae.server.protocols.remote_write import SeriesRows
@@ -39,7 +39,7 @@ class SampleSource(Protocol):
 
     url: str
 
-    def read_samples(self, selector: str, start: int, end: int) -> list[Series]:
+    def read_samples(self, selector: str, start: int, end: int) -> list[StoredSeries]:
         """See `PrometheusApi.read_samples`."""
 
 
@@ -91,8 +91,8 @@ def find_targets(settings: Settings, selectors: Sequence[str]) -> ImportTarget:
     for name, alternatives in target.taken.items():
         if not alternatives:
             raise UsageError(f"stream {name} takes all series: say which to import by --match")
-    asked = [format_matchers(matchers) for taken in target.taken.values() for matchers in taken]
-    return ImportTarget(streams, list(dict.fromkeys(asked)))
+    selected = [format_matchers(matchers) for taken in target.taken.values() for matchers in taken]
+    return ImportTarget(streams, list(dict.fromkeys(selected)))
 
 
 class PrometheusImport:
@@ -142,7 +142,7 @@ class PrometheusImport:
             window_end = min(end, progress.reached + length)
             try:
                 series = self._read(progress.reached, window_end)
-            except TooMuch as error:
+            except TooManySamples as error:
                 if length <= _MIN_WINDOW:
                     raise MoiraeError(
                         f"{self._source.url}: too much for one query: {error}"
@@ -158,16 +158,16 @@ class PrometheusImport:
             elif sample_count > _MANY_SAMPLES:
                 length = max(_MIN_WINDOW, length // 2)
 
-    def _read(self, start: int, end: int) -> dict[Labels, Series]:
+    def _read(self, start: int, end: int) -> dict[Labels, StoredSeries]:
         """The series of all selectors, each once, with the labels with which they are sent."""
-        found: dict[Labels, Series] = {}
+        series_by_labels: dict[Labels, StoredSeries] = {}
         for selector in self._target.selectors:
             for series in self._source.read_samples(selector, start, end):
                 labels = tuple(sorted({**self._external_labels, **dict(series.labels)}.items()))
-                found.setdefault(labels, series)
-        return found
+                series_by_labels.setdefault(labels, series)
+        return series_by_labels
 
-    def _store(self, series: Mapping[Labels, Series], progress: ImportProgress) -> int:
+    def _store(self, series: Mapping[Labels, StoredSeries], progress: ImportProgress) -> int:
         """Write the rows of a window in the order of their times. Returns how many samples it has."""
         samples = [
             (milliseconds, labels, value)

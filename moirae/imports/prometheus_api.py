@@ -10,7 +10,7 @@ import httpx
 import orjson
 import yaml
 
-from moirae.errors import MoiraeError, UsageError
+from moirae.errors import MoiraeError, TooManySamples, UsageError
 
 _CONNECT_TIMEOUT = 10.0  # seconds
 _READ_TIMEOUT = 180.0  # seconds; Prometheus itself ends a query after two minutes
@@ -21,11 +21,7 @@ _TOO_MUCH_STATUSES = (422, 503)  # too many samples, or too much time, for one q
 Labels = tuple[tuple[str, str], ...]
 
 
-class TooMuch(Exception):
-    """A query has more samples than one answer may have: ask for a shorter time."""
-
-
-class Series(NamedTuple):
+class StoredSeries(NamedTuple):
     """The samples of a series, each a value and milliseconds; `histograms`: how many it has too."""
 
     labels: Labels
@@ -34,7 +30,7 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Login:
+class Credentials:
     """What is sent with each request: a password of a user, or without a user a token."""
 
     secret: str
@@ -52,7 +48,10 @@ class PrometheusApi:
     """A server. Used as a context: it holds connections."""
 
     def __init__(
-        self, url: str, login: Login | None = None, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        login: Credentials | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         """`transport`: None: the network. Raises `UsageError` for an invalid address."""
         parts = urlsplit(url)
@@ -101,11 +100,11 @@ class PrometheusApi:
         external_labels = {str(name): str(value) for name, value in labels.items()}
         return RemoteWriteConfig(external_labels, bool({*changes} - {"keep", "drop"}))
 
-    def read_samples(self, selector: str, start: int, end: int) -> list[Series]:
+    def read_samples(self, selector: str, start: int, end: int) -> list[StoredSeries]:
         """The samples after `start` up to `end`, in milliseconds.
 
         They are those that were stored: no step, no interpolation, no stale markers. Raises
-        `TooMuch`, `MoiraeError`.
+        `TooManySamples`, `MoiraeError`.
         """
         query = f"{selector}[{end - start}ms]"
         form = {"query": query, "time": f"{end // 1000}.{end % 1000:03d}"}
@@ -118,13 +117,13 @@ class PrometheusApi:
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             error = f"status {status}: {content[:_MAX_ERROR].decode(errors='replace')}"
         if status in _TOO_MUCH_STATUSES:
-            raise TooMuch(error[:_MAX_ERROR])
+            raise TooManySamples(error[:_MAX_ERROR])
         raise MoiraeError(f"{self.url}: cannot read {selector}: {error[:_MAX_ERROR]}")
 
     def _request(
         self, method: str, path: str, form: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Status and body. Raises `TooMuch`, `MoiraeError`."""
+        """Status and body. Raises `TooManySamples`, `MoiraeError`."""
         content = bytearray()
         try:
             address = f"{self.url}/api/v1/{path}"
@@ -132,14 +131,14 @@ class PrometheusApi:
                 for part in response.iter_bytes():
                     content += part
                     if len(content) > _MAX_RESPONSE_BYTES:
-                        raise TooMuch(f"more than {_MAX_RESPONSE_BYTES >> 20} MiB")
+                        raise TooManySamples(f"more than {_MAX_RESPONSE_BYTES >> 20} MiB")
                 return response.status_code, bytes(content)
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise MoiraeError(f"{self.url}: cannot be read: {reason}") from error
 
 
-def _read_matrix(result: Any, start: int, end: int) -> Iterator[Series]:
+def _read_matrix(result: Any, start: int, end: int) -> Iterator[StoredSeries]:
     """The series of an answer. Servers differ in whether a range has its first moment."""
     for series in result:
         labels = tuple(sorted((str(name), str(value)) for name, value in series["metric"].items()))
@@ -148,4 +147,4 @@ def _read_matrix(result: Any, start: int, end: int) -> Iterator[Series]:
             milliseconds = round(seconds * 1000)
             if start < milliseconds <= end:
                 samples.append((float(value), milliseconds))
-        yield Series(labels, samples, len(series.get("histograms", ())))
+        yield StoredSeries(labels, samples, len(series.get("histograms", ())))

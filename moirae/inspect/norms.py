@@ -40,8 +40,8 @@ def make_norm_metrics(rows: Iterable[LastKeyAnswerRow]) -> list[Metric]:
             for values in row.answer:
                 families.add_columns("moirae_norm", labels, values, set(row.key))
         if row.coverage is not None:
-            known, chunk_count = count_chunks(row.coverage)
-            share = known / chunk_count if chunk_count else 1.0
+            known_count, chunk_count = count_chunks(row.coverage)
+            share = known_count / chunk_count if chunk_count else 1.0
             families.add("moirae_answer_coverage_ratio", labels, share)
             families.add("moirae_answer_final", labels, float(bool(row.coverage["final"])))
     return list(families.collect())
@@ -73,10 +73,10 @@ class _Families:
         self, name: str, labels: Labels, values: Mapping[str, Any], key: set[str]
     ) -> None:
         """Numbers of a row as series with its texts as labels. `key`: columns that are labels."""
-        others = {column: value for column, value in values.items() if column not in key}
-        texts = {column: value for column, value in others.items() if isinstance(value, str)}
+        measured = {column: value for column, value in values.items() if column not in key}
+        texts = {column: value for column, value in measured.items() if isinstance(value, str)}
         described = {**_make_labels(texts), **labels}
-        for column, value in others.items():
+        for column, value in measured.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 self.add(name, {**described, "column": column}, float(value))
 

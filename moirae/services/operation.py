@@ -8,7 +8,7 @@ it becomes a request to that route, with the same result and errors.
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import (
     Any,
@@ -113,7 +113,6 @@ def operation(
     in_child: bool = False,
     has_secret_result: bool = False,
     prepare: Any = None,
-    is_query: bool = False,
 ) -> Callable[
     [Callable[Concatenate[LocalWorkspace, Parameters], Result]], Operation[Parameters, Result]
 ]:
@@ -131,10 +130,15 @@ def operation(
             in_child=in_child,
             has_secret_result=has_secret_result,
             prepare=prepare,
-            is_query=is_query,
+            is_query=False,
         )
 
     return declare
+
+
+def allow_queries(declared: Operation[Parameters, Result]) -> Operation[Parameters, Result]:
+    """Let viewers do it whose token allows queries."""
+    return replace(declared, is_query=True)
 
 
 def path_parameters(path: str) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from moirae.config import parse_duration
 from moirae.errors import NotFound, UsageError
 from moirae.services.models import Arguments, IdPrefix
-from moirae.services.operation import operation
+from moirae.services.operation import allow_queries, operation
 from moirae.services.operations.alerts import find_alert
 from moirae.services.operations.rules import RuleDocument, write_rule_files
 
@@ -112,7 +112,8 @@ def backtest_change(workspace: "LocalWorkspace", body: RuleVersions) -> list[Cha
         return list(map(_describe, changes))
 
 
-@operation("GET", "/alerts/{alert}/why", role="operator", in_child=True, is_query=True)
+@allow_queries
+@operation("GET", "/alerts/{alert}/why", role="operator", in_child=True)
 def explain_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> dict[str, Any]:
     """Explain why an alert fired, or why it would not now: its rule stage by stage.
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
 from moirae.runtime.storage import archived_streams, open_storage, with_removed_streams
 from moirae.services.models import Arguments, Seconds
-from moirae.services.operation import operation
+from moirae.services.operation import allow_queries, operation
 from sql.recalls import TaskFilter, TaskGateway, TaskSummaryRow
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _prepare(workspace: "LocalWorkspace", body: QueryBody) -> "RecallRequest":
     return make_request(question, Reader(open_storage(settings), schemas))
 
 
-@operation("POST", "/queries", role="operator", in_child=True, prepare=_prepare, is_query=True)
+@allow_queries
+@operation("POST", "/queries", role="operator", in_child=True, prepare=_prepare)
 def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) -> StartedQuery:
     """Start an ad-hoc query over the archive, newest chunks first. Its answers are revisions of
     the recall `id`.
@@ -110,7 +111,8 @@ def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) ->
     )
 
 
-@operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False, is_query=True)
+@allow_queries
+@operation("POST", "/queries/{recall}/keep-alive", role="operator", changes=False)
 def keep_alive(workspace: "LocalWorkspace", recall: UUID) -> TaskSummaryRow:
     """Record that the client of a query still waits, which resumes a suspended query. Answers with
     the state of its recall.

@@ -12,7 +12,7 @@ from moirae.errors import NotFound, UsageError
 from moirae.inspect.past_events import SimilarEvent, load_past_events
 from moirae.runtime.storage import open_storage
 from moirae.services.models import Arguments, Name, Seconds
-from moirae.services.operation import operation
+from moirae.services.operation import allow_queries, operation
 
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
@@ -161,9 +161,8 @@ def evaluate_workspace(
         yield build_report(corpus, corpus.gains_of, known_after, leave_one_out=False, track=track)
 
 
-@operation(
-    "POST", "/similarity/described", role="operator", changes=False, in_child=True, is_query=True
-)
+@allow_queries
+@operation("POST", "/similarity/described", role="operator", changes=False, in_child=True)
 def compare_described(workspace: "LocalWorkspace", body: DescribedState) -> list[DescribedAnswer]:
     """Find the past events of a rule that are most similar to a state described by terms.
 
@@ -180,10 +179,10 @@ def compare_described(workspace: "LocalWorkspace", body: DescribedState) -> list
         alerts, measure = entry.corpus.alerts, entry.corpus.measure
         if measure == LEARNED_MEASURE:
             measure = "attributes"
-        found = rank_described(alerts, body.terms, body.k, MEASURES[measure])
+        ranked_alerts = rank_described(alerts, body.terms, body.k, MEASURES[measure])
         known_terms = {term for alert in alerts for term in alert.term_counts}
         unknown = [term for term in dict.fromkeys(body.terms) if term not in known_terms]
-        hits = _describe_hits(workspace, found)
+        hits = _describe_hits(workspace, ranked_alerts)
         answers.append(
             DescribedAnswer(
                 entry.definition.name, entry.recall, measure, len(alerts), unknown, hits
@@ -195,15 +194,15 @@ def compare_described(workspace: "LocalWorkspace", body: DescribedState) -> list
 
 
 def _describe_hits(
-    workspace: "LocalWorkspace", found: "Sequence[DescribedHit]"
+    workspace: "LocalWorkspace", described_hits: "Sequence[DescribedHit]"
 ) -> list[SimilarEvent]:
     from archiver.times import from_micros
     from recall.similarity_reasons import explain_similarity
 
-    eids = [UUID(hit.alert.event_id) for hit in found]
+    eids = [UUID(hit.alert.event_id) for hit in described_hits]
     past_events = load_past_events(workspace.connection, eids)
     hits = []
-    for rank, (eid, hit) in enumerate(zip(eids, found, strict=True), start=1):
+    for rank, (eid, hit) in enumerate(zip(eids, described_hits, strict=True), start=1):
         event = SimilarEvent(
             eid=eid,
             rank=rank,

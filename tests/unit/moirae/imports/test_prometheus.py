@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from moirae.config import Settings
-from moirae.errors import MoiraeError, UsageError
+from moirae.errors import MoiraeError, TooManySamples, UsageError
 from moirae.imports.prometheus import ImportProgress, PrometheusImport, find_targets
-from moirae.imports.prometheus_api import Series, TooMuch
+from moirae.imports.prometheus_api import StoredSeries
 from moirae.runtime.storage import LandingFolder
 from moirae.server.protocols.remote_write import SeriesReader
 from moirae.server.protocols.write_messages import load_messages
@@ -37,13 +37,13 @@ class _Source:
         self._limit = limit
         self.asked: list[tuple[str, int, int]] = []
 
-    def read_samples(self, selector: str, start: int, end: int) -> list[Series]:
+    def read_samples(self, selector: str, start: int, end: int) -> list[StoredSeries]:
         self.asked.append((selector, start, end))
         times = [moment for moment in self._times if start < moment <= end]
         if len(times) > self._limit:
-            raise TooMuch("too many samples")
+            raise TooManySamples("too many samples")
         labels = (("__name__", "up"), ("instance", "a"))
-        return [Series(labels, [(moment / 7, moment) for moment in times], 1)]
+        return [StoredSeries(labels, [(moment / 7, moment) for moment in times], 1)]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_rows_are_those_of_remote_write(settings: Settings) -> None:
 
 def test_import_goes_on_where_it_was(settings: Settings) -> None:
     class _Failing(_Source):
-        def read_samples(self, selector: str, start: int, end: int) -> list[Series]:
+        def read_samples(self, selector: str, start: int, end: int) -> list[StoredSeries]:
             if len(self.asked) == 2:
                 raise MoiraeError("gone")
             return super().read_samples(selector, start, end)

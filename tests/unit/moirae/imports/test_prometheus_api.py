@@ -8,8 +8,8 @@ import httpx
 import orjson
 import pytest
 
-from moirae.errors import MoiraeError, UsageError
-from moirae.imports.prometheus_api import Login, PrometheusApi, TooMuch
+from moirae.errors import MoiraeError, TooManySamples, UsageError
+from moirae.imports.prometheus_api import Credentials, PrometheusApi
 
 _URL = "http://prometheus:9090"
 
@@ -45,8 +45,8 @@ def test_query_asks_for_stored_samples() -> None:
         requests.append(request)
         return _answer_matrix()(request)
 
-    _open(answer, login=Login("word", "ada")).read_samples('{job="a"}', 1_000, 61_005)
-    _open(answer, login=Login("token")).read_samples("up", 0, 1)
+    _open(answer, login=Credentials("word", "ada")).read_samples('{job="a"}', 1_000, 61_005)
+    _open(answer, login=Credentials("token")).read_samples("up", 0, 1)
     form = parse_qs(requests[0].content.decode())
     assert form == {"query": ['{job="a"}[60005ms]'], "time": ["61.005"]}
     assert requests[0].headers["authorization"].startswith("Basic ")
@@ -56,7 +56,7 @@ def test_query_asks_for_stored_samples() -> None:
 @pytest.mark.parametrize("status", [422, 503])
 def test_too_many_samples_are_said(status: int) -> None:
     body = {"status": "error", "error": "query processing would load too many samples"}
-    with pytest.raises(TooMuch, match="too many samples"):
+    with pytest.raises(TooManySamples, match="too many samples"):
         _open(lambda _: httpx.Response(status, json=body)).read_samples("up", 0, 1)
 
 
