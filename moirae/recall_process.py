@@ -10,6 +10,7 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
+from moirae.backtest_process import BacktestSupervisor
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.plan import ActiveRule
@@ -50,13 +51,16 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
         start_spark_eagerly=needs_spark(settings, RuleRegistry(connection).desired_rules()),
         background=_build_history_builder(settings, config),
     )
+    backtests = BacktestSupervisor(settings, stop)
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
+    backtests.start()
     try:
         with record_failure(role):
             run_worker(config, connection, stop, _Heartbeat(role).record)
     finally:
         calibration.stop()
+        backtests.shut_down()
     role.heartbeat("ended")
 
 

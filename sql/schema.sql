@@ -622,6 +622,30 @@ CREATE TABLE lost_verdicts (
     PRIMARY KEY (rule, version, stream, ts, row_hash)
 );
 
+-- Back-tests that clients of the server have started. A child of a recall process runs them.
+CREATE TABLE backtests (
+    id               uuid PRIMARY KEY,
+    author           text NOT NULL,
+    -- Rule files, those before, and the span of event time.
+    request          jsonb NOT NULL,
+    state            text NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'running', 'done', 'failed', 'cancelled')),
+    -- 0 to 1: of the event time that is evaluated.
+    progress         double precision NOT NULL DEFAULT 0,
+    -- The rules that are evaluated, in whole or newest first up to now.
+    result           jsonb,
+    error            text,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    -- How often it was started: what ends its process every time is given up.
+    attempts         integer NOT NULL DEFAULT 0,
+    requested_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at       timestamptz,
+    -- The last sign of life of the process that runs it.
+    seen_at          timestamptz,
+    ended_at         timestamptz
+);
+CREATE INDEX ON backtests (requested_at);
+
 -- Events of rules. A detected event is settled once the watermarks have passed all rows that it
 -- depends on.
 CREATE TABLE events (

@@ -13,7 +13,7 @@ from moirae.backtest.late_rows import LateRowFinder
 from moirae.backtest.parameter_values import combine_values
 from moirae.backtest.row_intervals import find_row_interval
 from moirae.backtest.row_links import list_row_queries
-from moirae.backtest.rule_changes import RuleChange, find_rule_changes
+from moirae.backtest.rule_changes import ChangePlanner, RuleChange
 from moirae.backtest.run import (
     Backtest,
     evaluate_together,
@@ -32,6 +32,7 @@ __all__ = [
     "KnownIncident",
     "IncidentReport",
     "LateRowFinder",
+    "ChangePlanner",
     "RuleChange",
     "RulePast",
     "Statistics",
@@ -48,7 +49,6 @@ __all__ = [
     "find_notes",
     "find_pairs",
     "find_row_interval",
-    "find_rule_changes",
     "list_row_queries",
     "open_archive",
     "open_files",

@@ -1,77 +1,107 @@
-"""What other versions of rules would change, rule by rule."""
+"""What another version of a rule would change: both are evaluated together, newest day first."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from archiver.times import Micros, from_micros
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive
 from moirae.backtest.run import Backtest, evaluate_together, plan_backtest, plan_together
-from moirae.backtest.versions import VersionChange, compare_versions
+from moirae.backtest.slices import BacktestRange
 from moirae.evaluation.plan import ActiveRule
+from moirae.rules import has_same_alerts
+
+NO_ROWS = "the archive has no settled rows of its streams in the range"
+NO_PAST = "it reads streams of recalls or stages, which have no past"
+
+
+@dataclass
+class RuleChange:
+    """A rule and the version before it, over one range. `before` None: there is none.
+
+    `evaluate` may be left at any time: alerts are those of what is done. `tests`: of the rule, then
+    of the version before; none with a `problem`, which says why there are no figures.
+    """
+
+    rule: ActiveRule
+    before: ActiveRule | None
+    tests: Sequence[Backtest] = ()
+    problem: str | None = None
+
+    @property
+    def range(self) -> BacktestRange:
+        """The range that is tested; only without a problem."""
+        return self.tests[0].range
+
+    @property
+    def done_from(self) -> Micros | None:
+        """The start of what is evaluated; None: nothing yet."""
+        times = [test.done_from for test in self.tests]
+        return max((time for time in times if time is not None), default=None)
+
+    @property
+    def error(self) -> Exception | None:
+        """Why one of the versions is not evaluated any further."""
+        return next((test.error for test in self.tests if test.error is not None), None)
+
+    def evaluate(self) -> Iterator[TimeRange]:
+        """Evaluate slice by slice, newest first, and yield each. An error ends it."""
+        if not self.tests:
+            return
+        for time_range in evaluate_together(self.tests):
+            if self.error is not None:
+                return
+            yield time_range
+
+    def share_done(self) -> float:
+        """How much of the range is evaluated, 0 to 1."""
+        if not self.tests:
+            return 1.0
+        if self.done_from is None:
+            return 0.0
+        tested = self.range
+        return (tested.end - self.done_from) / max(1, tested.end - tested.start)
+
+    def list_alerts(self) -> list[BacktestAlert]:
+        """The alerts of the rule, hidden ones too."""
+        return self.tests[0].list_alerts() if self.tests else []
+
+    def list_alerts_before(self) -> list[BacktestAlert]:
+        """The alerts of the version before; none without one."""
+        return self.tests[1].list_alerts() if len(self.tests) > 1 else []
 
 
 @dataclass(frozen=True)
-class RuleChange:
-    """What a version of a rule changes over a range. `before`: the version before; None: it is new.
+class ChangePlanner:
+    """Plans what is evaluated: over one archive, up to `end`, from `choose_start` (by the newest row)."""
 
-    `alerts`: that are shown. `problem`: why there are no figures.
-    """
+    archive: BacktestArchive
+    choose_start: Callable[[Micros], Micros]
+    end: Micros | None = None
 
-    rule: str
-    version: str
-    before: str | None
-    start: datetime | None = None
-    end: datetime | None = None
-    alerts: Sequence[BacktestAlert] = ()
-    change: VersionChange | None = None
-    problem: str | None = None
+    def plan(self, rule: ActiveRule, before: ActiveRule | None) -> RuleChange:
+        """A rule and the version before it, over the range that both have."""
+        versions = [rule] if before is None else [rule, before]
+        if any(version.reads_revisions for version in versions):
+            return RuleChange(rule, before, problem=NO_PAST)
+        ranges = [
+            plan_backtest(version, self.archive, self.choose_start, self.end)
+            for version in versions
+        ]
+        planned = plan_together([item for item in ranges if item is not None])
+        if planned is None or None in ranges:
+            return RuleChange(rule, before, problem=NO_ROWS)
+        tests = [Backtest(version, self.archive, planned) for version in versions]
+        return RuleChange(rule, before, tests)
 
-
-def find_rule_changes(
-    archive: BacktestArchive,
-    rules: Sequence[ActiveRule],
-    rules_before: Mapping[str, ActiveRule],
-    choose_start: Callable[[Micros], Micros],
-) -> list[RuleChange]:
-    """The rules that are new or have another version, with what that changes."""
-    changes: list[RuleChange] = []
-    for rule in rules:
-        before = rules_before.get(rule.name)
-        if before is not None and before.version == rule.version:
-            continue
-        change = RuleChange(rule.name, rule.version, None if before is None else before.version)
-        changes.append(_evaluate(archive, change, rule, before, choose_start))
-    return changes
-
-
-def _evaluate(
-    archive: BacktestArchive,
-    change: RuleChange,
-    rule: ActiveRule,
-    before: ActiveRule | None,
-    choose_start: Callable[[Micros], Micros],
-) -> RuleChange:
-    versions = [rule] if before is None else [rule, before]
-    if any(version.reads_revisions for version in versions):
-        return replace(change, problem="it reads streams of recalls or stages, which have no past")
-    ranges = [plan_backtest(version, archive, choose_start, None) for version in versions]
-    planned = plan_together([item for item in ranges if item is not None])
-    if planned is None or None in ranges:
-        return replace(change, problem="the archive has no settled rows of its streams")
-    tests = [Backtest(version, archive, planned) for version in versions]
-    for _ in evaluate_together(tests):
-        pass
-    errors = [test.error for test in tests if test.error is not None]
-    if errors:
-        return replace(change, problem=str(errors[0]).strip().partition("\n")[0])
-    alerts = tests[0].list_alerts()
-    alerts_before = [] if before is None else tests[1].list_alerts()
-    return replace(
-        change,
-        start=from_micros(planned.start),
-        end=from_micros(min(planned.end, planned.newest + 1)),
-        alerts=[alert for alert in alerts if alert.is_shown],
-        change=compare_versions(alerts_before, alerts),
-    )
+    def plan_changes(
+        self, rules: Sequence[ActiveRule], rules_before: Mapping[str, ActiveRule]
+    ) -> list[RuleChange]:
+        """The rules that are new, or whose alerts may differ from those of the version before."""
+        changes: list[RuleChange] = []
+        for rule in rules:
+            before = rules_before.get(rule.name)
+            if before is None or not has_same_alerts(before.definition.rule, rule.definition.rule):
+                changes.append(self.plan(rule, before))
+        return changes

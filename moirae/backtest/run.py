@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -26,6 +27,8 @@ class Backtest:
     """The start of the slices that are evaluated."""
     error: Exception | None = None
     """Why the rule is not evaluated any further."""
+    _verdicts: dict[UUID, bool | None] = field(default_factory=dict)
+    """What `where` says of first events of alerts that were listed before."""
 
     def evaluate(self) -> Iterator[TimeRange]:
         """Evaluate slice by slice, newest first, and yield each. Raises the error of the rule."""
@@ -40,8 +43,8 @@ class Backtest:
             self.error = outcome
             return
         if self.rule.is_absence:
-            # Silence after the end of the input is not absence.
-            newest = max(self.archive.newest[name] for name in self.rule.shape.streams)
+            # Silence after the end of the input is not absence; while other streams go on, it is.
+            newest = max(self.archive.newest.values())
             outcome = [event for event in outcome if event.ts <= newest]
         self.events += outcome
         self.done_from = done_from
@@ -63,8 +66,10 @@ class Backtest:
         hidden: set[object] = set()
         if self.evaluates_where:
             fired = [alert.first_event for alert in alerts if alert.lifetime.fired is not None]
-            verdicts = self.archive.finder.evaluate_conditions(self.rule, fired)
-            hidden = {eid for eid, verdict in verdicts.items() if verdict is False}
+            new = [event for event in fired if event.eid not in self._verdicts]
+            if new:
+                self._verdicts |= self.archive.finder.evaluate_conditions(self.rule, new)
+            hidden = {eid for eid, verdict in self._verdicts.items() if verdict is False}
         rows = [
             make_backtest_alert(alerting_rule, alert, is_hidden=alert.first_event.eid in hidden)
             for alert in alerts
@@ -141,6 +146,8 @@ def plan_backtest(
 
 def plan_together(ranges: Sequence[BacktestRange]) -> BacktestRange | None:
     """The range that all of some tests have; None: there is none."""
+    if not ranges:
+        return None
     start = max(item.start for item in ranges)
     end = min(item.end for item in ranges)
     if start >= end:

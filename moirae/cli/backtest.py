@@ -10,7 +10,6 @@ import typer
 
 from moirae.cli.backtest_options import (
     EXIT_INCOMPLETE,
-    NO_ROWS,
     BacktestWorkspace,
     RangeOptions,
     evaluate_with_progress,
@@ -31,7 +30,7 @@ from moirae.cli.pictures import draw_calendar, write_picture
 
 if TYPE_CHECKING:
     from archiver.times import Micros
-    from moirae.backtest import Backtest, BacktestAlert, LateRowFinder
+    from moirae.backtest import BacktestAlert, LateRowFinder, RuleChange
     from moirae.evaluation.plan import ActiveRule
 
 
@@ -151,8 +150,9 @@ class _Session:
         incidents: Any,
     ) -> dict[str, Any]:
         """The report as JSON values. Ends early at Ctrl-C."""
-        from moirae.backtest import find_caught
+        from moirae.backtest import ChangePlanner, find_caught
 
+        planner = ChangePlanner(self.workspace.archive, self.choose_start, self.end)
         reports: list[dict[str, Any]] = []
         alerts: list[Any] = []
         is_cancelled = False
@@ -160,12 +160,11 @@ class _Session:
             if is_cancelled:
                 reports.append({"rule": rule.name, "complete": False, "notes": ["cancelled"]})
                 continue
-            prefix = f"{number + 1}/{len(rules)} {rule.name}"
-            report, rule_alerts, is_cancelled = self._test(rule, prefix)
+            change = planner.plan(rule, baselines.get(rule.name))
+            report, rule_alerts, is_cancelled = self._test(
+                change, f"{number + 1}/{len(rules)} {rule.name}"
+            )
             alerts += rule_alerts
-            baseline = baselines.get(rule.name)
-            if baseline is not None and not is_cancelled:
-                report["change"], is_cancelled = self._compare(baseline, rule, rule_alerts, prefix)
             reports.append(report)
         result: dict[str, Any] = {
             "complete": all(report["complete"] for report in reports),
@@ -180,33 +179,39 @@ class _Session:
             }
         return result
 
-    def _test(self, rule: "ActiveRule", prefix: str) -> tuple[dict[str, Any], list[Any], bool]:
+    def _test(
+        self, change: "RuleChange", prefix: str
+    ) -> "tuple[dict[str, Any], list[BacktestAlert], bool]":
         """The report about a rule, its alerts, and whether the user cancelled."""
         from archiver.times import from_micros
         from moirae.backtest import count_alerts, find_notes
 
+        rule = change.rule
         report: dict[str, Any] = {"rule": rule.name, "version": rule.version, "complete": False}
-        test = self._plan(rule)
-        if isinstance(test, str):
-            return report | {"notes": [test]}, [], False
-        is_complete = evaluate_with_progress([test], prefix)
-        if test.done_from is None:
+        if change.problem is not None:
+            return report | {"notes": [f"not tested: {change.problem}"]}, [], False
+        is_complete = evaluate_with_progress(change.tests, prefix)
+        if change.error is not None:
+            raise change.error
+        if change.done_from is None:
             return report | {"notes": ["cancelled before the first day"]}, [], True
-        alerts = test.list_alerts()
-        start, end = from_micros(test.done_from), from_micros(test.range.end)
+        alerts = change.list_alerts()
+        start, end = from_micros(change.done_from), from_micros(change.range.end)
         report |= {
             "complete": is_complete,
             "notes": find_notes(rule),
             "from": start,
             "to": end,
-            "events": test.count_events(),
+            "events": change.tests[0].count_events(),
             "hidden": sum(alert.is_hidden for alert in alerts),
             "statistics": asdict(
-                count_alerts(alerts, start, min(end, from_micros(test.range.newest + 1)))
+                count_alerts(alerts, start, min(end, from_micros(change.range.newest + 1)))
             ),
             "alerts": list(map(asdict, alerts)),
             "late_rows": self._find_late_rows(rule, alerts),
         }
+        if change.before is not None:
+            report["change"] = self._compare(change, change.before, alerts)
         return report, alerts, not is_complete
 
     def _find_late_rows(
@@ -225,31 +230,25 @@ class _Session:
         ]
 
     def _compare(
-        self, baseline: "ActiveRule", rule: "ActiveRule", alerts: list[Any], prefix: str
-    ) -> tuple[dict[str, Any] | None, bool]:
-        """What changed since a baseline, and whether the user cancelled."""
+        self, change: "RuleChange", before: "ActiveRule", alerts: "Sequence[BacktestAlert]"
+    ) -> dict[str, Any]:
+        """What changed since the version before."""
         from moirae.backtest import compare_versions
 
-        test = self._plan(baseline)
-        if isinstance(test, str):
-            return None, False
-        is_complete = evaluate_with_progress([test], f"{prefix} (baseline)")
-        if not is_complete:
-            return None, True
-        change = compare_versions(test.list_alerts(), alerts)
+        difference = compare_versions(change.list_alerts_before(), alerts)
         return {
-            "version": baseline.version,
-            "unchanged": change.unchanged,
-            "new": [self._describe(rule, alert) for alert in change.new],
-            "gone": [self._describe(baseline, alert) for alert in change.gone],
+            "version": before.version,
+            "unchanged": difference.unchanged,
+            "new": [self._describe(change.rule, alert) for alert in difference.new],
+            "gone": [self._describe(before, alert) for alert in difference.gone],
             "moved": [
                 {
-                    "before": self._describe(baseline, pair.before),
-                    "after": self._describe(rule, pair.after),
+                    "before": self._describe(before, pair.before),
+                    "after": self._describe(change.rule, pair.after),
                 }
-                for pair in change.moved
+                for pair in difference.moved
             ],
-        }, False
+        }
 
     def _describe(self, rule: "ActiveRule", alert: "BacktestAlert") -> dict[str, Any]:
         """An alert with the queries for its rows."""
@@ -257,17 +256,6 @@ class _Session:
 
         queries = list_row_queries(self.workspace.settings, rule, alert)
         return {**asdict(alert), "rows": queries}
-
-    def _plan(self, rule: "ActiveRule") -> "Backtest | str":
-        """A back-test, or why there is none."""
-        from moirae.backtest import Backtest, plan_backtest
-
-        if rule.reads_revisions:
-            return "not tested: rules that read streams of recalls or stages have no past"
-        planned = plan_backtest(rule, self.workspace.archive, self.choose_start, self.end)
-        if planned is None:
-            return f"not tested: {NO_ROWS}"
-        return Backtest(rule, self.workspace.archive, planned)
 
 
 def _caught_to_json(row: Any) -> dict[str, Any]:

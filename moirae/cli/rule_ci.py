@@ -1,24 +1,38 @@
 """`moirae rules ci`: what a change of rules means, as Markdown for a merge request."""
 
+import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, format_count, format_time
+from moirae.cli.pages import make_query
 from moirae.cli.remote import open_services
 from moirae.config import Settings, load_settings_from_environment
-from moirae.errors import MoiraeError, UsageError
+from moirae.errors import MoiraeError, ProblemsError, UsageError
+from moirae.runtime import open_progress_bar
 
 if TYPE_CHECKING:
     from moirae.rule_tests import RuleTestResult
-    from moirae.services.operations.backtests import ChangedAlert, ChangedRule
+    from moirae.services import LocalWorkspace, Workspace
+    from moirae.services.operations.backtests import (
+        BacktestBody,
+        BacktestResult,
+        BacktestStatus,
+        ChangedAlert,
+        ChangedRule,
+    )
     from moirae.services.operations.rules import RuleCheck, RuleDocument
 
 _EXIT_FAILED = 1
 _MAX_LISTED = 5  # alerts of each kind
+_POLL_INTERVAL = 0.5  # seconds
+_LOWER_PRIORITY = 10  # added to the niceness: alerts come first
 
 
 def ci(
@@ -36,7 +50,7 @@ def ci(
     The back-test runs at the server (`--server`), over its archive. Prints Markdown. Exit code 1 if a
     rule has an error or a test fails.
     """
-    from moirae.services.operations.backtests import RuleVersions, backtest_change
+    from moirae.services.operations.backtests import BacktestBody
     from moirae.services.operations.rules import RuleFiles, run_check
 
     settings = load_settings_from_environment(workspace)
@@ -48,13 +62,77 @@ def ci(
         lines += ["", *format_tests(results)]
         has_failed = any(result.failures for result in results)
         files = [_read(path) for path in settings.find_rule_files()]
-        body = RuleVersions(files=files, base=read_base(settings, base), last=last)
+        body = make_query(BacktestBody, files=files, base=read_base(settings, base), last=last)
         with open_services(workspace) as services:
-            changes = backtest_change(services, body)
+            changes = evaluate_change(services, body)
         lines += ["", *format_changes(changes)]
     print("\n".join(lines))
     if has_failed:
         raise typer.Exit(_EXIT_FAILED)
+
+
+def evaluate_change(services: "Workspace", body: "BacktestBody") -> "Sequence[ChangedRule]":
+    """What the change does to alerts: computed by the server, or here. Shows progress.
+
+    Raises `MoiraeError`; after Ctrl-C, a server does not go on.
+    """
+    from moirae.services import LocalWorkspace
+
+    with open_progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task("Back-test", total=1.0)
+
+        def show_progress(share: float) -> None:
+            bar.update(task, completed=share)
+
+        if isinstance(services, LocalWorkspace):
+            return _evaluate_here(services, body, show_progress)
+        return _evaluate_at_server(services, body, show_progress)
+
+
+def _evaluate_here(
+    services: "LocalWorkspace", body: "BacktestBody", show_progress: Callable[[float], None]
+) -> "Sequence[ChangedRule]":
+    from archiver.spark import session_on_demand
+    from moirae.services.backtest_runs import run_backtest
+
+    os.nice(_LOWER_PRIORITY)
+    settings = services.settings
+    warehouse = Path(settings.home) / "warehouse-backtest"
+    result: BacktestResult | None = None
+    with session_on_demand("moirae rules ci", warehouse) as start_spark:
+        for progress in run_backtest(settings, services.connection, start_spark, body):
+            show_progress(progress.share)
+            result = progress.result
+    assert result is not None  # the last step is always there
+    return _take_rules(result)
+
+
+def _evaluate_at_server(
+    services: "Workspace", body: "BacktestBody", show_progress: Callable[[float], None]
+) -> "Sequence[ChangedRule]":
+    from moirae.services.operations.backtests import cancel, show, start
+
+    backtest = start(services, body).id
+    try:
+        while True:
+            status = show(services, backtest)
+            show_progress(status.progress)
+            if status.ended_at is not None:
+                break
+            time.sleep(_POLL_INTERVAL)
+    except KeyboardInterrupt:
+        cancel(services, backtest)
+        raise
+    if status.state != "done":
+        raise MoiraeError(f"the back-test {status.state}: {status.error or 'at the server'}")
+    return _take_rules(status)
+
+
+def _take_rules(result: "BacktestResult | BacktestStatus") -> "Sequence[ChangedRule]":
+    """The rules of a result. Raises `ProblemsError` if the files have errors there."""
+    if any(problem.severity == "error" for problem in result.problems):
+        raise ProblemsError(result.problems)
+    return result.rules
 
 
 def read_base(settings: Settings, base: str) -> "list[RuleDocument]":
@@ -157,12 +235,9 @@ def format_changes(changes: "Sequence[ChangedRule]") -> list[str]:
             continue
         counts = (change.alerts, change.new, change.gone, change.moved, change.unchanged)
         lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
-        details += [
-            f"- new: {_format_alert(change, alert)}" for alert in change.new_alerts[:_MAX_LISTED]
-        ]
-        details += [
-            f"- gone: {_format_alert(change, alert)}" for alert in change.gone_alerts[:_MAX_LISTED]
-        ]
+        for kind, alerts in (("new", change.listed), ("gone", change.listed_before)):
+            selected = [alert for alert in alerts if alert.change == kind][:_MAX_LISTED]
+            details += [f"- {kind}: {_format_alert(change, alert)}" for alert in selected]
     return [*lines, "", *details] if details else lines
 
 

@@ -2,6 +2,7 @@
 
 from moirae.deployments.check import check_changed_keys, check_rule_files, select_rule_files
 from moirae.deployments.checked_files import find_checked_files, store_checked_files
+from moirae.deployments.drafts import check_draft, read_draft
 from moirae.deployments.external_rules import ExternalRules
 from moirae.deployments.initial_rules import InitialRules
 from moirae.deployments.model import DamagedRule
@@ -18,9 +19,11 @@ __all__ = [
     "RuleRegistry",
     "RuleReloader",
     "check_changed_keys",
+    "check_draft",
     "check_rule_files",
     "compute_digest",
     "find_checked_files",
+    "read_draft",
     "select_rule_files",
     "store_checked_files",
 ]

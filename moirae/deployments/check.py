@@ -30,7 +30,7 @@ def check_rule_files(
     again. Raises `ProblemsError` if there is any error.
     """
     rules, problems = _read(paths, settings)
-    problems += _find_changed_keys(settings, rules)
+    problems += find_changed_keys(settings, rules)
     definitions: dict[str, Definition] = {}
     previous = {definition.name: definition for definition in checked_before}
     changed: list[Rule] = []
@@ -61,12 +61,13 @@ def _is_same(checked: Rule, rule: Rule) -> bool:
 def check_changed_keys(settings: Settings) -> None:
     """Raise `ProblemsError` if changed types of columns change keys of the workspace's rules."""
     rules, _ = read_rule_files(settings.find_rule_files(), settings.table_names)
-    problems = _find_changed_keys(settings, rules)
+    problems = find_changed_keys(settings, rules)
     if problems:
         raise ProblemsError(problems)
 
 
-def _find_changed_keys(settings: Settings, rules: RuleSet) -> list[Problem]:
+def find_changed_keys(settings: Settings, rules: RuleSet) -> list[Problem]:
+    """Problems of keys that changed types of columns change."""
     changed = find_changed_types(settings)
     if not changed:
         return []

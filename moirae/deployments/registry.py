@@ -10,6 +10,7 @@ import sql
 from archiver.times import Micros, from_micros, optional_datetime
 from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
+from moirae.errors import Conflict
 from moirae.rules import EXTERNAL_PREFIX, Definition, make_external_definition
 from sql.rules import (
     DeploymentGateway,
@@ -83,6 +84,29 @@ class RuleRegistry:
     def revision(self) -> int:
         """Raised with each change of the desired rules."""
         return self._rules.revision()
+
+    def apply_one(self, definition: Definition, expected: str | None) -> DeploymentStep:
+        """Make this the desired rule of its name; all others stay. Returns the step.
+
+        `expected`: the version that is applied now; None: none. Raises `Conflict` if another is.
+        """
+        with self._connection.transaction():
+            self._rules.lock_revision()
+            stored, damaged = self.load_stored([definition.name])
+            running = _applied_versions(stored)
+            for rule in damaged:
+                running[rule.rule] = AppliedVersion(rule.version, "")
+            current = running.get(definition.name)
+            if (None if current is None else current.version) != expected:
+                raise Conflict(
+                    f"{definition.name} was changed meanwhile: version "
+                    f"{'none' if current is None else current.version} is applied now"
+                )
+            (step,) = plan_steps(_applied_versions([definition]), running)
+            if step.action != "stay":
+                self._rules.put(definition.name, definition.version, definition.to_json())
+                self._rules.raise_revision()
+        return step
 
     def add_missing(self, definitions: Iterable[Definition]) -> bool:
         """Add the rules whose name no applied rule has. Returns whether there were any."""

@@ -107,7 +107,7 @@ def why(workspace: Workspace, alert: str, cursor: str | None = None) -> Page:
     """Explain why an alert fired: its rule stage by stage over the rows that it read. `alert`: ID of
     the alert or its event. It takes up to a minute.
     """
-    explained = backtests.explain_alert(workspace, alert)
+    explained = backtests.explain_alert(workspace, alert, backtests.WhyQuery(at=None))
     parts = [Part("explanation", {name: value}) for name, value in explained.items()]
     return make_page({"alert": alert}, parts, cursor)
 

@@ -36,6 +36,7 @@ from recall.sandbox import harden_session, validate_query
 # `recall.feedback_timeout` it ends.
 _SILENCE_LIMIT = 30.0  # seconds
 _VALIDITY = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
+_WINDOW = "window"
 _PENDING_VIEW = "_pending"
 _PENDING_COLUMNS = {
     sql_names.EID: "string",
@@ -76,6 +77,8 @@ def prepare_query(
     check_table_count(text, tables.derived)
     query = parse(text)
     _check_columns(query)
+    if _write_out_windows(query):
+        text = query.sql(dialect="spark")
     if isinstance(query, exp.Select) and selects_plain_rows(query):
         query = _limit_rows(_expand_star(query, settings), options.limit)
         text = query.sql(dialect="spark")
@@ -128,6 +131,30 @@ def _check_columns(query: exp.Query) -> None:
     for column in query.find_all(exp.Column):
         if column.table.lower() == sql_names.EVENT:
             raise Unsupported(f"an ad-hoc query has no event: {column.sql('spark')}", column)
+
+
+def _write_out_windows(query: exp.Query) -> bool:
+    """Replace `window.end` by the end of the window that the query groups by, as Spark reads it.
+
+    So the text of a rule can be asked as it is. Returns whether there was any.
+    """
+    has_changed = False
+    for select in query.find_all(exp.Select):
+        group = select.args.get("group")
+        windows = [
+            node
+            for node in (group.expressions if group is not None else ())
+            if isinstance(node, exp.Anonymous) and node.name.lower() == _WINDOW
+        ]
+        if len(windows) != 1:
+            continue
+        for column in list(select.find_all(exp.Column)):
+            is_part = column.table.lower() == _WINDOW and column.parent_select is select
+            if is_part and column.name.lower() in ("start", "end"):
+                field = exp.Dot(this=windows[0].copy(), expression=column.this.copy())
+                column.replace(field)
+                has_changed = True
+    return has_changed
 
 
 # Plain rows

@@ -25,7 +25,8 @@ from moirae.rules.key_sources import KeySource, find_key_sources
 from moirae.rules.model import AlertSpec, LintName, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
-from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
+from moirae.rules.rule_set import RevisionStream, Rule, RuleSet, has_same_alerts
+from moirae.rules.rule_text import extract_rule, render_rule
 from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
 
@@ -43,12 +44,14 @@ __all__ = [
     "RuleSet",
     "SimilarRecall",
     "SqlRecall",
+    "has_same_alerts",
     "infer_event_shape",
     "add_expected_keys",
     "build_event_sql",
     "build_watched_rows_sql",
     "build_event_tables",
     "encode_alert_name",
+    "extract_rule",
     "find_hybrid_contexts",
     "find_key_sources",
     "find_unused_keys",
@@ -56,5 +59,6 @@ __all__ = [
     "parse_rules",
     "read_rule_files",
     "render",
+    "render_rule",
     "build_rule_tables",
 ]

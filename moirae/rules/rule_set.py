@@ -231,6 +231,18 @@ class Rule:
         return build_rules(Group.model_validate(data))[0]
 
 
+def has_same_alerts(rule: Rule, other: Rule) -> bool:
+    """Whether two versions of a rule differ in nothing that their alerts depend on."""
+    return _list_alert_keys(rule) == _list_alert_keys(other)
+
+
+def _list_alert_keys(rule: Rule) -> dict[str, Any]:
+    content = rule.to_json()
+    for name in ("annotations", "lint", "parameters"):  # parameters are in its SQL
+        content["rules"][0].pop(name, None)
+    return content
+
+
 def _uses_delay(spec: AlertSpec) -> bool:
     """Whether a context, surrounding or stage has no delay of its own."""
     queries = [*spec.context.values(), *spec.surroundings.values(), *spec.then]

@@ -12,6 +12,7 @@ _MODULES = (
     "archive",
     "backtests",
     "dashboards",
+    "drafts",
     "events",
     "lost_records",
     "notifications",

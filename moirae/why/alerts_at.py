@@ -28,7 +28,7 @@ def find_open_alert(
     """
     timing = make_alerting_rule(rule.definition).timing
     oldest = min(archive.oldest[name] for name in rule.shape.streams) - rule.shape.lag
-    newest = max(archive.newest[name] for name in rule.shape.streams)
+    newest = max(archive.newest.values())
     span = timing.for_ + 2 * timing.keep_firing_for + _MIN_SPAN
     while True:
         start = at - span

@@ -1,5 +1,6 @@
 """Rules and their deployments, files, errors, and the events of their past."""
 
+from sql.rules.backtests import BacktestGateway, BacktestRow, ClaimedBacktest
 from sql.rules.deployments import DeploymentGateway, DeploymentRow, LosingRuleRow
 from sql.rules.lost_verdicts import (
     KnownLostRow,
@@ -14,6 +15,9 @@ from sql.rules.rules import DesiredRuleRow, ListedRuleRow, RuleGateway
 from sql.rules.views import ViewGateway
 
 __all__ = [
+    "BacktestGateway",
+    "BacktestRow",
+    "ClaimedBacktest",
     "CandidateCounts",
     "DeploymentGateway",
     "DeploymentRow",

@@ -52,14 +52,17 @@ BODIES: dict[str, Any] = {
     "/api/v1/events/{event}/judgements": {"past": EVENT, "helps": True},
     "/api/v1/events/{event}/judgements/withdraw": {"past": EVENT},
     "/api/v1/queries": {"sql": "SELECT count(*) AS n FROM cpu"},
-    "/api/v1/rules/backtest": {"files": [], "base": []},
+    "/api/v1/backtests": {"files": []},
+    "/api/v1/drafts/read": {"content": ""},
+    "/api/v1/drafts/apply": {"content": "", "comment": "a"},
     "/api/v1/rules/resume": {"rules": ["r"]},
     "/api/v1/streams/{stream}/progress": {"batches": []},
     "/api/v1/tokens": {"name": "-", "role": "viewer"},
 }
 # Answers that depend on other processes, or on what the other tests have done.
 IN_CHILD = (
-    "/rules/backtest",
+    "/backtests",
+    "/drafts/apply",
     "/why",
     "/rules/check",
     "/rules/diff",

@@ -15,8 +15,9 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.backtest.files import open_files
 from moirae.backtest.late_rows import LateRowFinder
 from moirae.backtest.row_intervals import find_row_interval
-from moirae.backtest.rule_changes import find_rule_changes
+from moirae.backtest.rule_changes import ChangePlanner
 from moirae.backtest.run import Backtest, plan_backtest
+from moirae.backtest.versions import compare_versions
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.errors import ProblemsError, UsageError
@@ -149,10 +150,15 @@ def test_rules_with_another_version_are_compared_over_the_range_of_both(
     same = "  - {alert: Same, expr: 'SELECT host, ts FROM cpu WHERE v > 90', key: [host]}\n"
     before = load(RULES + same)
     after = load(RULES.replace("v > 90", "v > 80") + same + same.replace("Same", "New"))
-    changed, new = find_rule_changes(archive, list(after.values()), before, lambda newest: 0)
-    assert changed.rule == "g/High"
-    assert changed.before == before["g/High"].version
-    assert changed.change is not None
-    assert [alert.starts_at for alert in changed.change.new] == [START + timedelta(minutes=5)]
-    assert (changed.change.unchanged, changed.change.gone) == (1, [])
-    assert (new.rule, new.before, len(new.alerts)) == ("g/New", None, 1)
+    planner = ChangePlanner(archive, lambda newest: 0)
+    changed, new = planner.plan_changes(list(after.values()), before)
+    for change in (changed, new):
+        assert change.share_done() == 0.0
+        list(change.evaluate())
+        assert (change.share_done(), change.error) == (1.0, None)
+    assert changed.before == before["g/High"]
+    difference = compare_versions(changed.list_alerts_before(), changed.list_alerts())
+    assert [alert.starts_at for alert in difference.new] == [START + timedelta(minutes=5)]
+    assert (difference.unchanged, difference.gone) == (1, [])
+    assert (new.rule.name, new.before, len(new.list_alerts())) == ("g/New", None, 1)
+    assert new.list_alerts_before() == []

@@ -135,5 +135,5 @@ def count_events_without(
     frame = archive.finder.spark.sql(query.sql(dialect="spark"))
     for name, text in key.items():
         frame = frame.where(build_key_condition(exp.column(name), text).sql(dialect="spark"))
-    times = [to_micros(row.ts) for row in frame.select("ts").collect()]
+    times = [row[0] for row in frame.selectExpr("unix_micros(ts)").collect()]
     return sum(at - rule.keep_firing_for <= time <= at for time in times)

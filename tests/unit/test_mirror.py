@@ -30,8 +30,12 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "integration/test_backtest_files.py": """
-        moirae.backtest.files moirae.backtest.rule_changes moirae.services.operations.backtests moirae.backtest.late_rows moirae.backtest.row_intervals
+        moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.late_rows moirae.backtest.row_intervals
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
+    "integration/test_started_backtests.py": """
+        moirae.backtest_process moirae.deployments.drafts moirae.services.backtest_runs
+        moirae.services.operations.backtests moirae.services.operations.drafts
+        sql.rules.backtests""",
     "integration/test_tuning.py": "moirae.backtest.tuning",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",

@@ -19,7 +19,7 @@ _DESCRIPTION = (
 )
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "title": "Problem",
+    "title": "ProblemDetails",
     "required": ["type", "title", "status", "detail"],
     "properties": {
         "type": {"type": "string"},
@@ -72,7 +72,7 @@ def _build(app: FastAPI) -> dict[str, Any]:
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    schemas["Problem"] = _PROBLEM_SCHEMA
+    schemas["ProblemDetails"] = _PROBLEM_SCHEMA
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     components["securitySchemes"] = {
@@ -85,7 +85,7 @@ def _build(app: FastAPI) -> dict[str, Any]:
             operation["responses"]["default"] = {
                 "description": "A problem",
                 "content": {
-                    problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
                 },
             }
             is_public = path in _PUBLIC_PATHS

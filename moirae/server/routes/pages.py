@@ -24,12 +24,16 @@ _PAGE_PATHS = (
     "/alerts/{alert}",
     "/compare/{event}/{past}",
     "/history",
+    "/query",
     "/receivers",
     "/receivers/{receiver}",
+    "/report",
     "/rules",
     "/rules/{rule:path}",
     "/silences",
     "/system",
+    "/try",
+    "/try/{rule:path}",
 )
 _FILE_PATH = "/static/{name}"
 _MEDIA_TYPES = {

@@ -37,6 +37,11 @@ _MAX_RULES = 10_000  # that a request lists with a limit
 _MAX_LOST_ROWS = 20  # newest rows without a verdict of a rule
 _MAX_CONTENT = 1 << 20  # characters of a rule file
 
+WATCHED_FILES = (
+    "the workspace applies its rule files itself: change these files, or set `watch_rules: false` "
+    "in the workspace file"
+)
+
 
 class RuleDocument(Arguments):
     """A rule file. `content` absent: the file of this path on this machine."""
@@ -319,10 +324,7 @@ def _count_rules(
 
 def _prepare_apply(workspace: "LocalWorkspace", body: RuleFiles) -> _CheckedFiles:
     if workspace.via == "api" and workspace.settings.watch_rules:
-        raise Conflict(
-            "the workspace applies its rule files itself: change these files, or set "
-            "`watch_rules: false` in the workspace file"
-        )
+        raise Conflict(WATCHED_FILES)
     return _check_files(workspace.settings, body, allow_paths=workspace.via == "cli")
 
 

@@ -30,10 +30,13 @@ import { AlertPage } from "./pages/alert";
 import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
 import { NowPage } from "./pages/now";
+import { QueryPage } from "./pages/query";
 import { ReceiversPage } from "./pages/receivers";
+import { ReportPage } from "./pages/report";
 import { RulesPage } from "./pages/rules";
 import { SilencesPage } from "./pages/silences";
 import { SystemPage } from "./pages/system";
+import { TryPage } from "./pages/try";
 
 const DARK_CLASS = "pf-v6-theme-dark";
 const THEME_SETTING = "moirae.theme";
@@ -41,6 +44,7 @@ const PAGES = [
   ["/", "Now", "g n"],
   ["/history", "History", "g h"],
   ["/rules", "Rules", "g r"],
+  ["/query", "Query", "g q"],
   ["/silences", "Silences", "g i"],
   ["/receivers", "Receivers", "g e"],
   ["/system", "System", "g s"],
@@ -90,6 +94,9 @@ export function App() {
           <Route path="/compare/:event/:past" element={<ComparePage />} />
           <Route path="/history" element={<HistoryPage />} />
           <Route path="/rules/*" element={<RulesPage />} />
+          <Route path="/try/*" element={<TryPage />} />
+          <Route path="/report" element={<ReportPage />} />
+          <Route path="/query" element={<QueryPage />} />
           <Route path="/silences" element={<SilencesPage />} />
           <Route path="/receivers" element={<ReceiversPage />} />
           <Route path="/receivers/:receiver" element={<ReceiversPage />} />
@@ -201,7 +208,8 @@ function Keys({ close }: { close: () => void }) {
 
 function isPageOf(path: string, pathname: string): boolean {
   const isOfAlert = pathname.startsWith("/alerts") || pathname.startsWith("/compare");
-  return path === "/" ? pathname === "/" || isOfAlert : pathname.startsWith(path);
+  const isOfRule = pathname.startsWith("/try") || pathname.startsWith("/report");
+  return path === "/" ? pathname === "/" || isOfAlert : pathname.startsWith(path) || (path === "/rules" && isOfRule);
 }
 
 /** Use the theme of the setting, else that of the system. */

@@ -10,3 +10,8 @@ export function useIsOperator(): boolean {
   const session = useContext(SessionContext);
   return session !== null && session.role !== "viewer";
 }
+
+/** Whether the user may apply rules. */
+export function useIsAdmin(): boolean {
+  return useContext(SessionContext)?.role === "admin";
+}

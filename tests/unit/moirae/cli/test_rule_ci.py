@@ -1,6 +1,7 @@
 """Changes of rules as Markdown, and rule files of a commit."""
 
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,16 +24,15 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def make_change(**values: object) -> ChangedRule:
-    fields: dict[str, object] = dict.fromkeys(ChangedRule.__dataclass_fields__)
-    fields |= {"rule": "g/A", "version": "2", "before": "1", "new_alerts": [], "gone_alerts": []}
-    fields |= dict.fromkeys(("alerts", "new", "gone", "moved", "unchanged"), 0)
+    fields: dict[str, object] = {"rule": "g/A", "version": "2", "before": "1"}
     return ChangedRule(**{**fields, **values})  # type: ignore[arg-type]
 
 
 def test_changes_are_a_table_with_the_first_alerts() -> None:
-    alert = ChangedAlert(TIME, None, {"alertname": "A", "host": "a|b"})
+    alert = ChangedAlert("new", TIME, TIME, None, {"alertname": "A", "host": "a|b"}, {})
+    same = replace(alert, change="unchanged")
     changes = [
-        make_change(alerts=3, new=1, unchanged=2, new_alerts=[alert]),
+        make_change(alerts=3, new=1, unchanged=2, listed=[same, alert]),
         make_change(rule="g/B", before=None, problem="no rows"),
     ]
     assert format_changes(changes)[2:] == [

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moirae.config import Settings, load_settings_from_environment
-from moirae.queries.prepare import QueryOptions, prepare_query
-from recall.query import Unsupported
+from moirae.queries.prepare import QueryOptions, _write_out_windows, prepare_query
+from recall.query import Unsupported, parse
 from recall.requests import SqlQuestion
 
 WORKSPACE = """
@@ -48,6 +48,20 @@ def test_smaller_limit_is_kept(settings: Settings) -> None:
     assert prepare(settings, "SELECT host FROM cpu LIMIT 7").sql.endswith("LIMIT 7")
     with pytest.raises(Unsupported, match="set a larger --limit"):
         prepare(settings, "SELECT host FROM cpu LIMIT 70")
+
+
+def test_end_of_a_window_is_written_out_as_rules_name_it(settings: Settings) -> None:
+    text = (
+        "SELECT host, window.end AS ts, avg(cpu) AS mean FROM cpu "
+        "GROUP BY host, window(ts, '1 hour') HAVING window.start > TIMESTAMP '2026-01-01'"
+    )
+    query = parse(text)
+    assert _write_out_windows(query)
+    written = query.sql(dialect="spark")
+    assert "WINDOW(ts, '1 hour').end AS ts" in written
+    assert "HAVING WINDOW(ts, '1 hour').start" in written
+    plain = parse("SELECT host FROM cpu")
+    assert not _write_out_windows(plain)
 
 
 def test_aggregates_get_no_limit(settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from moirae.rules.rule_set import Rule
+from moirae.rules.parse import parse_rules
+from moirae.rules.rule_set import Rule, has_same_alerts
 from tests.unit.moirae.rules.rule_files import EVERY_KEY, RULE, read_rule, with_keys
 
 
@@ -158,3 +159,23 @@ def test_explicit_default_changes_the_version_only_as_in_release_0_1_0(
     default: str, version: str
 ) -> None:
     assert read_rule(with_keys(default)).version == version
+
+
+def test_texts_change_no_alerts_and_conditions_do() -> None:
+    text = """
+groups:
+- name: g
+  rules:
+  - alert: A
+    expr: SELECT host, ts FROM cpu
+    where: n.n > 1
+    recall: {n: {sql: "SELECT count(*) AS n FROM cpu h"}}
+    annotations: {summary: x}
+"""
+    rules = [
+        parse_rules("r.yaml", changed)[0].rules[0]
+        for changed in (text, text.replace("summary: x", "summary: y"), text.replace("> 1", "> 2"))
+    ]
+    assert has_same_alerts(rules[0], rules[1])
+    assert rules[0].version == rules[2].version
+    assert not has_same_alerts(rules[0], rules[2])

@@ -58,11 +58,19 @@ export function SpanChoice({ span, choose }: { span: Span; choose: (span: Span) 
   );
 }
 
+interface GroupProps {
+  charts: Chart[];
+  first: number;
+  span: Span;
+  /** Called with the time of a point that is clicked, in milliseconds. */
+  choose?: (time: number) => void;
+}
+
 /**
  * Charts with one time axis: they are zoomed together, and the pointer shows the values of all of
  * them at its time. `first`: how many are shown at first. `span`: the range of the axis.
  */
-export function ChartGroup({ charts, first, span }: { charts: Chart[]; first: number; span: Span }) {
+export function ChartGroup({ charts, first, span, choose }: GroupProps) {
   const [areAllAskedFor, setAllShown] = useState(false);
   const areAllShown = usePrinting() || areAllAskedFor;
   const [zoom, setZoom] = useState<Range | null>(null);
@@ -83,7 +91,7 @@ export function ChartGroup({ charts, first, span }: { charts: Chart[]; first: nu
         </p>
       )}
       {charts.slice(0, areAllShown ? undefined : first).map(({ title, lines }) => (
-        <SeriesChart key={title} title={title} lines={lines} range={zoom ?? all} zoom={setZoom} group={group} />
+        <SeriesChart key={title} title={title} lines={lines} range={zoom ?? all} zoom={setZoom} group={group} choose={choose} />
       ))}
       {charts.length > first && !areAllShown && (
         <Button variant="link" isInline onClick={() => setAllShown(true)}>
@@ -99,18 +107,21 @@ interface Props extends Chart {
   zoom: (range: Range | null) => void;
   /** Charts of a group show their values at the same time. */
   group: string;
+  choose?: (time: number) => void;
 }
 
 /**
  * Values around events: the mean of each interval as a line, lowest to highest as a band. Two lines
  * are aligned at their events.
  */
-function SeriesChart({ title, lines, range, zoom, group }: Props) {
+function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const values = useRef<HTMLSpanElement>(null);
   const plot = useRef<uPlot>(null);
   const latestRange = useRef(range);
   latestRange.current = range;
+  const latestChoose = useRef(choose);
+  latestChoose.current = choose;
   const identity = JSON.stringify(lines);
   useEffect(() => {
     const element = frame.current;
@@ -178,6 +189,14 @@ function SeriesChart({ title, lines, range, zoom, group }: Props) {
       element,
     );
     plot.current = chart;
+    let pressedAt = 0;
+    chart.over.addEventListener("mousedown", (event) => (pressedAt = event.clientX));
+    chart.over.addEventListener("click", (event) => {
+      const minutes = chart.posToVal(event.offsetX, "x");
+      if (Math.abs(event.clientX - pressedAt) < MIN_ZOOM && lines.length === 1) {
+        latestChoose.current?.(new Date(lines[0].ts).getTime() + minutes * MINUTE);
+      }
+    });
     const observer = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
     observer.observe(element);
     return () => {

@@ -53,6 +53,7 @@ import { NotificationCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
 import { FoldedSection, LongText } from "../components/text";
+import { WhyCard } from "../components/why";
 import { useKeys } from "../keys";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
@@ -98,6 +99,7 @@ function Report({ report, error, reload, update }: ReportProps) {
   const navigate = useNavigate();
   const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
   const [areAllAskedFor, setAllShown] = useState(false);
+  const [chosen, setChosen] = useState<number | null>(null);
   const areAllShown = usePrinting() || areAllAskedFor;
   const definition = useRule(alert.rule, alert.version);
   const similar = findSimilar(recalls);
@@ -162,7 +164,8 @@ function Report({ report, error, reload, update }: ReportProps) {
         </section>
         <div className="side">
           <NormCard answers={recalls} event={event} alert={alert} />
-          {event && <TimelineCard alert={alert} attributes={event.attributes} />}
+          {event && <TimelineCard alert={alert} attributes={event.attributes} choose={setChosen} />}
+          {isOperator && event && !isBuiltIn(alert.rule) && <WhyCard alert={alert.id} chosen={chosen} />}
           <Card isCompact>
             <CardTitle component="h2">History read</CardTitle>
             <CardBody>
@@ -455,7 +458,14 @@ function RevisionList({ answer }: { answer: Answer }) {
   return <RowsTable rows={rows} label={`Revisions of ${answer.recall}`} />;
 }
 
-function TimelineCard({ alert, attributes }: { alert: AlertDetails; attributes: Row }) {
+interface TimelineProps {
+  alert: AlertDetails;
+  attributes: Row;
+  /** Called with a time that is clicked, in milliseconds. */
+  choose: (time: number) => void;
+}
+
+function TimelineCard({ alert, attributes, choose }: TimelineProps) {
   const [span, setSpan] = useState(DEFAULT_SPAN);
   const { before, after } = span;
   const timeline = useLoaded(
@@ -468,14 +478,14 @@ function TimelineCard({ alert, attributes }: { alert: AlertDetails; attributes: 
       <CardBody>
         <SpanChoice span={span} choose={setSpan} />
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
-        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} span={span} />}
+        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} span={span} choose={choose} />}
       </CardBody>
     </Card>
   );
 }
 
 /** The columns that the event is about come first. */
-function TimelineCharts({ timeline, attributes, span }: { timeline: Timeline; attributes: Row; span: Span }) {
+function TimelineCharts({ timeline, attributes, span, choose }: { timeline: Timeline; attributes: Row; span: Span; choose: (time: number) => void }) {
   if (!timeline.series.length && !timeline.missing.length) {
     return <p className="note">No stream has the key of this alert.</p>;
   }
@@ -486,7 +496,7 @@ function TimelineCharts({ timeline, attributes, span }: { timeline: Timeline; at
   }));
   return (
     <>
-      <ChartGroup charts={charts} first={Math.max(1, ownCount)} span={span} />
+      <ChartGroup charts={charts} first={Math.max(1, ownCount)} span={span} choose={choose} />
       {timeline.missing.map(({ stream, reason }) => (
         <p key={stream} className="note">
           {stream}: {reason}

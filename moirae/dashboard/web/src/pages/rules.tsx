@@ -32,6 +32,9 @@ function RuleList() {
   return (
     <PageSection>
       <Title headingLevel="h1">Rules</Title>
+      <p className="line">
+        <Link to="/try">Try a new rule</Link> <Link to="/report">Worth of rules</Link>
+      </p>
       <form role="search" className="search" onSubmit={(event) => event.preventDefault()}>
         <TextInput
           type="search"
@@ -153,6 +156,12 @@ function RulePage({ rule }: { rule: string }) {
       <p className="line">
         <StateLabel state={state} /> version <code>{version}</code>{" "}
         <Link to={`/history?rule=${encodeURIComponent(name)}`}>Its alerts</Link>
+        {isOperator && (
+          <>
+            {" "}
+            <Link to={`/try/${name}`}>Try a change</Link>
+          </>
+        )}
       </p>
       {state === "quarantined" && isOperator && (
         <Button onClick={() => void resume()}>End the quarantine</Button>
