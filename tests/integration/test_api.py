@@ -40,6 +40,7 @@ PATH_VALUES = {
     "kind": "events",
     "view": "alerts",
     "silence": "none",
+    "backtest": "00000000-0000-0000-0000-000000000001",
     "receiver": "none",
 }
 BODIES: dict[str, Any] = {
