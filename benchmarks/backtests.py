@@ -24,6 +24,7 @@ from archiver.delta import StreamSchema, StreamTable
 from archiver.read import Reader
 from archiver.times import to_micros
 from benchmarks.fixtures import spark_session, temporary_folder
+from benchmarks.long_history import fail_on_relation
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.backtest import (
@@ -117,7 +118,7 @@ def _open_history(folder: Path, settings: Settings, spark: SparkSession) -> Iter
     for chunk in range(_CHUNKS):
         table.append(_make_chunk(schema, chunk), chunk)
     reader = Reader(folder, [schema])
-    finder = PastFinder(spark.newSession(), reader, RelationVersions({}.__getitem__, frozenset()))
+    finder = PastFinder(spark.newSession(), reader, RelationVersions(fail_on_relation, frozenset()))
     end = _START + _CHUNKS * _CHUNK_MICROS
     yield _History(BacktestArchive.create(finder, reader, {"past": end}), settings, spark)
 
