@@ -157,12 +157,13 @@ def test_worth_of_rules_is_a_picture_and_a_table(browser: Browser, served: Serve
 def test_alert_is_explained_also_at_a_point_of_a_chart(browser: Browser) -> None:
     browser.open(f"/alerts/{alert_id(0)}", ".why-card")
     browser.press_button("Why did this fire?", ".why-card")
-    wait_long(browser, "Reads 2026-01-01", ".why-card")
+    wait_long(browser, "It does not fire at 2026-01-01 00:00:00 UTC", ".why-card")
     assert "cpu > 80" in browser.text("[aria-label^='Conditions of']")
     browser.find(".chart .u-over").click()
     browser.wait_for(lambda: browser.find(".why-card input").get_property("value"))  # type: ignore[no-untyped-call]
+    chosen = str(browser.find(".why-card input").get_property("value"))  # type: ignore[no-untyped-call]
     browser.press_button("Why not here?", ".why-card")
-    wait_long(browser, "It does not fire at", ".why-card")
+    wait_long(browser, f"It does not fire at {chosen.replace('T', ' ')}", ".why-card")
     assert browser.serious_findings() == []
 
 
