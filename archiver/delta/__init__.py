@@ -46,7 +46,7 @@ from archiver.delta.log_checks import DamagedLogFile, LogCheck, check_log, find_
 from archiver.delta.log_repair import LogRepair, plan_log_repair, remove_files, repair_log
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
-from archiver.delta.row_ids import RowIds, read_row_ids
+from archiver.delta.row_ids import RowIds
 from archiver.delta.schema import (
     APPEND_COLUMN,
     ARROW_TYPES,
@@ -67,7 +67,6 @@ from archiver.delta.vacuum import Vacuum
 __all__ = [
     "add_archive_columns",
     "read_version",
-    "read_row_ids",
     "read_newest_version",
     "read_commits",
     "list_tables",

@@ -1,11 +1,13 @@
 """Digests of data files: the commit that adds a file holds its SHA-256, as a tag of the file.
 
-A changed byte may decode to another value; only the digest shows it. Files of other programs and of
-earlier versions have none.
+A changed byte may decode to another value; only the digest shows it. Of a stream's file the commit
+also holds the digest of the identities of its rows (`archiver.delta.row_ids`), so that a backup
+need not decode it. Files of other programs and of earlier versions have none.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -14,7 +16,29 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-DIGEST_TAG = "moirae.sha256"
+from archiver.delta.files import DataFile
+from archiver.delta.row_ids import RowIds
+
+_DIGEST_TAG = "moirae.sha256"
+_IDS_TAG = "moirae.ids"
+
+
+@dataclass(frozen=True)
+class FileDigests:
+    """What a log holds of its files, by path: digests, and the identities of the rows."""
+
+    files: Mapping[str, str]
+    rows: Mapping[str, RowIds]
+
+
+def make_tags(file: DataFile) -> dict[str, str]:
+    """The tags of a file in the commit that adds it."""
+    tags: dict[str, str] = {}
+    if file.digest is not None:
+        tags[_DIGEST_TAG] = file.digest
+    if file.ids is not None:
+        tags[_IDS_TAG] = file.ids
+    return tags
 
 
 def compute_digest(path: Path) -> str:
@@ -31,40 +55,48 @@ def read_digest(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def parse_digests(log_files: Mapping[str, bytes]) -> dict[str, str]:
+def parse_digests(log_files: Mapping[str, bytes]) -> FileDigests:
     """The digests that the files of a log hold, by path of the data file.
 
     Raises `ValueError` and `pyarrow.ArrowException` for damaged ones.
     """
-    digests: dict[str, str] = {}
+    files: dict[str, str] = {}
+    rows: dict[str, RowIds] = {}
+    for path, tags in _read_tags(log_files):
+        if _DIGEST_TAG in tags:
+            files[path] = tags[_DIGEST_TAG]
+        if _IDS_TAG in tags:
+            rows[path] = RowIds.parse_tag(tags[_IDS_TAG])
+    return FileDigests(files, rows)
+
+
+def _read_tags(log_files: Mapping[str, bytes]) -> Iterator[tuple[str, Mapping[str, str]]]:
     for name, content in log_files.items():
         if name.endswith(".json"):
-            digests.update(_parse_commit(content))
+            adds = _read_commit(content)
         elif name.endswith(".parquet"):
-            digests.update(_parse_checkpoint(content))
-    return digests
+            adds = _read_checkpoint(content)
+        else:
+            continue
+        for add in adds:
+            yield unquote(add["path"]), dict(add.get("tags") or {})
 
 
-def _parse_commit(content: bytes) -> dict[str, str]:
-    digests: dict[str, str] = {}
+def _read_commit(content: bytes) -> Iterator[dict[str, Any]]:
     for line in filter(bytes.strip, content.splitlines()):
         add = orjson.loads(line).get("add")
-        if add is not None and DIGEST_TAG in (add.get("tags") or {}):
-            digests[unquote(add["path"])] = add["tags"][DIGEST_TAG]
-    return digests
+        if add is not None:
+            yield add
 
 
-def _parse_checkpoint(content: bytes) -> dict[str, str]:
+def _read_checkpoint(content: bytes) -> Iterator[dict[str, Any]]:
     file = pq.ParquetFile(pa.BufferReader(content))
     fields = file.schema_arrow
     if "add" not in fields.names or fields.field("add").type.get_field_index("tags") < 0:
-        return {}  # of another program
-    digests: dict[str, str] = {}
+        return  # of another program
     adds: list[dict[str, Any] | None] = file.read(columns=["add.path", "add.tags"])[
         "add"
     ].to_pylist()
     for add in adds:
-        tags = dict((add or {}).get("tags") or {})
-        if add is not None and DIGEST_TAG in tags:
-            digests[unquote(add["path"])] = tags[DIGEST_TAG]
-    return digests
+        if add is not None:
+            yield add

@@ -22,8 +22,8 @@ class DataFile:
     """A file of a table. `path` is relative to the table.
 
     `is_foreign`: another program appended its rows. They are history only: no events come of them,
-    and the ledger does not count them. `digest`: of a file that was just written; else the log
-    has it, see `archiver.delta.digests`.
+    and the ledger does not count them. `digest`, and `ids` of its rows: of a file that was just
+    written; else the log has them, see `archiver.delta.digests`.
     """
 
     path: str
@@ -34,6 +34,7 @@ class DataFile:
     newest: Micros
     is_foreign: bool = False
     digest: str | None = None
+    ids: str | None = None
 
     @property
     def has_exact_bounds(self) -> bool:

@@ -156,7 +156,7 @@ class DeltaLog:
             )
 
     def _files_of(self, table: DeltaTable) -> Iterator[DataFile]:
-        actions = pa.table(table.get_add_actions(flatten=True))
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
         if not len(actions):
             return  # then the statistics columns are missing
         names = (

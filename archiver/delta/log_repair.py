@@ -220,7 +220,7 @@ def _list_named(table: ArchiveTable) -> set[str]:
 
 
 def _list_sizes(delta_table: DeltaTable) -> dict[str, int]:
-    actions = pa.table(delta_table.get_add_actions(flatten=True))
+    actions = pa.RecordBatchReader.from_stream(delta_table.get_add_actions(flatten=True)).read_all()
     if not len(actions):
         return {}
     return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))

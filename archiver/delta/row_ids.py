@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from archiver.delta.data_files import TableFiles
-
 _ID_BYTES = 16
 _MASK = (1 << 64) - 1
 
@@ -34,6 +32,17 @@ class RowIds:
         """The sums as text."""
         return f"{self.first:016x}{self.second:016x}"
 
+    @property
+    def tag(self) -> str:
+        """Number and digest, as a commit holds them: see `archiver.delta.digests`."""
+        return f"{self.count}:{self.digest}"
+
+    @staticmethod
+    def parse_tag(tag: str) -> "RowIds":
+        """Reverse `tag`. Raises `ValueError`."""
+        count, digest = tag.split(":")
+        return RowIds.parse(int(count), digest)
+
     @staticmethod
     def parse(count: int, digest: str) -> "RowIds":
         """Reverse `digest`."""
@@ -45,9 +54,8 @@ class RowIds:
         return sum(parts, RowIds())
 
 
-def read_row_ids(files: TableFiles, path: str) -> RowIds:
-    """The identities of the rows of a file, without those that other programs appended."""
-    rows = files.read(path, ["_id", "_unit"])
+def sum_row_ids(rows: pa.Table) -> RowIds:
+    """The digest of rows with `_id` and `_unit`, without those that other programs appended."""
     return sum_ids(rows.filter(pc.is_valid(rows["_unit"]))["_id"])
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from archiver.delta.archive_tables import ArchiveTable
 from archiver.delta.digests import parse_digests
 from archiver.delta.files import is_adopted, is_written_by_moirae
+from archiver.delta.row_ids import RowIds
 from archiver.errors import LogDamaged
 from archiver.storage import LOG_FOLDER
 
@@ -39,7 +40,8 @@ class Commit:
 class TableVersion:
     """A version of a table. `number`: up to where it holds its source; 0: it counts nothing.
 
-    `files`: the bytes of its data files by path. `digests`: of those whose commit holds it.
+    `files`: the bytes of its data files by path. `digests` and `row_ids`: of those whose commit
+    holds them.
     `log_files`: its log by path, without files that readers do not need. All paths are relative to
     the table.
     """
@@ -49,6 +51,7 @@ class TableVersion:
     number: int
     files: Mapping[str, int]
     digests: Mapping[str, str]
+    row_ids: Mapping[str, RowIds]
     log_files: Mapping[str, bytes]
 
 
@@ -102,12 +105,19 @@ def read_version(table: ArchiveTable, version: int) -> TableVersion:
         digests = parse_digests(log_files)
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise LogDamaged(f"{table.storage}: corrupt log: {error}") from error
-    present = {path: digest for path, digest in digests.items() if path in files}
-    return TableVersion(table, version, number, files, present, log_files)
+    return TableVersion(
+        table=table,
+        version=version,
+        number=number,
+        files=files,
+        digests={path: digest for path, digest in digests.files.items() if path in files},
+        row_ids={path: ids for path, ids in digests.rows.items() if path in files},
+        log_files=log_files,
+    )
 
 
 def _list_files(delta_table: DeltaTable) -> dict[str, int]:
-    actions = pa.table(delta_table.get_add_actions(flatten=True))
+    actions = pa.RecordBatchReader.from_stream(delta_table.get_add_actions(flatten=True)).read_all()
     if not len(actions):
         return {}
     paths = actions["path"].to_pylist()

@@ -5,12 +5,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from archiver.delta import (
     RowIds,
@@ -19,13 +21,13 @@ from archiver.delta import (
     TableVersion,
     list_expected,
     read_recorded_schema,
-    read_row_ids,
 )
 from archiver.storage import LocalStorage, StorageRoot
+from archiver.threads import start_thread
 from moirae import __version__
 from moirae.backup.landing_copies import LandingCopies
 from moirae.backup.manifest import FORMAT, FileEntry, Manifest, TableEntry
-from moirae.backup.postgresql import open_dump
+from moirae.backup.postgresql import await_dump, open_dump
 from moirae.backup.repository import Ownership, Repository
 from moirae.backup.state import WorkspaceState, take_state
 from moirae.backup.workspace_files import write_tar
@@ -103,6 +105,11 @@ class _Copy:
     bytes: int
     digest: str | None
 
+    @property
+    def row_ids(self) -> RowIds | None:
+        """The identities of its rows as they were written; None: not known."""
+        return self.table.row_ids.get(self.path)
+
 
 class _Creation:
     """One attempt, from one state."""
@@ -125,27 +132,40 @@ class _Creation:
         self._new_bytes = 0
 
     def run(self) -> Manifest:
-        """Make the backup."""
-        earlier = self._repository.list_complete()
-        previous = self._select_previous(earlier)
+        """Make the backup. The database is dumped while data files are copied."""
+        newest = self._repository.find_newest()
+        previous = (
+            newest if self._options.since is None else self._repository.get(self._options.since)
+        )
         parts: dict[str, FileEntry] = {}
         landing = LandingCopies(self._settings.home, self._staging / "landing")
-        with (
-            connect_database(self._settings, "backup") as connection,
-            take_state(connection, self._root, landing) as state,
-        ):
-            self._repository.claim(Ownership(state.identity.id, state.identity.generation))
-            checks = FileCheckGateway(connection)
-            recorded = {
-                table.table.name: checks.list_recorded(table.table.name) for table in state.tables
-            }
-            parts[FILES_PART] = self._write_files(state)
-            if self._options.dump_database:
-                parts[DATABASE_PART] = self._write_dump(state.snapshot_id)
-        landing.clear()
-        incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
-        copied = self._list_copied(earlier, incomplete)
-        entries = self._copy_tables(state.tables, recorded, copied)
+        with ExitStack() as dumping:
+            dump: BinaryIO | None = None
+            with (
+                connect_database(self._settings, "backup") as connection,
+                take_state(connection, self._root, landing) as state,
+            ):
+                self._repository.claim(Ownership(state.identity.id, state.identity.generation))
+                if self._options.dump_database:
+                    dsn = database_dsn(self._settings)
+                    dump = dumping.enter_context(open_dump(dsn, state.snapshot_id))
+                checks = FileCheckGateway(connection)
+                recorded = {
+                    table.table.name: checks.list_recorded(table.table.name)
+                    for table in state.tables
+                }
+                parts[FILES_PART] = self._write_files(state)
+                if dump is not None:
+                    await_dump(dump)
+            landing.clear()
+            written_dump = (
+                None if dump is None else start_thread(partial(self._write_dump, dump), "dump")
+            )
+            incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
+            copied = self._list_copied(newest, incomplete)
+            entries = self._copy_tables(state.tables, recorded, copied)
+            if written_dump is not None:
+                parts[DATABASE_PART] = written_dump.result()
         self._new_bytes += sum(entry.bytes for entry in parts.values())
         manifest = Manifest(
             format=FORMAT,
@@ -166,13 +186,10 @@ class _Creation:
             new_bytes=self._new_bytes,
         )
         self._repository.write_manifest(manifest)
-        self._repository.remove_backups(incomplete)
+        if incomplete:
+            self._repository.remove_unused_files(self._repository.list_complete())
+            self._repository.remove_backups(incomplete)
         return manifest
-
-    def _select_previous(self, earlier: Sequence[Manifest]) -> Manifest | None:
-        if self._options.since is not None:
-            return self._repository.get(self._options.since)
-        return earlier[-1] if earlier else None
 
     def _write_files(self, state: WorkspaceState) -> FileEntry:
         with TemporaryFile(dir=self._staging) as file:
@@ -180,20 +197,24 @@ class _Creation:
             file.seek(0)
             return self._repository.write_part(self._name, FILES_PART, file)
 
-    def _write_dump(self, snapshot_id: str) -> FileEntry:
-        with open_dump(database_dsn(self._settings), snapshot_id) as dump:
-            return self._repository.write_part(self._name, DATABASE_PART, dump)
+    def _write_dump(self, dump: BinaryIO) -> FileEntry:
+        return self._repository.write_part(self._name, DATABASE_PART, dump)
 
     def _list_copied(
-        self, earlier: Sequence[Manifest], incomplete: Sequence[str]
+        self, newest: Manifest | None, incomplete: Sequence[str]
     ) -> dict[tuple[str, str], FileEntry]:
-        """Entries of the data files that the folder has, by table and path."""
+        """Entries of the data files that need not be copied again, by table and path.
+
+        What only older backups have was removed from the archive since.
+        """
         entries: dict[tuple[str, str], FileEntry] = {}
         for name in incomplete:
             entries.update(self._repository.read_copied(name))
-        for manifest in earlier:
-            for table, path, entry in manifest.data_files():
+        if newest is not None:
+            for table, path, entry in newest.data_files():
                 entries[table, path] = entry
+        if not entries:
+            return entries
         present = self._repository.list_data_files()
         return {key: entry for key, entry in entries.items() if "/".join(key) in present}
 
@@ -328,7 +349,7 @@ class _FileCopier:
             )
         if table.kind != "stream":
             return entry
-        row_ids = self._read_ids(table.stream, storage, copy.path)
+        row_ids = copy.row_ids or self._read_ids(table.stream, storage, copy.path)
         return replace(entry, rows=row_ids.count, ids=row_ids.digest)
 
     def _read_ids(self, stream: str, storage: LocalStorage, path: str) -> RowIds:
@@ -337,4 +358,4 @@ class _FileCopier:
         schema = self._schemas[stream]
         if schema is None:
             raise FileNotFoundError(stream)
-        return read_row_ids(TableFiles(schema, storage), path)
+        return TableFiles(schema, storage).read_row_ids(path)

@@ -4,15 +4,15 @@ A file is encrypted and authenticated block by block (ChaCha20-Poly1305), so tha
 changed, reordered or truncated one is refused. The program `age` reads the files, too.
 """
 
-import shutil
+from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import pyrage
 
 from moirae.errors import BackupDamaged, UsageError
 
-_COPY_SIZE = 1 << 20  # bytes
+_COPY_SIZE = 1 << 18  # bytes: what is read is hashed and written while the processor's cache has it
 
 
 class Cipher(Protocol):
@@ -36,11 +36,18 @@ class PlainCipher:
 
     def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
         """Copy."""
-        shutil.copyfileobj(source, target, _COPY_SIZE)
+        _copy(source, target)
 
     def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
         """Copy."""
-        shutil.copyfileobj(source, target, _COPY_SIZE)
+        _copy(source, target)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy by one buffer, so that no memory is allocated for each block."""
+    buffer = memoryview(bytearray(_COPY_SIZE))
+    while count := cast(RawIOBase, source).readinto(buffer):
+        target.write(buffer[:count])
 
 
 class AgeCipher:

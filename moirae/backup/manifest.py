@@ -162,8 +162,6 @@ def decode_copied(content: bytes) -> Mapping[str, Mapping[str, FileEntry]]:
     return _COPIED.validate_json(content)
 
 
-def find_expired(manifests: Sequence[Manifest], keep: int | None) -> list[Manifest]:
-    """Of backups, oldest first, those that are older than the newest `keep`; None: none is."""
-    if keep is None:
-        return []
+def find_expired(manifests: Sequence[Manifest], keep: int) -> list[Manifest]:
+    """Of backups, oldest first, those that are older than the newest `keep`."""
     return list(manifests[: max(len(manifests) - keep, 0)])

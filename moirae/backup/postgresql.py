@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
@@ -33,6 +34,11 @@ def open_dump(dsn: str, snapshot: str) -> Iterator[BinaryIO]:
         finally:
             process.kill()
             process.wait()
+
+
+def await_dump(dump: BinaryIO) -> None:
+    """Wait until a dump has begun, or failed: from then on it does not need the exported snapshot."""
+    cast(BufferedReader, dump).peek(1)
 
 
 def restore_dump(dsn: str, dump: Path) -> None:

@@ -13,6 +13,7 @@ import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from io import BufferedIOBase
 from typing import Any, BinaryIO, cast
 from uuid import UUID
 
@@ -56,6 +57,11 @@ class _HashedFile(io.RawIOBase):
         content = self._file.read(size)
         self._count(content)
         return content
+
+    def readinto(self, buffer: Any) -> int:
+        count = cast(BufferedIOBase, self._file).readinto(buffer)
+        self._count(memoryview(buffer)[:count])
+        return count
 
     def write(self, content: Any) -> int:
         self._count(content)
@@ -138,6 +144,15 @@ class Repository:
             }
             with self._storage.write_stream(_IDENTITY_FILE) as file:
                 file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+    def find_newest(self) -> Manifest | None:
+        """The complete backup that was begun last; None: there is none. Raises as `get`."""
+        self.read_ownership()
+        for name in reversed((self._storage / "backups").list_folders()):
+            manifest = self._read_manifest(name)
+            if manifest is not None:
+                return manifest
+        return None
 
     def list_complete(self) -> list[Manifest]:
         """The complete backups, oldest first. Raises `BackupDamaged`, `Conflict` for another key."""

@@ -141,16 +141,21 @@ class Restoration:
         return generation
 
     def restore_content(self, settings: Settings, generation: int | None) -> None:
-        """Restore home, archive and database. `generation`: that the tables begin; None: none."""
+        """Restore home, archive and database. `generation`: that the tables begin; None: none.
+
+        The database is restored while data files are copied.
+        """
         root = as_storage(open_storage(settings))
-        self._restore_data_files(root)
-        with self._open_files() as tar:
-            self._restore_logs(root, tar)
-            self._restore_batches(settings.home, tar)
+        with ThreadPoolExecutor(1, "database") as pool:
+            database = pool.submit(self._restore_database, settings)
+            self._restore_data_files(root)
+            with self._open_files() as tar:
+                self._restore_logs(root, tar)
+                self._restore_batches(settings.home, tar)
+            database.result()
         if generation is not None:
             for name in self.manifest.tables:
                 begin_generation(_subfolder(root, name), generation, int(time.time() * 1000))
-        self._restore_database(settings)
 
     def _claim_generation(self) -> int:
         """The next generation, which is recorded in the backup folder."""

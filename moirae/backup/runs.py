@@ -96,14 +96,16 @@ class _Run:
             new_bytes=manifest.new_bytes,
         )
         self._records.delete_before(_RECORDS_AGE)
-        self._clean_up(keep)
+        if keep is not None:
+            self._remove_expired(keep)
         return manifest
 
-    def _clean_up(self, keep: int | None) -> None:
+    def _remove_expired(self, keep: int) -> None:
         manifests = self._repository.list_complete()
         expired = find_expired(manifests, keep)
-        self._repository.remove_backups([manifest.name for manifest in expired])
-        self._repository.remove_unused_files(manifests[len(expired) :])
+        if expired:
+            self._repository.remove_backups([manifest.name for manifest in expired])
+            self._repository.remove_unused_files(manifests[len(expired) :])
 
 
 def run_backups(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from archiver.delta import (
     RowIds,
@@ -10,7 +11,6 @@ from archiver.delta import (
     list_tables,
     read_newest_version,
     read_recorded_schema,
-    read_row_ids,
     read_version,
 )
 from archiver.storage import StorageRoot
@@ -18,9 +18,11 @@ from moirae.backup.manifest import Manifest
 from moirae.backup.repository import Repository
 from moirae.backup.restoration import Report, Restoration
 from moirae.config import Settings, load_settings_from_environment
-from moirae.inspect import Finding, run_checks
 from moirae.runtime import connect_database, release_database
 from moirae.runtime.storage import open_storage
+
+if TYPE_CHECKING:
+    from moirae.inspect import Finding
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Verification:
     files: int
     bytes: int
     rows: int
-    findings: Sequence[Finding]
+    findings: Sequence["Finding"]
 
     @property
     def is_good(self) -> bool:
@@ -49,6 +51,8 @@ def verify_backup(
     Each file is compared by its SHA-256 digest, the rows of each stream by their identities, the
     database with the archive by the checks of `moirae doctor`. Raises `BackupDamaged`.
     """
+    from moirae.inspect import run_checks  # a backup that is only made does without it
+
     restoration = Restoration(repository, manifest, report)
     restored = restoration.restore_workspace_files(folder)
     settings = _settings_beside(restored.workspace_file, folder)
@@ -71,8 +75,10 @@ def _settings_beside(file: Path, folder: Path) -> Settings:
     )
 
 
-def _compare_ids(manifest: Manifest, root: StorageRoot) -> Finding:
+def _compare_ids(manifest: Manifest, root: StorageRoot) -> "Finding":
     """Whether the rows of each restored stream are those that were backed up."""
+    from moirae.inspect import Finding
+
     problems: list[str] = []
     rows = 0
     tables = {table.name: table for table in list_tables(root)}
@@ -86,7 +92,7 @@ def _compare_ids(manifest: Manifest, root: StorageRoot) -> Finding:
         assert schema is not None
         files = TableFiles(schema, tables[name].storage)
         version = read_version(tables[name], read_newest_version(tables[name]))
-        ids = RowIds.sum(read_row_ids(files, path) for path in version.files)
+        ids = RowIds.sum(files.read_row_ids(path) for path in version.files)
         rows += ids.count
         if ids != entry.row_ids:
             problems.append(

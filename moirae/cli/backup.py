@@ -24,7 +24,7 @@ from moirae.cli.options import (
 )
 from moirae.config import FILE_NAME, Settings, load_settings_from_environment
 from moirae.errors import UsageError
-from moirae.runtime import keep_exit_code, open_progress_bar, release_database
+from moirae.runtime import keep_exit_code, open_progress_bar
 
 if TYPE_CHECKING:
     from moirae.backup import Manifest, Repository, Verification
@@ -142,12 +142,9 @@ def _create(
 
     if creation.without_database and settings.database is None:
         raise UsageError("--without-database: the embedded database has no other backup: omit it")
-    try:
-        with _report_progress("backing up") as report:
-            options = BackupOptions(creation.since, not creation.without_database, report)
-            manifest = back_up(settings, repository, options)
-    finally:
-        release_database(settings)
+    with _report_progress("backing up") as report:
+        options = BackupOptions(creation.since, not creation.without_database, report)
+        manifest = back_up(settings, repository, options)
     if output is OutputFormat.JSON:
         print_json(manifest.to_summary())
         return
@@ -275,10 +272,7 @@ def restore(
         if not files_only:
             settings = load_settings_from_environment(file)
             restoration.check_empty(settings)
-            try:
-                generation = restoration.restore(settings)
-            finally:
-                release_database(settings)
+            generation = restoration.restore(settings)
     if output is OutputFormat.JSON:
         print_json(
             {

@@ -28,6 +28,7 @@ from archiver.delta.files import (
     is_written_by_moirae,
 )
 from archiver.delta.identity import Array, build_entries, fingerprint
+from archiver.delta.row_ids import RowIds, sum_row_ids
 from archiver.delta.schema import APPEND_COLUMN, EXTRA_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.errors import DataFileDamaged
 from archiver.formats import redact_table
@@ -89,6 +90,7 @@ class TableFiles:
             oldest=int(ts.min()),
             newest=int(ts.max()),
             digest=digest,
+            ids=_sum_ids(rows),
         )
 
     def write_clustered(self, chunk: int, files: Sequence[DataFile]) -> DataFile:
@@ -197,6 +199,10 @@ class TableFiles:
         rows = self.read(path, [*dict.fromkeys([*columns, "_late"])])
         return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
+    def read_row_ids(self, path: str) -> RowIds:
+        """The identities of the rows of a file, without those that other programs appended."""
+        return sum_row_ids(self.read(path, ["_id", "_unit"]))
+
     def read_identities(self, paths: Sequence[str]) -> Mapping[int, Array]:
         """Read the identity index entries of files (`archiver.delta.identity.ENTRY_DTYPE`).
 
@@ -269,6 +275,13 @@ class TableFiles:
                 f"{self.storage}/{path}: cannot read the data file: {reason}: run `moirae doctor`, "
                 "and restore the file from a backup"
             ) from error
+
+
+def _sum_ids(rows: pa.Table) -> str | None:
+    """The identities of rows as a commit holds them; None: of derived streams, which have none."""
+    if pc.any(pc.equal(pc.binary_length(rows["_id"]), 0)).as_py():
+        return None
+    return sum_row_ids(rows).tag
 
 
 def _with_append_number(rows: pa.Table, path: str) -> pa.Table:

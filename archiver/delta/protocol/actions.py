@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import orjson
 
-from archiver.delta.digests import DIGEST_TAG
+from archiver.delta.digests import make_tags
 from archiver.delta.files import (
     DataFile,
     RemovedFile,
@@ -242,8 +242,9 @@ def add_action(
         "dataChange": data_change,
         "stats": orjson.dumps(stats).decode(),
     }
-    if file.digest is not None:
-        action["tags"] = {DIGEST_TAG: file.digest}
+    tags = make_tags(file)
+    if tags:
+        action["tags"] = tags
     return {"add": action}
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from archiver.delta.archive_tables import list_tables
 from archiver.delta.identity import fingerprint
 from archiver.delta.log import DataFile
+from archiver.delta.row_ids import RowIds, sum_row_ids
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable, select_for_clustering
+from archiver.delta.table_version import read_newest_version, read_version
 from archiver.time_range import TimeRange
 
 SCHEMA = StreamSchema(
@@ -63,6 +66,21 @@ def test_identities_are_computed_for_unclustered_files(tmp_path: Path) -> None:
     clustered = table.read_identities(0)[0]
     assert sorted(unclustered.tolist()) == sorted(clustered.tolist())
     assert set(unclustered["hash"]) == set(appended["_hash"].to_pylist())
+
+
+def test_commit_holds_the_identities_that_its_files_have(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    for number in (1, 2):
+        table.append(rows(range(5 * number, 5 * number + 5)), number)
+    (archive_table,) = list_tables(tmp_path)
+    totals = set()
+    for _ in range(2):
+        version = read_version(archive_table, read_newest_version(archive_table))
+        read = {path: table.files.read_row_ids(path) for path in version.files}
+        assert version.row_ids == read
+        totals.add(RowIds.sum(read.values()))
+        table.cluster(0)
+    assert len(version.files) == 1 and totals == {sum_row_ids(rows(range(5, 15)))}
 
 
 def test_late_rows_are_left_out_on_request(tmp_path: Path) -> None:

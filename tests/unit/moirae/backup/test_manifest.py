@@ -69,6 +69,5 @@ def test_copied_files_are_stored() -> None:
 
 def test_older_backups_than_those_kept_expire() -> None:
     manifests = [make_manifest(day) for day in (1, 2, 3)]
-    assert find_expired(manifests, None) == []
     assert find_expired(manifests, 2) == manifests[:1]
     assert find_expired(manifests, 5) == []
