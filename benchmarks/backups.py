@@ -1,10 +1,12 @@
 """BK1, BK2, BK3: backing up and restoring, compared with copying the same bytes.
 
-A workspace with 20 million archived rows is backed up into an empty folder by the command; what is
-in that folder afterwards is copied, file by file, and the backup is restored into an empty
-workspace. All end with the disk in sync. Then one percent more rows are archived, and backed up into
-the same folder. BK2 is the live p99 of a small stream while backups of a workspace with as many
-rows run one after another, each into an empty folder.
+A workspace with 20 million archived rows, whose database runs, is backed up into an empty folder by
+the command; what is in that folder afterwards is copied, and the backup is restored into an empty
+workspace. The copy is as durable as a backup: each file and folder is flushed to the disk; it does
+not compare what it has written with a digest, which a backup does. Then one percent more rows are
+archived, and backed up into the same folder; then once more without new rows: what that takes does
+not depend on the archive, mostly the start of the command. BK2 is the live p99 of a small stream
+while backups of a workspace with as many rows run one after another, each into an empty folder.
 """
 
 import os
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -25,13 +27,14 @@ import pyarrow as pa
 from archiver.chunks import CutPolicy
 from archiver.formats import PARQUET
 from archiver.ingest import ArchiveWriter, SourceUnit
+from archiver.storage.base import fsync_files
 from archiver.threads import start_thread
 from benchmarks.fixtures import folder_bytes, moirae_up, temporary_workspace
 from benchmarks.live_latency import MEASURED_RULE, WORKSPACE, LiveProducer, measure_p99, wait_until
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment, stream_schema
-from moirae.runtime import database
+from moirae.runtime import database, release_embedded_database
 from moirae.runtime.storage import open_storage
 
 _ROWS = int(os.environ.get("MOIRAE_BENCHMARK_ROWS", "20_000_000"))
@@ -106,10 +109,17 @@ def _time_in_sync(step: Callable[[], object]) -> float:
     return measure_seconds(run_in_sync)
 
 
+def _copy_durably(source: Path, target: Path) -> None:
+    shutil.copytree(source, target)
+    files = list(filter(Path.is_file, target.rglob("*")))
+    fsync_files(files, [target, *filter(Path.is_dir, target.rglob("*"))])
+
+
 def _measure_copies(root: Path) -> list[BenchmarkResult]:
     settings = load_settings_from_environment(root / "moirae.yaml")
     noise: list[float] = []
-    seconds: dict[str, list[float]] = {"backup": [], "copy": [], "second": [], "restore": []}
+    steps = ("backup", "copy", "second", "nothing_new", "restore")
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     next_row = _ROWS
     size = 0
     for repetition in range(_REPETITIONS):
@@ -117,17 +127,21 @@ def _measure_copies(root: Path) -> list[BenchmarkResult]:
         backups, copy, restored = (root / name for name in ("backups", "copy", "restored"))
         restored.mkdir()
         restored.chmod(0o755)
-        seconds["backup"].append(_time_in_sync(partial(_run_command, root, "backup", str(backups))))
+        back_up = partial(_run_command, root, "backup", str(backups))
+        database.database_dsn(settings)  # it runs, as beside the processes of a workspace
+        seconds["backup"].append(_time_in_sync(back_up))
         size = folder_bytes(backups)
-        seconds["copy"].append(_time_in_sync(partial(shutil.copytree, backups, copy)))
+        seconds["copy"].append(_time_in_sync(partial(_copy_durably, backups, copy)))
         seconds["restore"].append(
             _time_in_sync(partial(_run_command, restored, "restore", str(copy)))
         )
         added_rows = int(_ROWS * _MORE)
         _archive(settings, next_row, added_rows)
-        database.release_database(settings)
         next_row += added_rows
-        seconds["second"].append(_time_in_sync(partial(_run_command, root, "backup", str(backups))))
+        seconds["second"].append(_time_in_sync(back_up))
+        seconds["nothing_new"].append(_time_in_sync(back_up))
+        database.release_database(settings)
+        release_embedded_database(restored / ".moirae")
         for folder in (backups, copy, restored):
             shutil.rmtree(folder)
         latest = {name: f"{values[-1]:.2f} s" for name, values in seconds.items()}
@@ -135,15 +149,23 @@ def _measure_copies(root: Path) -> list[BenchmarkResult]:
     medians = {f"{name}_s": rounded_median(values, 2) for name, values in seconds.items()}
     details = {**medians, "rows": _ROWS, "megabytes": round(size / 1e6)}
 
-    def compare(goal: str, description: str, name: str, target: str) -> BenchmarkResult:
-        pairs = zip(seconds[name], seconds["copy"], strict=True)
-        values = [step / copied for step, copied in pairs]
-        return make_result(goal, description, values, target=target, noise=noise, details=details)
+    def compare(
+        goal: str, description: str, values: Sequence[float], target: str
+    ) -> BenchmarkResult:
+        ratios = [value / copied for value, copied in zip(values, seconds["copy"], strict=True)]
+        return make_result(goal, description, ratios, target=target, noise=noise, details=details)
 
+    more = [
+        second - nothing
+        for second, nothing in zip(seconds["second"], seconds["nothing_new"], strict=True)
+    ]
     return [
-        compare("BK1", "backup ÷ copying the same bytes", "backup", "≤ 1.3"),
-        compare("BK1", "backup after 1 % more rows ÷ copying all bytes", "second", "≤ 0.05"),
-        compare("BK3", "restore ÷ copying the same bytes", "restore", "≤ 1.5"),
+        compare("BK1", "backup ÷ copying the same bytes", seconds["backup"], "≤ 1.3"),
+        compare(
+            "BK1", "backup after 1 % more rows ÷ copying all bytes", seconds["second"], "≤ 0.05"
+        ),
+        compare("BK1", "the same − a backup without new rows ÷ copying all bytes", more, "≤ 0.05"),
+        compare("BK3", "restore ÷ copying the same bytes", seconds["restore"], "≤ 1.5"),
     ]
 
 
