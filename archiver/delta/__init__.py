@@ -23,6 +23,7 @@ from archiver.delta.declared_table import (
     read_recorded_schema,
 )
 from archiver.delta.digests import compute_digest
+from archiver.delta.erasures import Erasures, find_erasures
 from archiver.delta.file_checks import (
     DamagedFile,
     ExpectedFile,
@@ -81,6 +82,7 @@ __all__ = [
     "ChunkFiles",
     "DamagedFile",
     "DamagedLogFile",
+    "Erasures",
     "ExpectedFile",
     "FileCheck",
     "ColumnChanges",
@@ -111,6 +113,7 @@ __all__ = [
     "compute_digest",
     "derived_tables",
     "find_altered_types",
+    "find_erasures",
     "find_commit_damage",
     "fingerprint",
     "keeps_text",

@@ -54,18 +54,21 @@ def back_up(
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     with connect_database(settings, "backup record") as connection:
-        _acquire_lock(connection)
+        hold_backup_lock(connection)
         check_generation(settings, connection)
         return _Run(connection, settings, repository).run(options, keep)
 
 
-def _acquire_lock(connection: sql.Connection) -> None:
-    """Wait as long as the server may take to notice that a killed backup is gone."""
+def hold_backup_lock(connection: sql.Connection) -> None:
+    """Keep others from making backups until the connection is closed. Raises `Conflict`.
+
+    Waits as long as the server may take to notice that a killed backup is gone.
+    """
     processes = ProcessGateway(connection)
     deadline = time.monotonic() + _ROLE_TIMEOUT
     while not processes.try_lock(_LOCK):
         if time.monotonic() > deadline:
-            raise Conflict("another backup of this workspace is in progress")
+            raise Conflict("another backup, or a repair, of this workspace is in progress")
         time.sleep(_LOCK_POLL)
 
 

@@ -148,9 +148,15 @@ def _repair(workspace: Path, options: _RepairOptions, output: OutputFormat) -> N
 
 
 def _hold_roles(connection: "sql.Connection") -> None:
-    """Raise `RoleTaken` unless the workspace is stopped; its processes cannot start until the end."""
+    """Raise `RoleTaken` unless the workspace is stopped, and `Conflict` while it is backed up.
+
+    Neither its processes nor backups can start until the end.
+    """
+    from moirae.backup import hold_backup_lock
+
     for role in _STOPPED_ROLES:
         Role(connection, role, 0.0)
+    hold_backup_lock(connection)
 
 
 def _open_backups(settings: Settings, options: _RepairOptions) -> "Repository | None":

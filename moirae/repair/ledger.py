@@ -1,15 +1,22 @@
 """Makes ledger and tables agree: rows are read again, taken into the ledger, or recorded as lost."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import ArchiveTable, StreamSchema, StreamTable, TableFiles
+from archiver.delta import (
+    ArchiveTable,
+    Erasures,
+    StreamSchema,
+    StreamTable,
+    TableFiles,
+    find_erasures,
+)
 from archiver.ingest import Catalog
 from archiver.times import from_micros, optional_micros
 from moirae.config import Settings
@@ -99,8 +106,10 @@ class LedgerRepair:
                 )
             )
         recorded = self._repairs.list_units(list(difference.missing))
+        erasures = find_erasures(table.files) if recorded else None
         for row in recorded:
-            steps.append(self._plan_missing(name, table, row, difference.missing[row.id]))
+            missing = difference.missing[row.id]
+            steps.append(self._plan_missing(name, table, row, missing, erasures))
         return steps
 
     def _plan_chunks(self, tables: Iterable[StreamTable]) -> list[RepairStep]:
@@ -135,15 +144,28 @@ class LedgerRepair:
         ]
 
     def _plan_missing(
-        self, name: str, table: StreamTable, unit: RecordedUnitRow, missing: int
+        self,
+        name: str,
+        table: StreamTable,
+        unit: RecordedUnitRow,
+        missing: int,
+        erasures: Erasures | None,
     ) -> RepairStep:
-        if unit.unit:
-            source = self._search.find(unit)
-            sources = [] if source is None else [source]
-        else:
-            sources = self._search.list_all(unit.stream)
+        """`erasures`: what other programs have deleted from the table; None: not known."""
         subject = f"{table.schema.name}: {unit.unit or 'compacted source units'}"
         damage = f"{missing:,} rows that the ledger counts are not in the table"
+        if erasures is not None and erasures.commits:
+            damage += f"; rows were deleted by {'; '.join(erasures.commits)}"
+            is_certain = not (self._lost_files.get(name) or erasures.unknown_chunks)
+            if is_certain and self._count_erased(unit, erasures) >= missing:
+                return RepairStep(
+                    subject,
+                    damage,
+                    "record them as deleted on purpose",
+                    "",
+                    partial(self._units.add_deleted_rows, {(unit.stream, unit.id): missing}),
+                )
+        sources = self._find_sources(unit)
         if sources:
             locations = ", ".join(source.location for source in sources[:_SHOWN_SOURCES])
             if len(sources) > _SHOWN_SOURCES:
@@ -152,8 +174,8 @@ class LedgerRepair:
                 subject,
                 damage,
                 f"read them again from {locations}",
-                "; ".join(source.loss for source in sources if source.loss),
-                lambda: self._read_again(name, table, unit, sources, missing),
+                "; ".join(_describe_losses(sources, erasures)),
+                lambda: self._read_again(name, table, unit, sources, missing, erasures),
             )
         return RepairStep(
             subject,
@@ -170,9 +192,11 @@ class LedgerRepair:
         unit: RecordedUnitRow,
         sources: Sequence[PresentRecords],
         missing: int,
+        erasures: Erasures | None,
     ) -> None:
-        """What none of the sources has is recorded as lost."""
+        """What was deleted on purpose stays deleted; what none of the sources has is recorded as lost."""
         present_ids: set[str] = set()
+        erased = 0 if erasures is None else self._count_erased(unit, erasures)
         for source in sources:
             if missing == 0:
                 return
@@ -184,21 +208,45 @@ class LedgerRepair:
                 self._stored_chunks(),
                 refused_lines=set(unit.refused_lines),
                 clock=optional_micros(unit.clock),
-                lost=self._describe_rows(name, unit, missing),
+                lost=self._describe_rows(name, unit, missing, erasures),
             )
             if len(rows):
                 table.append(rows, 0)
             missing -= len(rows)
             present_ids.update(row_id.hex() for row_id in rows["_id"].to_pylist())
-        if missing:
-            self._record_loss(name, unit, missing, present_ids)
+        deleted = min(erased, missing)
+        if deleted:
+            self._units.add_deleted_rows({(unit.stream, unit.id): deleted})
+        if missing > deleted:
+            self._record_loss(name, unit, missing - deleted, present_ids)
 
-    def _describe_rows(self, name: str, unit: RecordedUnitRow, missing: int) -> RowLimits:
+    def _describe_rows(
+        self, name: str, unit: RecordedUnitRow, missing: int, erasures: Erasures | None
+    ) -> RowLimits:
         files = self._lost_files.get(name, [])
+        lost_ids = {bytes.fromhex(row_id) for row_id in self._list_ids(name, unit)}
+        limits = RowLimits(missing, erased=erasures, lost_ids=lost_ids)
         if unit.unit or not files:
-            return RowLimits(missing)
+            return limits
         oldest = min(file.oldest for file in files)
-        return RowLimits(missing, oldest, max(file.newest for file in files))
+        return replace(limits, oldest=oldest, newest=max(file.newest for file in files))
+
+    def _find_sources(self, unit: RecordedUnitRow) -> Sequence[PresentRecords]:
+        if not unit.unit:
+            return self._search.list_all(unit.stream)
+        source = self._search.find(unit)
+        return [] if source is None else [source]
+
+    def _count_erased(self, unit: RecordedUnitRow, erasures: Erasures) -> int:
+        """The rows of a unit, or of all compacted ones, that other programs have deleted, and the
+        ledger does not count as deleted.
+        """
+        ledger = {row.id: row for row in self._units.list_ledger(unit.stream)}
+        erased = erasures.rows_by_unit.get(unit.id, 0)
+        if not unit.unit:
+            rows_by_unit = erasures.rows_by_unit.items()
+            erased += sum(rows for id_, rows in rows_by_unit if id_ not in ledger)
+        return max(erased - ledger[unit.id].deleted, 0)
 
     def _stored_chunks(self) -> Sequence[Chunk]:
         return Catalog(self._connection).chunks()
@@ -247,3 +295,15 @@ class LedgerRepair:
         with self._connection.transaction():
             self._units.add_deleted_rows({(unit.stream, unit.id): rows})
             self._repairs.record_lost(lost)
+
+
+def _describe_losses(sources: Sequence[PresentRecords], erasures: Erasures | None) -> Iterator[str]:
+    for source in sources:
+        if source.loss:
+            yield source.loss
+    if erasures is not None and erasures.unknown_chunks:
+        chunks = ", ".join(map(str, sorted(erasures.unknown_chunks)))
+        yield (
+            f"rows of chunks {chunks} that are not known to be lost otherwise: rows were deleted "
+            "there on purpose, and which is not known any more"
+        )

@@ -8,18 +8,31 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from archiver.chunks import Chunk, locate
-from archiver.delta import EXTRA_COLUMN, StreamTable, add_archive_columns, fingerprint, row_places
+from archiver.delta import (
+    EXTRA_COLUMN,
+    Erasures,
+    StreamTable,
+    add_archive_columns,
+    fingerprint,
+    row_places,
+)
 from archiver.ingest import SourceUnit, read_batches
 from archiver.times import Micros, micros_column
 
 
 @dataclass(frozen=True)
 class RowLimits:
-    """At most `limit` rows. `oldest`, `newest`: event times between which they are; None: not known."""
+    """At most `limit` rows. `oldest`, `newest`: event times between which they are; None: not known.
+
+    `erased`: what was deleted on purpose, and stays deleted; `lost_ids`: of rows that were lost for
+    certain, wherever else rows were deleted.
+    """
 
     limit: int
     oldest: Micros | None = None
     newest: Micros | None = None
+    erased: Erasures | None = None
+    lost_ids: Collection[bytes] = ()
 
     def may_be_at(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which rows at these times may be among them."""
@@ -29,6 +42,12 @@ class RowLimits:
         if self.newest is not None:
             is_lost &= ts <= self.newest
         return is_lost
+
+    def may_return(self, row_id: bytes, chunk: int) -> bool:
+        """Whether a row was not deleted on purpose, as far as that is known."""
+        if self.erased is None or row_id in self.lost_ids:
+            return True
+        return row_id not in self.erased.ids and chunk not in self.erased.unknown_chunks
 
 
 def read_lost_rows(
@@ -67,7 +86,7 @@ def read_lost_rows(
         for chunk in {chunk for chunk in chunk_ids.tolist() if chunk in stored}:
             present = set(table.read_accounted(["_id"], chunk)["_id"].to_pylist())
             for index in np.flatnonzero(is_lost & (chunk_ids == chunk)).tolist():
-                is_lost[index] = ids[index] not in present
+                is_lost[index] = ids[index] not in present and lost.may_return(ids[index], chunk)
                 present.add(ids[index])
         positions = np.flatnonzero(is_lost)[: lost.limit - count]
         count += len(positions)

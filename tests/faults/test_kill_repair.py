@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,29 @@ from tests.backups import filled, make_backup, numbers_of, problems_of, stop_dat
 from tests.integration.test_repair import archive_file, data_files, log_folder, make_file_workspace
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
-KILLS = 5  # of each repair
-LONGEST = 5.0  # seconds until a kill
+KILLS = 8  # of each repair
+LONGEST = 5.0  # seconds from the start to a kill
+LONGEST_WORK = 0.3  # seconds from the first change to a kill, of every other repair
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
 
-def _repair_and_kill(settings: Settings, seconds: float, *arguments: str) -> bool:
-    """Whether it had ended before."""
+def _list_files(settings: Settings) -> set[Path]:
+    home = Path(settings.home)
+    return {*(home / "damaged").rglob("*"), *(home / "archive").rglob("*")}
+
+
+def _await_change(settings: Settings, process: "subprocess.Popen[str]") -> None:
+    """Wait until the repair has changed a file, or has ended."""
+    before = _list_files(settings)
+    while process.poll() is None and _list_files(settings) == before:
+        time.sleep(0.005)
+
+
+def _repair_and_kill(
+    settings: Settings, seconds: float, *arguments: str, after_change: bool = False
+) -> bool:
+    """Whether it had ended before. `after_change`: the seconds count from the first change on."""
     command = [sys.executable, "-m", "moirae", "doctor", "--repair", *arguments]
     process = subprocess.Popen(
         [*command, "--workspace", str(settings.file)],
@@ -35,6 +51,8 @@ def _repair_and_kill(settings: Settings, seconds: float, *arguments: str) -> boo
         start_new_session=True,
         text=True,
     )
+    if after_change:
+        _await_change(settings, process)
     try:
         _, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -67,9 +85,11 @@ def test_killed_repair_goes_on(public_folder: Path, damage: str) -> None:
         for path in data_files(settings):
             path.write_bytes(path.read_bytes()[:50])
     assert problems_of(settings) != []
-    ended = sum(
-        _repair_and_kill(settings, rng.uniform(0.5, LONGEST), *arguments) for _ in range(KILLS)
-    )
+    ended = 0
+    for number in range(KILLS):
+        is_late = number % 2 == 1
+        seconds = rng.uniform(0.0, LONGEST_WORK) if is_late else rng.uniform(0.5, LONGEST)
+        ended += _repair_and_kill(settings, seconds, *arguments, after_change=is_late)
     assert _repair_and_kill(settings, 300.0, *arguments)
     assert problems_of(settings) == []
     lost = range(50, 60) if damage == "files" else range(0)

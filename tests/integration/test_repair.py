@@ -158,6 +158,47 @@ def test_rows_of_lost_files_are_read_again_and_others_recorded_as_lost(
     assert problems_of(workspace) == []
 
 
+def _delete_rows(settings: Settings, condition: str) -> None:
+    DeltaTable(open_storage(settings) / "streams" / "cpu").delete(condition)
+
+
+def test_rows_that_another_program_has_deleted_stay_deleted(workspace: Settings) -> None:
+    _delete_rows(workspace, "n IN (3, 44)")
+    assert problems_of(workspace) != []
+    assert _repair(workspace) == ["", ""]
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == [n for n in range(60) if n not in (3, 44)]
+    assert _repair(workspace) == []
+
+
+@pytest.mark.slow
+def test_deleted_rows_stay_deleted_when_others_are_read_again(workspace: Settings) -> None:
+    before = data_files(workspace)
+    _delete_rows(workspace, "n = 3")
+    unchanged = set(before).intersection(data_files(workspace))
+    for path in unchanged:
+        path.unlink()
+    assert len(unchanged) == 2
+    _repair(workspace)
+    assert problems_of(workspace) == []
+    assert numbers_of(workspace) == [n for n in range(50) if n != 3]
+    with connect_database(workspace, "tests") as connection:
+        (lost,) = RepairGateway(connection).list_lost()
+    assert lost.rows == 10
+
+
+@pytest.mark.slow
+def test_rows_are_not_read_again_where_deleted_ones_are_not_known(workspace: Settings) -> None:
+    before = data_files(workspace)
+    _delete_rows(workspace, "n = 3")
+    for path in [*before, *data_files(workspace)]:
+        path.unlink(missing_ok=True)
+    losses = [loss for loss in _repair(workspace) if loss]
+    assert any("which is not known any more" in loss for loss in losses)
+    assert problems_of(workspace) == []
+    assert 3 not in numbers_of(workspace)
+
+
 @pytest.mark.slow
 def test_nothing_is_lost_to_a_folder_that_is_not_mounted(workspace: Settings) -> None:
     folder = workspace.file.parent / "in"

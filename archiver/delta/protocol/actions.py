@@ -70,6 +70,7 @@ class ParsedCommit:
     `sequence_number`: None if the commit does not set it. `generation`: of the process that made
     it; None: it was made by another program. `timestamp`: the in-commit timestamp,
     milliseconds; None without one. `metadata`, `protocol`: the actions of these names.
+    `changes_data`: whether rows are added or removed, and not only stored otherwise.
     """
 
     added: Sequence[FoundFile]
@@ -81,6 +82,7 @@ class ParsedCommit:
     protocol: Mapping[str, Any] | None
     has_deletion_vectors: bool
     generation: int | None = None
+    changes_data: bool = False
 
 
 def parse_commit(content: bytes, time_column: str, application_id: str | None) -> ParsedCommit:
@@ -95,12 +97,15 @@ def parse_commit(content: bytes, time_column: str, application_id: str | None) -
     adds: list[Mapping[str, Any]] = []
     removed: dict[str, RemovedFile] = {}
     sequence_number = None
+    changes_data = False
     for action in actions:
         last.update(action)
         if "add" in action:
             adds.append(action["add"])
+            changes_data |= action["add"].get("dataChange", True)
         if "remove" in action:
             remove = action["remove"]
+            changes_data |= remove.get("dataChange", True)
             removed_file = RemovedFile(
                 remove.get("deletionTimestamp") or 0, remove.get("size") or 0
             )
@@ -118,6 +123,7 @@ def parse_commit(content: bytes, time_column: str, application_id: str | None) -
         protocol=last.get("protocol"),
         has_deletion_vectors=any(add.get("deletionVector") for add in adds),
         generation=_parse_generation(info.get("engineInfo")),
+        changes_data=changes_data,
     )
 
 
