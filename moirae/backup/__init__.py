@@ -11,7 +11,7 @@ from moirae.backup.encryption import create_key_file
 from moirae.backup.manifest import FileEntry, Manifest
 from moirae.backup.repository import Repository
 from moirae.backup.restoration import Restoration, RestoredFiles
-from moirae.backup.runs import back_up, hold_backup_lock, run_backups
+from moirae.backup.runs import back_up, hold_backup_lock, lower_priority, run_backups
 from moirae.backup.verification import Verification, verify_backup
 from moirae.backup.workspace_files import LOG_FOLDER, read_tar
 
@@ -28,6 +28,7 @@ __all__ = [
     "back_up",
     "create_key_file",
     "hold_backup_lock",
+    "lower_priority",
     "open_repository",
     "open_scheduled",
     "read_tar",

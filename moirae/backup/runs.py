@@ -39,7 +39,7 @@ _RETRY_AFTER = timedelta(minutes=5)
 _ROLE_TIMEOUT = 15.0  # seconds to wait for a predecessor to release role or lock
 _LOCK_POLL = 0.2  # seconds
 _RECORDS_AGE = timedelta(days=400)
-_NICENESS = 10  # live work takes precedence
+_NICENESS = 10
 # The lock of the backup that runs, apart from the role of the process that runs the schedule.
 _LOCK = "backup in progress"
 
@@ -51,12 +51,16 @@ def back_up(
 
     Raises `Conflict` if another one of the workspace is in progress, and as `create_backup`.
     """
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     with connect_database(settings, "backup record") as connection:
         hold_backup_lock(connection)
         check_generation(settings, connection)
         return _Run(connection, settings, repository).run(options, keep)
+
+
+def lower_priority() -> None:
+    """Let live work take precedence over this process, which makes backups."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
 
 
 def hold_backup_lock(connection: sql.Connection) -> None:
@@ -120,6 +124,7 @@ def run_backups(settings: Settings, stop: threading.Event, parent: int | None = 
     if settings.backup is None:
         raise UsageError(f"{settings.file}: no backups are scheduled: add the key `backup`")
     watch_parent(parent, stop)
+    lower_priority()
     with connect_database(settings, "backup process") as connection:
         check_generation(settings, connection)
         role = Role(connection, "backup", _ROLE_TIMEOUT)

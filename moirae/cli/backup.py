@@ -138,10 +138,11 @@ def _create(
     creation: _CreateOptions,
     output: OutputFormat,
 ) -> None:
-    from moirae.backup import BackupOptions, back_up
+    from moirae.backup import BackupOptions, back_up, lower_priority
 
     if creation.without_database and settings.database is None:
         raise UsageError("--without-database: the embedded database has no other backup: omit it")
+    lower_priority()
     with _report_progress("backing up") as report:
         options = BackupOptions(creation.since, not creation.without_database, report)
         manifest = back_up(settings, repository, options)
