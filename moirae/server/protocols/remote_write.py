@@ -18,13 +18,22 @@ from cachetools import LRUCache
 
 from moirae.errors import RequestRejected
 from moirae.server.protocols.pushed_rows import PushedRows, Selectors, find_streams
-from moirae.server.protocols.write_messages import load_messages, load_messages_2
+from moirae.server.protocols.write_messages import WriteMessages, load_messages, load_messages_2
 
 MAX_SERIES = 50_000  # of a request
 MAX_SYMBOLS = 500_000  # of a request of version 2.0
 _MAX_SERIES_BYTES = 1 << 20
 _MAX_LABELS = 200  # of a series
 _MAX_CACHED_SERIES = 20_000
+_MAX_CACHED_BYTES = 2_000  # of a series that is remembered
+# A series with one sample ends with it, in these bytes; times of this century have six.
+_TIME_BYTES = 6
+_SAMPLE = 18
+_ZERO_SAMPLE = 9
+_ZERO_SAMPLE_START = b"\x12\x07\x10"  # field 2, of 7 bytes, which are field 2
+_SAMPLE_START = b"\x12\x10\x09"  # field 2, of 16 bytes, of which the first is field 1
+_SAMPLE_MIDDLE = 0x10  # field 2
+_DOUBLE = struct.Struct("<d")
 _GAPS = ("stale markers", "nan")  # reasons for which a sample is no row
 _STALE = 0x7FF0000000000002  # the bits of the value that ends a series
 # Fields of rows that are no labels. A label of the name gets a prefix.
@@ -93,7 +102,10 @@ class SeriesReader:
                 raise RequestRejected(413, f"too many symbols: limit {MAX_SYMBOLS} per request")
             read_labels = partial(_find_labels, list(request.symbols))
         pushed = PushedRows()
+        times: dict[bytes, bytes | None] = {}
         for series_content in request.timeseries:
+            if not is_version_2 and self._rows.add_known(series_content, pushed, times):
+                continue
             try:
                 if len(series_content) > _MAX_SERIES_BYTES:
                     raise ValueError
@@ -102,9 +114,15 @@ class SeriesReader:
             except (messages.error, ValueError):
                 pushed.skipped["", "invalid series"] += 1
                 continue
-            samples = ((sample.value, sample.timestamp) for sample in series.samples)
-            counts = {"exemplars": len(series.exemplars), "histograms": len(series.histograms)}
-            self._rows.add(labels, samples, pushed, counts)
+            samples = [(sample.value, sample.timestamp) for sample in series.samples]
+            counts = {}
+            if series.exemplars:
+                counts["exemplars"] = len(series.exemplars)
+            if series.histograms:
+                counts["histograms"] = len(series.histograms)
+            described = self._rows.add(labels, samples, pushed, counts)
+            if not is_version_2:
+                self._rows.remember(series_content, len(series.labels), messages, described)
         return pushed
 
 
@@ -130,6 +148,7 @@ class SeriesRows:
     def __init__(self, selectors: Mapping[str, Selectors]) -> None:
         self._selectors = selectors
         self._series: LRUCache[tuple[tuple[str, str], ...], _Series] = LRUCache(_MAX_CACHED_SERIES)
+        self._series_by_content: dict[bytes, _Series] = {}
         self._lock = threading.Lock()
 
     def add(
@@ -138,7 +157,7 @@ class SeriesRows:
         samples: Iterable[tuple[float, int]],
         pushed: PushedRows,
         counts: dict[str, int] | None = None,
-    ) -> None:
+    ) -> _Series:
         """Add the rows of samples, each a value and milliseconds.
 
         `counts`: of what else the series has that is not stored, by reason.
@@ -146,7 +165,7 @@ class SeriesRows:
         described = self._find(labels)
         if described.prefix is None:
             pushed.skipped["", "invalid series"] += 1
-            return
+            return described
         counts = {} if counts is None else counts
         lines = list(_write_samples(described.prefix, samples, counts))
         pushed.add(described.streams, lines)
@@ -155,8 +174,57 @@ class SeriesRows:
             pushed.taken += len(lines) + sum(counts.get(reason, 0) for reason in _GAPS)
         for stream in described.streams:
             for reason, count in counts.items():
-                if count:
-                    pushed.skipped[stream, reason] += count
+                pushed.skipped[stream, reason] += count
+        return described
+
+    def remember(
+        self, content: bytes, label_count: int, messages: WriteMessages, described: _Series
+    ) -> None:
+        """Recognise a series by the bytes of its labels, if nothing but a sample follows them."""
+        length = _find_sample(content)
+        labels = content[:-length]
+        if described.prefix is None or not 0 < length < len(content) <= _MAX_CACHED_BYTES:
+            return
+        try:
+            parsed = messages.series.FromString(labels)
+        except messages.error:
+            return
+        has_others = parsed.samples or parsed.exemplars or parsed.histograms
+        if has_others or len(parsed.labels) != label_count:
+            return
+        if len(self._series_by_content) >= _MAX_CACHED_SERIES:
+            self._series_by_content = {}  # other threads may still read the old ones
+        self._series_by_content[labels] = described
+
+    def add_known(
+        self, content: bytes, pushed: PushedRows, times: dict[bytes, bytes | None]
+    ) -> bool:
+        """Add the row of a series whose labels are known by their bytes, and that has one sample.
+
+        They end where a field ends, so what follows is a field. `times`: of the request, as they are
+        written; None: not valid. Returns False if the series has to be parsed.
+        """
+        length = _find_sample(content)
+        described = self._series_by_content.get(content[:-length]) if length else None
+        if described is None or described.prefix is None:
+            return False
+        value = 0.0
+        if length == _SAMPLE:
+            (value,) = _DOUBLE.unpack_from(content, len(content) - _SAMPLE + 3)
+        encoded = content[-_TIME_BYTES:]
+        try:
+            written = times[encoded]
+        except KeyError:
+            milliseconds = _read_varint(encoded)
+            is_valid = milliseconds is not None and milliseconds < _MAX_MILLISECONDS
+            written = _write_time(milliseconds) if is_valid and milliseconds is not None else None
+            times[encoded] = written
+        if written is None or not math.isfinite(value):
+            return False
+        line = b'%b,"value":%r,"ts":"%b"}\n' % (described.prefix, value, written)
+        pushed.taken += bool(described.streams)
+        pushed.add(described.streams, (line,))
+        return True
 
     def _find(self, labels: tuple[tuple[str, str], ...]) -> _Series:
         """The series of some labels; requests are read by several threads."""
@@ -164,6 +232,8 @@ class SeriesRows:
             described = self._series.get(labels)
         if described is None:
             described = self._describe(labels)
+            if described.prefix is None or len(described.prefix) > _MAX_CACHED_BYTES:
+                return described
             with self._lock:
                 self._series[labels] = described
         return described
@@ -179,6 +249,28 @@ class SeriesRows:
         for name, value in labels.items():
             row[f"label_{name}" if name in _OWN_FIELDS else name] = value
         return _Series(streams, orjson.dumps(row)[:-1])
+
+
+def _find_sample(content: bytes) -> int:
+    """The length of what looks like the field of a sample, at the end; 0: nothing does.
+
+    A value of 0 is left out of its field.
+    """
+    if content[-_SAMPLE : 3 - _SAMPLE] == _SAMPLE_START and content[-7] == _SAMPLE_MIDDLE:
+        return _SAMPLE
+    if content[-_ZERO_SAMPLE:-_TIME_BYTES] == _ZERO_SAMPLE_START:
+        return _ZERO_SAMPLE
+    return 0
+
+
+def _read_varint(encoded: bytes) -> int | None:
+    """An integer of `_TIME_BYTES` bytes; None if they are not one."""
+    number = 0
+    for position, byte in enumerate(encoded):
+        number |= (byte & 0x7F) << 7 * position
+        if (byte < 0x80) != (position == _TIME_BYTES - 1):
+            return None
+    return number
 
 
 def _write_samples(

@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moirae.config.matchers import parse_matchers
 from moirae.errors import RequestRejected
@@ -232,3 +234,42 @@ def test_unmatched_samples_are_not_taken() -> None:
         _make_request_2([(UP, [(1, 0)])]), is_version_2=True
     )
     assert (pushed.taken, pushed.skipped) == (0, {("", "unmatched"): 1})
+
+
+_SAMPLES = st.tuples(
+    st.floats(width=64) | st.just(0.0),
+    st.integers(0, 1 << 50) | st.integers(1_700_000_000_000, 1_800_000_000_000),
+)
+_NAMES = st.sampled_from(["a", "b", "__name__", "metric", "x" * 90, "\x12\x07\x10"])
+_CONTENTS = st.builds(
+    lambda labels, samples: _make_series(list(labels.items()), samples),
+    st.dictionaries(_NAMES, st.text(max_size=8)),
+    st.lists(_SAMPLES, max_size=2),
+)
+
+
+@given(st.lists(_CONTENTS | st.binary(max_size=40), max_size=12))
+def test_series_that_are_known_by_their_bytes_bring_equal_rows(contents: list[bytes]) -> None:
+    """The same series, and others with its bytes at their begin, come again and again."""
+    contents = [*contents, *contents, *(content[:-1] for content in contents)]
+    request = load_messages().request(timeseries=contents).SerializeToString()
+    reader = SeriesReader({"all": ()})
+    first, second = reader.read(request), reader.read(request)
+    singly = PushedRows()
+    for content in contents:
+        one = load_messages().request(timeseries=[content]).SerializeToString()
+        pushed = SeriesReader({"all": ()}).read(one)  # nothing is known to it
+        singly.skipped += pushed.skipped
+        singly.taken += pushed.taken
+        for stream, lines in pushed.lines.items():
+            singly.lines.setdefault(stream, []).extend(lines)
+    assert first == second == singly
+
+
+def test_large_series_are_not_remembered() -> None:
+    reader = SeriesReader({"all": ()})
+    for number in range(50):
+        series = _make_series([("a", f"{number}" * 100_000)], [(1, 1_767_225_600_123)])
+        reader.read(load_messages().request(timeseries=[series]).SerializeToString())
+    remembered = reader._rows._series, reader._rows._series_by_content
+    assert not any(remembered)
