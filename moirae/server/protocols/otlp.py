@@ -6,8 +6,9 @@ A record that cannot be stored is counted; the others of its request are stored.
 import base64
 import binascii
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -49,6 +50,8 @@ class OtlpReader:
         self._messages = messages
         self._signal = signal
         self._selectors = selectors
+        self._streams = list(selectors)
+        self._selects = any(selectors.values())
 
     def read(self, content: bytes, is_json: bool) -> PushedRows:
         """The records of a request. Raises `RequestRejected` if the request cannot be read."""
@@ -136,19 +139,24 @@ class OtlpReader:
                 pushed.skipped["", row] += 1
                 continue
             fields, attributes = row
-            labels = {**record.resource.attributes, **attributes}
-            if not is_log:
-                labels["__name__"] = fields["metric"]
-            streams = find_streams(
-                self._selectors, {name: _to_text(value) for name, value in labels.items()}
-            )
-            written = {
-                **record.resource.fields,
-                **{f"attributes.{name}": value for name, value in attributes.items()},
-                **fields,
-                "scope": record.scope,
-            }
+            written = dict(record.resource.fields)
+            for name, value in attributes.items():
+                written[f"attributes.{name}"] = value
+            written |= fields
+            written["scope"] = record.scope
+            streams = self._find_streams(record.resource, attributes, fields.get("metric"))
             pushed.add(streams, [orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE)])
+
+    def _find_streams(
+        self, resource: _Resource, attributes: Mapping[str, Any], metric: str | None
+    ) -> Sequence[str]:
+        if not self._selects:
+            return self._streams
+        labels = {**resource.attributes, **attributes}
+        if metric is not None:
+            labels["__name__"] = metric
+        texts = {name: _to_text(value) for name, value in labels.items()}
+        return find_streams(self._selectors, texts)
 
 
 class _Budget:
@@ -280,8 +288,13 @@ def _write_time(nanoseconds: int) -> str | None:
     """A time in microseconds; None if it is absent. The field ends in the year 2554."""
     if nanoseconds == 0:
         return None
-    moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{_write_second(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(maxsize=4_096)  # records of a request are of few seconds
+def _write_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def _get(parent: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
