@@ -13,7 +13,7 @@ from moirae.config.matchers import Matcher
 from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Route
 from moirae.config.paths import interpolate
 from moirae.config.positions import locate
-from moirae.config.push_sources import OtlpSource, RemoteWriteSource
+from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
 from moirae.config.receivers import Receiver
 from moirae.config.settings import (
     FILE_NAME,
@@ -53,6 +53,7 @@ __all__ = [
     "Receiver",
     "Relation",
     "RelationFile",
+    "LokiSource",
     "OtlpSource",
     "RemoteWriteSource",
     "Route",

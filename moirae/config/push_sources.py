@@ -54,3 +54,19 @@ class OtlpSource(PushSource):
         "all.",
         examples=['{"service.name"="checkout"}'],
     )
+
+
+class LokiSource(PushSource):
+    """Log entries that Promtail, Alloy and others send by Loki's push protocol.
+
+    A row has the fields ts, line, one for each label, and `metadata.NAME` for each structured
+    metadata.
+    """
+
+    loki: OnlyTrue = Field(description="true: entries are sent to /loki/api/v1/push.")
+    match: Selectors = Field(
+        default=(),
+        description="Entries that the stream takes, by their labels: a selector, or a list of which "
+        "one suffices. Default: all.",
+        examples=['{app="checkout"}'],
+    )

@@ -56,7 +56,7 @@ from moirae.config.paths import (
     is_url,
     resolve_text,
 )
-from moirae.config.push_sources import OtlpSource, RemoteWriteSource
+from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
 from moirae.documents.types import (
     ConfigModel,
     Flag,
@@ -258,15 +258,17 @@ StreamSource = Annotated[
     | Annotated[HttpSource, Tag("<http>")]
     | Annotated[KafkaSource, Tag("<kafka>")]
     | Annotated[RemoteWriteSource, Tag("<remote_write>")]
-    | Annotated[OtlpSource, Tag("<otlp>")],
+    | Annotated[OtlpSource, Tag("<otlp>")]
+    | Annotated[LokiSource, Tag("<loki>")],
     discriminate_by_key(
         "a source is exactly one of {files: GLOB}, {http: true}, {kafka: {servers: …, topic: "
-        "…}}, {remote_write: true} and {otlp: logs}",
+        "…}}, {remote_write: true}, {otlp: logs} and {loki: true}",
         files=FileSource,
         http=HttpSource,
         kafka=KafkaSource,
         remote_write=RemoteWriteSource,
         otlp=OtlpSource,
+        loki=LokiSource,
     ),
 ]
 
@@ -366,7 +368,7 @@ class Stream(ColumnsModel):
         "of others; older rows that follow are late.",
     )
     source: StreamSource = Field(
-        description="Source of the rows: files, http, kafka, remote_write or otlp."
+        description="Source of the rows: files, http, kafka, remote_write, otlp or loki."
     )
 
     keep: PositiveDuration | None = Field(
@@ -444,7 +446,9 @@ class Stream(ColumnsModel):
         source = self.source
         if isinstance(source, FileSource) and source.tail:
             return "place"
-        is_log = isinstance(source, OtlpSource) and source.otlp == "logs"
+        is_log = isinstance(source, LokiSource) or (
+            isinstance(source, OtlpSource) and source.otlp == "logs"
+        )
         return "place" if is_log or source.record_format.name in LOG_FORMATS else "row"
 
     @property

@@ -53,6 +53,14 @@ streams:
     source: {{remote_write: true, match: load}}
 rules: [rules.yaml]
 """
+_RULES = """
+groups:
+- name: load
+  rules:
+  - alert: Negative
+    expr: SELECT n, ts, value FROM node WHERE value < 0
+    key: [n]
+"""
 _PROMETHEUS = """
 global: {{scrape_interval: 200ms, scrape_timeout: 200ms, external_labels: {{site: north}}}}
 scrape_configs:
@@ -181,7 +189,7 @@ def _behind_prometheus() -> Iterator[tuple[Stage, _Prometheus, _Proxy, Threading
     exporter = ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)
     start_daemon(exporter.serve_forever, "exporter")
     proxy = _Proxy(port)
-    with workspace(_WORKSPACE.format(port=port), "groups: []\n") as root:
+    with workspace(_WORKSPACE.format(port=port), _RULES) as root:
         system = Stage(root, SEED)
         (root / "token").write_text(tokens.create_token(system.connection, "p", "source"))
         configuration = _PROMETHEUS.format(exporter=exporter.server_port, proxy=proxy.port)

@@ -142,7 +142,9 @@ class OtlpReader:
             written = dict(record.resource.fields)
             for name, value in attributes.items():
                 written[f"attributes.{name}"] = value
-            written |= fields
+            for name, value in fields.items():
+                if value is not None:  # a field that all lack would slow down reading
+                    written[name] = value
             written["scope"] = record.scope
             streams = self._find_streams(record.resource, attributes, fields.get("metric"))
             pushed.add(streams, [orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE)])

@@ -12,6 +12,7 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.alerts import AlertRows, convert_alerts
 from moirae.server.responses import require_stream
 from moirae.server.route_table import RouteAccess
+from moirae.server.routes.loki import Loki
 from moirae.server.routes.otlp import Otlp
 from moirae.server.routes.remote_write import RemoteWrite
 
@@ -19,6 +20,7 @@ _ALERTS = "/api/v2/alerts"
 _REMOTE_WRITE = "/api/v1/write"
 _OTLP_LOGS = "/v1/logs"
 _OTLP_METRICS = "/v1/metrics"
+_LOKI = "/loki/api/v1/push"
 
 _RPC_PATHS = (_OTLP_LOGS, _OTLP_METRICS)
 
@@ -31,7 +33,7 @@ ROUTES = [
         overload_status=503,
         has_rpc_errors=path in _RPC_PATHS,
     )
-    for path in (_ALERTS, _REMOTE_WRITE, *_RPC_PATHS)
+    for path in (_ALERTS, _REMOTE_WRITE, _LOKI, *_RPC_PATHS)
 ]
 
 
@@ -59,6 +61,12 @@ def add_protocol_routes(
     @app.post(_REMOTE_WRITE, include_in_schema=False)
     async def write_samples(request: Request) -> Response:
         return await remote_write.accept(request)
+
+    loki = Loki(settings, pool, ingest_handler)
+
+    @app.post(_LOKI, include_in_schema=False)
+    async def push_entries(request: Request) -> Response:
+        return await loki.accept(request)
 
     logs = Otlp("logs", settings, pool, ingest_handler)
     metrics = Otlp("metrics", settings, pool, ingest_handler)

@@ -68,11 +68,9 @@ def test_log_record_becomes_a_row() -> None:
     (row,) = _rows(_read("logs", _logs(RECORD)))
     assert row == {
         "ts": "2026-01-01T00:00:00.123456Z",
-        "observed_ts": None,
         "severity": "ERROR",
         "severity_number": 17,
         "body": "no disk",
-        "event_name": None,
         "trace_id": TRACE_ID,
         "span_id": "eee19b7ec3c1b174",
         "scope": "shop",
@@ -147,11 +145,9 @@ def test_points_of_gauges_and_sums_become_rows() -> None:
     gauge, total = _rows(_read("metrics", metrics))
     assert gauge == {
         "ts": "2026-01-01T00:00:00.123456Z",
-        "start_ts": None,
         "metric": "queue",
         "value": 2.5,
         "unit": "1",
-        "temporality": None,
         "scope": "",
         "resource.service.name": "checkout",
     }

@@ -1,0 +1,55 @@
+"""Accepts requests of Loki's push protocol."""
+
+from fastapi import Request
+from starlette.responses import Response
+
+from moirae.config import LokiSource, Settings
+from moirae.errors import RequestRejected
+from moirae.server.ingest import IngestHandler
+from moirae.server.pool import ConnectionPool
+from moirae.server.protocols.loki import LokiReader
+from moirae.server.protocols.remote_write import decompress_block
+from moirae.server.request_body import decompress
+from moirae.server.routes.pushed_input import PushedInput
+
+_JSON = "application/json"
+_PROTOBUF = "application/x-protobuf"
+
+
+class Loki:
+    """Accepts requests."""
+
+    def __init__(
+        self, settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
+    ) -> None:
+        selectors = {
+            name: stream.source.match
+            for name, stream in settings.streams.items()
+            if isinstance(stream.source, LokiSource)
+        }
+        self._input = PushedInput(
+            pool,
+            ingest_handler,
+            selectors,
+            LokiReader,
+            "no stream takes log entries: declare one with source: {loki: true}",
+        )
+
+    async def accept(self, request: Request) -> Response:
+        """Store the entries of a request durably. Raises `RequestRejected`."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = request.headers.get("content-encoding", "").strip().lower()
+        if media_type not in (_JSON, _PROTOBUF):
+            raise RequestRejected(415, f"unsupported Content-Type: use {_PROTOBUF} or {_JSON}")
+        is_json = media_type == _JSON
+        # Protocol Buffers are always a snappy block, whether a header says so or not.
+        if encoding not in (("", "identity", "gzip") if is_json else ("", "snappy")):
+            raise RequestRejected(415, "unsupported Content-Encoding")
+
+        def unpack(body: bytes, max_bytes: int) -> bytes:
+            if not is_json:
+                return decompress_block(body, max_bytes)
+            return decompress(body, "gzip", max_bytes) if encoding == "gzip" else body
+
+        await self._input.accept(request, unpack, lambda reader, body: reader.read(body, is_json))
+        return Response(status_code=204)
