@@ -202,13 +202,26 @@ def _render_key(name: str, schema: Schema, required: bool) -> str:
     default = "" if required else _render_default(schema)
     if len(entry) + len(default) > WIDTH:
         entry, values = _move_values(entry)
-        comment = f"{comment} One of: {values}."
+        if values:
+            comment = f"{comment} One of: {values}."
+        else:
+            entry = _break_types(entry)
     if not required:
         entry = f"[ {entry}{default} ]"
     if not comment:
         return entry
     wrapped = textwrap.fill(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
     return f"{wrapped}\n{entry}"
+
+
+def _break_types(entry: str) -> str:
+    """An entry whose types are too long for a line."""
+    lines = [""]
+    for part in entry.split(" | "):
+        if len(lines[-1]) + len(part) > WIDTH - 4:
+            lines.append("   ")
+        lines[-1] += f" | {part}" if lines[-1] else part
+    return "\n".join(lines)
 
 
 def _move_values(entry: str) -> tuple[str, str]:

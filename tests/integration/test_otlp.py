@@ -1,4 +1,4 @@
-"""Logs and metrics as the exporters of OpenTelemetry's SDK send them."""
+"""Logs and metrics as the exporters of OpenTelemetry's SDK send them, and entries as Promtail does."""
 
 import gzip
 import time
@@ -35,6 +35,10 @@ streams:
     time: ts
     key: [metric]
     source: {otlp: metrics, match: '{__name__="queue"}'}
+  entries:
+    columns: {ts: timestamp, app: string, line: string}
+    time: ts
+    source: {loki: true, match: '{app="shop"}'}
 """
 RULES = "groups: []\n"
 RESOURCE = Resource.create({"service.name": "checkout"})
@@ -120,3 +124,22 @@ def test_repeated_request_is_stored_once_and_wrong_ones_are_refused(served: Serv
     assert (
         served.ask("POST", "/v1/logs", None, content=content, headers=json_type).status_code == 401
     )
+
+
+@pytest.mark.slow
+def test_entries_of_promtail_are_stored_once(served: Served) -> None:
+    values = [["1767225600000000000", "no disk"], ["1767225600000000000", "no disk"]]
+    content = orjson.dumps({"streams": [{"stream": {"app": "shop"}, "values": values}]})
+    json_type = {"Content-Type": "application/json"}
+    for sent, headers in (
+        (content, json_type),
+        (gzip.compress(content), {**json_type, "Content-Encoding": "gzip"}),
+    ):
+        answer = served.ask("POST", "/loki/api/v1/push", "source", content=sent, headers=headers)
+        assert answer.status_code == 204
+    assert [row["line"] for row in _landed(served, "entries")] == ["no disk"] * 2
+    for headers, status in (({"Content-Type": "text/plain"}, 415), (json_type, 400)):
+        refused = served.ask("POST", "/loki/api/v1/push", "source", content=b"{", headers=headers)
+        assert refused.status_code == status
+    refused = served.ask("POST", "/loki/api/v1/push", None, content=content, headers=json_type)
+    assert refused.status_code == 401

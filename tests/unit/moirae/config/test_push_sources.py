@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moirae.config.push_sources import OtlpSource, RemoteWriteSource
+from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
 from tests.unit.moirae.config.workspace_files import STREAM, load, load_problems
 
 REMOTE_WRITE = STREAM.replace("{http: true}", "{remote_write: true, match: MATCH}")
@@ -61,3 +61,11 @@ def test_log_records_are_identified_by_their_place_and_samples_without_their_val
 def test_other_signals_are_refused(tmp_path: Path) -> None:
     (problem,) = load_problems(tmp_path, OTLP.replace("SIGNAL", "traces"))
     assert "streams.cpu.source.otlp" in problem
+
+
+def test_entries_of_loki_are_identified_by_their_place(tmp_path: Path) -> None:
+    stream = load(
+        tmp_path, STREAM.replace("{http: true}", "{loki: true, match: '{app=\"a\"}'}")
+    ).streams["cpu"]
+    assert isinstance(stream.source, LokiSource)
+    assert (stream.identity, stream.measured) == ("place", ())
