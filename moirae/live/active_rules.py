@@ -232,9 +232,10 @@ class ActiveRules:
         self._evaluators.losses.load(evaluated_rules, losing_since)
         self._evaluators.rules.set_active_rules(evaluated_rules)
         # A thousand rules are a hundred thousand long-lived objects: a collection that scans them
-        # takes as long as a batch.
-        gc.unfreeze()
-        gc.collect()
+        # takes as long as a batch. Those of replaced rules are collected.
+        if gc.get_freeze_count():
+            gc.unfreeze()
+            gc.collect()
         gc.freeze()
 
     def _prepare_rule(self, definition: Definition) -> ActiveRule:

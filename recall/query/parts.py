@@ -93,10 +93,10 @@ def resolve_output(entry: exp.Expr, outputs: Sequence[exp.Expr]) -> exp.Expr:
 # Nodes
 
 
-def own_nodes(select: exp.Select, node_type: type[Node]) -> list[Node]:
-    """The nodes of a type that belong to this SELECT and not to a query inside it."""
+def own_nodes(select: exp.Select, *node_types: type[Node]) -> list[Node]:
+    """The nodes of some types that belong to this SELECT and not to a query inside it."""
     nodes = []
-    for node in select.find_all(node_type):
+    for node in select.find_all(*node_types):
         if node is not select and node.find_ancestor(exp.Select) is select:
             nodes.append(node)
     return nodes
@@ -132,9 +132,10 @@ def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
 
 def check_nodes(select: exp.Select, unsupported: dict[type[exp.Expr], str]) -> None:
     """Raises `Unsupported` for nodes of the given types, with the message for the type."""
+    found = [node for node in own_nodes(select, *unsupported) if not is_array_exists(node)]
     for node_type, message in unsupported.items():
-        for node in own_nodes(select, node_type):
-            if not is_array_exists(node):
+        for node in found:
+            if isinstance(node, node_type):
                 raise Unsupported(message, node)
 
 
