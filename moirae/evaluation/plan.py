@@ -7,7 +7,7 @@ streams advance, a cohort becomes due over a slice of event time.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ from moirae.rules import (
     infer_event_shape,
 )
 from recall.query import PhysicalTables, Shape, Tables, bind_query
+
+# Sets of rules about which something is known; those of replaced rules are forgotten in time.
+_MAX_RULE_SETS = 64
 
 
 class RuleVersion(NamedTuple):
@@ -99,11 +102,11 @@ class ActiveRule:
     def is_absence(self) -> bool:
         return self.definition.is_absence
 
-    @property
+    @cached_property
     def is_early(self) -> bool:
         return self.definition.is_early
 
-    @property
+    @cached_property
     def reads_revisions(self) -> bool:
         return self.definition.reads_revisions
 
@@ -119,7 +122,7 @@ class ActiveRule:
     def recalls_every_event(self) -> bool:
         return self.definition.recalls_every_event
 
-    @property
+    @cached_property
     def has_questions(self) -> bool:
         return self.definition.has_questions
 
@@ -234,12 +237,12 @@ class RuleSlice:
     @property
     def streams(self) -> frozenset[str]:
         """The streams that the rules read."""
-        return frozenset(chain.from_iterable(rule.shape.streams for rule in self.rules))
+        return frozenset(chain.from_iterable(shape.streams for shape in _shapes_of(self.rules)))
 
     @property
     def is_stateless(self) -> bool:
         """Whether each of the rules evaluates each row alone."""
-        return all(rule.shape.is_stateless for rule in self.rules)
+        return all(shape.is_stateless for shape in _shapes_of(self.rules))
 
     def without_end(self) -> "RuleSlice":
         """The slice with all later events."""
@@ -254,13 +257,31 @@ class RuleSlice:
         return [row for row in event_rows if self.range.contains(row.ts)]
 
 
+# A batch asks the same of the same rules: a thousand of them are looked through once.
+
+
+@lru_cache(_MAX_RULE_SETS)
+def _shapes_of(rules: tuple[ActiveRule, ...]) -> frozenset[Shape]:
+    return frozenset(rule.shape for rule in rules)
+
+
+@lru_cache(_MAX_RULE_SETS)
+def _early_rules_of(rules: tuple[ActiveRule, ...]) -> tuple[ActiveRule, ...]:
+    return tuple(rule for rule in rules if rule.is_early and not rule.reads_revisions)
+
+
+@lru_cache(_MAX_RULE_SETS)
+def _correctable_rules_of(rules: tuple[ActiveRule, ...]) -> tuple[ActiveRule, ...]:
+    return tuple(rule for rule in rules if rule.reads_revisions)
+
+
 def open_slices(
     cohorts: Iterable[RuleCohort], watermarks: Mapping[str, Micros | None]
 ) -> list[RuleSlice]:
     """What rules that are evaluated early read of their open windows, at these watermarks."""
     slices: list[RuleSlice] = []
     for cohort in cohorts:
-        early_rules = cohort.select(lambda rule: rule.is_early and not rule.reads_revisions).rules
+        early_rules = _early_rules_of(cohort.rules)
         start = cohort.settled_to
         if start is None:
             start = cohort.shape.horizon(watermarks)
@@ -274,7 +295,7 @@ def correctable_slices(cohorts: Iterable[RuleCohort]) -> list[RuleSlice]:
     """All that is not settled of rules that read streams of recalls and stages."""
     slices: list[RuleSlice] = []
     for cohort in cohorts:
-        rules = cohort.select(lambda rule: rule.reads_revisions).rules
+        rules = _correctable_rules_of(cohort.rules)
         if rules:
             start = cohort.settled_to
             input_start = None if start is None else start - cohort.shape.reach
