@@ -27,6 +27,7 @@ from moirae.sigma.report import LeftOut, RuleLocation
 SUFFIXES = frozenset({".yml", ".yaml"})
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 # What a Sigma document has. Others, such as settings of a repository, are no rules.
+_LISTS_OF_TEXTS = ("references", "tags", "falsepositives", "fields")
 _SIGMA_KEYS = frozenset({"detection", "correlation", "filter", "logsource", "action"})
 _SOURCE_SUFFIX = re.compile(r" in rule .*| in /.*", re.DOTALL)
 
@@ -178,6 +179,10 @@ def _add_document(
 
 
 def _parse(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
+    for key in _LISTS_OF_TEXTS:
+        # Public collections also write one of them without a list.
+        if isinstance(document.get(key), str):
+            document[key] = [document[key]]
     if "correlation" in document:
         return SigmaCorrelationRule.from_dict(document)
     if "filter" in document:

@@ -132,9 +132,11 @@ def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
 
 def check_nodes(select: exp.Select, unsupported: dict[type[exp.Expr], str]) -> None:
     """Raises `Unsupported` for nodes of the given types, with the message for the type."""
-    found = [node for node in own_nodes(select, *unsupported) if not is_array_exists(node)]
+    unsupported_nodes = [
+        node for node in own_nodes(select, *unsupported) if not is_array_exists(node)
+    ]
     for node_type, message in unsupported.items():
-        for node in found:
+        for node in unsupported_nodes:
             if isinstance(node, node_type):
                 raise Unsupported(message, node)
 

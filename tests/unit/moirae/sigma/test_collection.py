@@ -81,3 +81,16 @@ def test_billion_laughs_are_refused() -> None:
         text += f"{name}: &{name} [{', '.join([f'*{previous}'] * 10)}]\n"
     (item,) = parse_collection("f.yml", f"{text}detection: *h\n").left_out
     assert "alias" in item.reason
+
+
+def test_a_single_reference_needs_no_list() -> None:
+    text = """\
+title: single
+logsource: {product: windows}
+detection: {a: {x: 1}, condition: a}
+references: https://a.example/curl
+falsepositives: Administrators
+"""
+    (document,) = parse_collection("f.yml", text).documents
+    assert document.content.references == ["https://a.example/curl"]
+    assert document.content.falsepositives == ["Administrators"]
