@@ -27,7 +27,7 @@ _MONTHS = (
     "december",
 )
 _TIME = re.compile(r"(?P<hour>[01][0-9]|2[0-3]|24):(?P<minute>[0-5][0-9])", re.ASCII)
-_MINUTES_PER_DAY = 24 * 60
+_SHORTEST_MONTH = 28  # days
 
 
 class NumberRange(NamedTuple):
@@ -71,8 +71,11 @@ def _make_parser(what: str, names: tuple[str, ...], first: int, low: int, high: 
             raise ValueError(f"{str(value)[:80]!r} is not a {what} or a range such as 1:5")
         begin, colon, end = str(value).partition(":")
         numbers = NumberRange(parse_number(begin), parse_number(end if colon else begin))
-        is_until_end = numbers.first > 0 > numbers.last  # such as 5:-1
-        if numbers.first < 0 < numbers.last or (numbers.first > numbers.last and not is_until_end):
+        if names == _WEEKDAYS:  # friday:monday goes over the end of the week
+            return numbers
+        # Days from the end of the month, such as 5:-1, are those of the shortest month here.
+        bounds = [_SHORTEST_MONTH + number if number < 0 else number for number in numbers]
+        if numbers.first < 0 < numbers.last or bounds[0] > bounds[1]:
             raise ValueError(f"{str(value)[:80]!r}: the start is after the end")
         return numbers
 
@@ -105,7 +108,7 @@ class TimeInterval(ConfigModel):
 
     times: tuple[TimeRangeOfDay, ...] = Field(default=(), description="Times of the day.")
     weekdays: tuple[Weekdays, ...] = Field(
-        default=(), description="Weekdays such as monday or monday:friday."
+        default=(), description="Weekdays such as monday, monday:friday or friday:monday."
     )
     days_of_month: tuple[DaysOfMonth, ...] = Field(
         default=(), description="Days such as 1:5; -1 is the last day of the month."
@@ -158,7 +161,11 @@ class NamedTimeIntervals(ConfigModel):
 
 
 def _is_in_any(number: int, ranges: Any) -> bool:
-    return not ranges or any(first <= number <= last for first, last in ranges)
+    """Whether no range is given, or one contains a number; from its start over the end, if later."""
+    return not ranges or any(
+        first <= number <= last or (first > last and (number >= first or number <= last))
+        for first, last in ranges
+    )
 
 
 def _is_in_days(time: datetime, ranges: tuple[NumberRange, ...]) -> bool:

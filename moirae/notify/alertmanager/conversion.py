@@ -183,7 +183,8 @@ class _Converter:
         if matchers:
             options["matchers"] = matchers
         for key in _ROUTE_KEYS:
-            if route.get(key) not in (None, [], False):
+            # An empty `group_by` is no absent one: it replaces what the route inherits.
+            if route.get(key) not in (None, False) and (route[key] != [] or key == "group_by"):
                 options[key] = route[key]
         for key in sorted(
             route.keys() - {*_ROUTE_KEYS, "receiver", "routes", "match", "match_re", "matchers"}

@@ -123,3 +123,12 @@ def test_slack_apps_become_bots() -> None:
     }
     assert receivers["hook"]["slack"] == {"webhook": "https://hooks.slack.com/y"}
     assert conversion.remarks == []
+
+
+def test_empty_group_by_replaces_what_a_route_inherits() -> None:
+    document, _ = convert(
+        "{route: {receiver: a, group_by: [x], routes: [{group_by: []}, {group_wait: 1s}]}, "
+        "receivers: [{name: a, webhook_configs: [{url: 'http://x/'}]}]}"
+    )
+    first, second = document["routes"][0]["routes"]
+    assert first["group_by"] == [] and "group_by" not in second
